@@ -10,6 +10,16 @@ def require_positive_integer(name, value, minimum=1):
         )
 
 
+def require_vocabulary(model, vocabulary):
+    """Raises `ValueError` unless a vocabulary has the size of the model's."""
+    if len(vocabulary) != model.vocabulary_size:
+        raise ValueError(
+            "`vocabulary` must be the one that the model was trained with, of "
+            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
+            f"of {len(vocabulary)} tokens"
+        )
+
+
 def distinct(initializer, index):
     """Returns an initializer of the same kind with values of its own.
 

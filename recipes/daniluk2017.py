@@ -18,7 +18,6 @@ pictures in a folder of its own.
 
 import functools
 import pathlib
-import sys
 
 import common
 import run_folders
@@ -37,10 +36,6 @@ PERPLEXITIES = [
     tables.Measure("dev", ("validation", "perplexity"), 2),
     tables.Measure("test", ("test", "perplexity"), 2),
 ]
-CLOZE_PROTOCOL = (
-    "protocol cloze: the candidate with which the whole query, <eos> included, "
-    "is most probable after its context; each question from an empty history"
-)
 WORD_TYPES = ("NE", "CN", "V", "P")
 ACCURACIES = [
     tables.Measure(word_type, ("cbt", word_type, "accuracy"), 3)
@@ -96,8 +91,8 @@ def train_one():
     # Before the corpus is read: a wrong name shows at once.
     preset = get_preset(FLAGS.model, FLAGS.window)
     corpus = common.load_corpus()
-    settings = describe(corpus, FLAGS.model, FLAGS.window, FLAGS.seed)
-    run_dir = run_folder(FLAGS.model, FLAGS.window, FLAGS.seed)
+    settings = describe(corpus, FLAGS.model, FLAGS.seed, FLAGS.window)
+    run_dir = run_folder(FLAGS.model, FLAGS.seed, FLAGS.window)
     articles = settings["articles"]
 
     def batches(split, batch_size=settings["batch_size"], **kwargs):
@@ -168,7 +163,7 @@ def get_preset(model, window):
     )
 
 
-def describe(corpus, model, window, seed):
+def describe(corpus, model, seed, window=None):
     """Returns the settings that say what one run is, as plain values.
 
     Raises:
@@ -188,7 +183,7 @@ def describe(corpus, model, window, seed):
         "units": units,
         "embedding_dim": embedding_dim,
         "dataset": common.dataset_name(),
-        "corpus": corpus.fingerprint(),
+        "corpus": corpus.fingerprint,
         "vocabulary_size": vocabulary_size,
         "articles": corpus.train.article_starts is not None,
         **common.reading_settings(),
@@ -223,7 +218,7 @@ def matched_units(model, window, vocabulary_size, embedding_dim):
     )
 
 
-def run_folder(model, window, seed):
+def run_folder(model, seed, window=None):
     parts = [common.dataset_name(), model, *_size_parts()]
     if window is not None:
         parts.append(f"window{window}")
@@ -258,7 +253,7 @@ def answer_questions(model, vocabulary):
             "correct": result.correct,
             "questions": result.questions,
             "unknown_answers": result.unknown_answers,
-            "protocol": CLOZE_PROTOCOL,
+            "protocol": result.protocol,
         }
     return {"cbt": accuracies}
 
@@ -270,24 +265,10 @@ def fill_table():
             "--table=cbt needs --dataset=cbt, whose questions it asks. "
             f"Received: --dataset={FLAGS.dataset}"
         )
-    rows = table_rows()
-    choices = [
-        (row, row.flags["model"], row.flags.get("window"), seed)
-        for seed in tables.seeds()
-        for row in rows
-    ]
-    # Models are made to count their parameters, which takes memory.
-    settings = tables.in_fresh_process(
-        tables.describe_runs,
-        describe,
-        sys.argv,
-        [choice[1:] for choice in choices],
-    )
-    folder = "-".join([common.dataset_name(), FLAGS.table, *_size_parts()])
     table = tables.Table(
         title=f"Daniluk et al. (2017), {TABLES[FLAGS.table]}",
-        folder=pathlib.Path(FLAGS.run_dir, folder),
-        rows=rows,
+        folder=tables.folder(_size_parts()),
+        rows=table_rows(),
         measures=ACCURACIES if FLAGS.table == "cbt" else PERPLEXITIES,
         settings=(
             *("dataset", "vocabulary_size", "articles", "scale"),
@@ -296,12 +277,7 @@ def fill_table():
         ),
         draw=draw_table,
     )
-    runs = [
-        tables.Run(row, seed, run_folder(model, window, seed), found)
-        for (row, model, window, seed), found in zip(choices, settings)
-    ]
-    command = tables.own_command(left_out=TABLE_FLAGS)
-    return 1 if tables.train(table, runs, command) else 0
+    return tables.fill(table, describe, run_folder, left_out=TABLE_FLAGS)
 
 
 def table_rows():

@@ -263,14 +263,50 @@ def own_command(left_out=()):
     return [sys.executable, sys.argv[0], *passed, f"--verbose={verbose}"]
 
 
+def fill(table, describe, run_folder, left_out=()):
+    """Trains each row of a table with each seed, and writes the table.
+
+    Args:
+        table: `Table`.
+        describe: function of a corpus, `seed` and the flags of a row that
+            returns the settings of the run, and raises `ValueError` for what
+            cannot be.
+        run_folder: function of `seed` and the flags of a row that returns the
+            path of the run folder.
+        left_out: names of flags that only tables have, besides those of
+            `define_flags`.
+
+    Returns:
+        Integer, the exit status of the recipe.
+    """
+    choices = [(row, seed) for seed in seeds() for row in table.rows]
+    # Models are made to count their parameters, which takes memory.
+    settings = in_fresh_process(
+        describe_runs,
+        describe,
+        sys.argv,
+        [{**row.flags, "seed": seed} for row, seed in choices],
+    )
+    runs = [
+        Run(row, seed, run_folder(seed=seed, **row.flags), found)
+        for (row, seed), found in zip(choices, settings)
+    ]
+    return 1 if train(table, runs, own_command(left_out)) else 0
+
+
+def folder(size_parts):
+    """Path of the folder that the table that is asked for is written in."""
+    name = "-".join([common.dataset_name(), FLAGS.table, *size_parts])
+    return pathlib.Path(FLAGS.run_dir, name)
+
+
 def describe_runs(describe, arguments, choices):
     """Settings of each run; `None` where the run itself will tell why not.
 
     Args:
-        describe: function of a corpus and a choice that returns settings, and
-            raises `ValueError` for what cannot be.
+        describe: as for `fill`.
         arguments: list of strings, command line of the recipe.
-        choices: list of tuples, further arguments of `describe`.
+        choices: list of dicts, further arguments of `describe`.
 
     Returns:
         List of dicts.
@@ -280,7 +316,7 @@ def describe_runs(describe, arguments, choices):
     settings = []
     for choice in choices:
         try:
-            settings.append(describe(corpus, *choice))
+            settings.append(describe(corpus, **choice))
         except ValueError:
             settings.append(None)
     return settings

@@ -15,7 +15,6 @@ A run folder is written, as by recipes/daniluk2017.py.
 """
 
 import pathlib
-import sys
 import time
 
 import common
@@ -179,7 +178,7 @@ def describe(corpus, model, seed):
     """
     corpus_settings = {
         "dataset": common.dataset_name(),
-        "corpus": corpus.fingerprint(),
+        "corpus": corpus.fingerprint,
         "vocabulary_size": len(corpus.vocabulary),
         **common.reading_settings(),
     }
@@ -218,24 +217,10 @@ def run_folder(model, seed):
 
 def fill_table():
     """Trains the rows of a table; returns the exit status."""
-    rows = table_rows()
-    choices = [
-        (row, row.flags["model"], seed)
-        for seed in tables.seeds()
-        for row in rows
-    ]
-    # Models are made to count their parameters, which takes memory.
-    settings = tables.in_fresh_process(
-        tables.describe_runs,
-        describe,
-        sys.argv,
-        [choice[1:] for choice in choices],
-    )
-    folder = "-".join([common.dataset_name(), FLAGS.table, *_size_parts()])
     table = tables.Table(
         title=f"Tran et al. (2016), {TABLES[FLAGS.table]}",
-        folder=pathlib.Path(FLAGS.run_dir, folder),
-        rows=rows,
+        folder=tables.folder(_size_parts()),
+        rows=table_rows(),
         measures=PERPLEXITIES,
         settings=(
             *("dataset", "vocabulary_size", "scale", "dropout", "batch_size"),
@@ -245,11 +230,7 @@ def fill_table():
             table, progress, "mean_attention.png"
         ),
     )
-    runs = [
-        tables.Run(row, seed, run_folder(model, seed), found)
-        for (row, model, seed), found in zip(choices, settings)
-    ]
-    return 1 if tables.train(table, runs, tables.own_command()) else 0
+    return tables.fill(table, describe, run_folder)
 
 
 def table_rows():

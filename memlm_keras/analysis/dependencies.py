@@ -6,9 +6,9 @@ import numpy as np
 
 from memlm_keras.analysis import output
 from memlm_keras.analysis.parsed_text import ParsedText
-from memlm_keras.analysis.sentence_reading import require_vocabulary
 from memlm_keras.analysis.sentence_reading import sentence_attention
 from memlm_keras.analysis.sentence_reading import slot_distances
+from memlm_keras.arguments import require_vocabulary
 
 # The bins of the figure are in its image alone: these are a choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 
 from memlm_keras.analysis import output
-from memlm_keras.analysis.sentence_reading import require_vocabulary
 from memlm_keras.analysis.sentence_reading import slot_distances
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import segments
 

@@ -25,16 +25,6 @@ def token_ids(text):
     return tokens
 
 
-def require_vocabulary(model, vocabulary):
-    """Raises `ValueError` unless a vocabulary has the size of the model's."""
-    if len(vocabulary) != model.vocabulary_size:
-        raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, of "
-            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
-            f"of {len(vocabulary)} tokens"
-        )
-
-
 def slot_distances(model, memory):
     """Words from what each slot holds to the word that is predicted.
 

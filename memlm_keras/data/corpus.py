@@ -1,6 +1,7 @@
 """A vocabulary and the texts encoded with it."""
 
 import dataclasses
+import functools
 import hashlib
 
 import numpy as np
@@ -35,12 +36,11 @@ class Corpus:
     validation: Split
     test: Split
 
+    @functools.cached_property
     def fingerprint(self):
-        """Short hash of the vocabulary and of all texts.
+        """Short hash of the vocabulary and of all texts, 16 characters.
 
-        Returns:
-            String of 16 hexadecimal digits; equal for equal corpora, whatever
-            files they were read from.
+        Equal for equal corpora, whatever files they were read from.
         """
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_vocabulary
 
 # Queries are padded to a multiple: few shapes, and little that is wasted.
 _QUERY_MULTIPLE = 8
@@ -42,15 +43,22 @@ class ClozeAccuracy:
         low, high = test.proportion_ci(confidence_level=0.95, method="wilson")
         return float(low), float(high)
 
+    @property
+    def protocol(self):
+        """String that says how the questions were asked."""
+        return (
+            "protocol cloze: the candidate with which the whole query, <eos> "
+            "included, is most probable after its context, the first of "
+            "equals; each question from an empty history"
+        )
+
     def __str__(self):
         low, high = self.interval
         return (
             f"accuracy {self.accuracy:.4f} = {self.correct} / "
             f"{self.questions} questions, 95% interval {low:.4f} to "
             f"{high:.4f} (Wilson); {self.unknown_answers} answers out of "
-            "vocabulary; protocol cloze: the candidate with which the whole "
-            "query, <eos> included, is most probable after its context, the "
-            "first of equals; each question from an empty history"
+            f"vocabulary; {self.protocol}"
         )
 
 
@@ -236,9 +244,4 @@ def _check(model, questions, vocabulary, batch_size):
         raise ValueError(
             "`questions` must hold at least one question. Received: none"
         )
-    if len(vocabulary) != model.vocabulary_size:
-        raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, of "
-            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
-            f"of {len(vocabulary)} tokens"
-        )
+    require_vocabulary(model, vocabulary)

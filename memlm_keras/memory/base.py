@@ -126,6 +126,21 @@ class SlidingWindow(Memory):
         """
         return extended[:, index : (index - self.slots) or None]
 
+    def weighted_slots(self, weights, extended):
+        """Sum over what each step sees, by weights.
+
+        Args:
+            weights: tensor `(batch, time, n)`, one for each slot from 0 on.
+            extended: tensor `(batch, slots + time, units)` of `slide`.
+
+        Returns:
+            Tensor `(batch, time, units)`.
+        """
+        return sum(
+            weights[..., index : index + 1] * self.slot(extended, index)
+            for index in range(weights.shape[-1])
+        )
+
     def get_config(self):
         return {
             **super().get_config(),

@@ -109,10 +109,7 @@ class Attention(SlidingWindow):
             axis=-1,
         )
         weights = masked_softmax(scores, mask)
-        context = sum(
-            weights[..., i : i + 1] * self.slot(values, i)
-            for i in range(self.window)
-        )
+        context = self.weighted_slots(weights, values)
         outputs = ops.tanh(
             ops.matmul(context, self.context_kernel)
             + ops.matmul(predict, self.output_kernel)

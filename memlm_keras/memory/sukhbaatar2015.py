@@ -103,10 +103,7 @@ class MemoryNetwork(WordMemory):
         )
         scores = scores + QUERY * ops.sum(self.temporal_kernel, axis=-1)
         weights = masked_softmax(scores, mask)
-        context = sum(
-            weights[..., i : i + 1] * self.slot(words[..., d:], i)
-            for i in range(self.window)
-        )
+        context = self.weighted_slots(weights, words[..., d:])
         context = context + ops.matmul(weights, self.output_temporal_kernel)
         hidden = context + QUERY * ops.sum(self.query_kernel, axis=0)
         linear, rectified = hidden[..., : d // 2], hidden[..., d // 2 :]

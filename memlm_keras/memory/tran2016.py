@@ -177,10 +177,7 @@ class MemoryBlock(WordMemory):
     def read(self, words, weights):
         """Eq. 3: the context `(B, T, d)`; arguments as of `attend`."""
         embedded = look_up(self.output_embeddings, words)
-        context = sum(
-            weights[..., i : i + 1] * self.slot(embedded, i)
-            for i in range(self.window)
-        )
+        context = self.weighted_slots(weights, embedded)
         if self.temporal_context:
             context = context + ops.matmul(weights, self.output_temporal_kernel)
         return context

@@ -26,7 +26,9 @@ class Scorer:
             ValueError: if the text is not one-dimensional, or an id is not
                 in the vocabulary.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `score`."
+        )
 
     def log_probabilities(self, contexts):
         """Natural-log probability of every word after some contexts.
@@ -42,12 +44,16 @@ class Scorer:
             ValueError: if `contexts` has another shape, or an id is not in
                 the vocabulary.
         """
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `log_probabilities`."
+        )
 
     @property
     def description(self):
         """String that says what the model is, for `protocol`."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `description`."
+        )
 
     def perplexity(self, text, verbose=1):
         """Perplexity of a text, every token predicted once.

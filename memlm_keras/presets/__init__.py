@@ -33,7 +33,8 @@ def get(name, /, **sizes):
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
-            does not have, or `scale` together with the size that it scales.
+            does not have, a scale that is not positive, or `scale` together
+            with the size that it scales.
 
     Example:
 
@@ -53,6 +54,9 @@ def get(name, /, **sizes):
             f"The sizes of a preset are {', '.join(_SIZES)}. Received: "
             f"{', '.join(unknown)}"
         )
+    scale = sizes.get("scale", 1.0)
+    if scale <= 0:
+        raise ValueError(f"`scale` must be positive. Received: scale={scale}")
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(

@@ -84,12 +84,9 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         A dict of plain values.
 
     Raises:
-        ValueError: for `window` in a row without attention, and for a scale
-            that is not positive.
+        ValueError: for `window` in a row without attention.
     """
     layer, paper_units, parts, memory, span, validation, test = ROWS[row]
-    if scale <= 0:
-        raise ValueError(f"`scale` must be positive. Received: scale={scale}")
     if window is not None:
         if "window" not in span:
             raise ValueError(

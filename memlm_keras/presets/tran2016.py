@@ -78,13 +78,10 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         A dict of plain values.
 
     Raises:
-        ValueError: for `window` in a row without memory, for a scale that is
-            not positive, and for `units` that contradict `embedding_dim` in a
-            row without recurrent layer.
+        ValueError: for `window` in a row without memory, and for `units` that
+            contradict `embedding_dim` in a row without recurrent layer.
     """
     below, memory, above, published = ROWS[row]
-    if scale <= 0:
-        raise ValueError(f"`scale` must be positive. Received: scale={scale}")
     if window is not None and memory is None:
         raise ValueError(
             f"The preset tran2016/{row} has no memory, so `window` contradicts "

@@ -10,6 +10,7 @@ import tempfile
 import keras
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
 from memlm_keras.models.language_model import LanguageModel
@@ -116,12 +117,7 @@ def _check_model(model, vocabulary, top_k):
             "`vocabulary` must be a `memlm_keras.data.Vocabulary`. Received: "
             f"{type(vocabulary).__name__}"
         )
-    if len(vocabulary) != model.vocabulary_size:
-        raise ValueError(
-            "`vocabulary` must be the one that the model was trained with, of "
-            f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
-            f"of {len(vocabulary)} tokens"
-        )
+    require_vocabulary(model, vocabulary)
     require_positive_integer("top_k", top_k)
     if top_k > model.vocabulary_size:
         raise ValueError(

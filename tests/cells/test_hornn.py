@@ -12,7 +12,7 @@ from memlm_keras.cells import FOFEHORNNCell
 from memlm_keras.cells import GatedHORNNCell
 from memlm_keras.cells import ProjectedRNN
 from references import hornn as reference
-from references.finite_differences import central_differences
+from references.finite_differences import assert_derivatives
 
 CELLS = {"fofe": FOFEHORNNCell, "gated": GatedHORNNCell}
 every_cell = pytest.mark.parametrize("name", CELLS)
@@ -191,12 +191,7 @@ def test_gradients_equal_finite_differences(name, gradients):
         return np.sum(outputs * direction)
 
     values = [inputs, *history, *cell.get_weights()]
-    found = gradients(loss, values)
-    expected = central_differences(
-        reference_loss, [value.astype("float64") for value in values]
-    )
-    for gradient, difference in zip(found, expected):
-        np.testing.assert_allclose(gradient, difference, rtol=1e-3, atol=1e-4)
+    assert_derivatives(gradients, loss, reference_loss, values)
 
 
 @every_cell

@@ -288,6 +288,23 @@ def test_corpus_of_arrays():
         corpus.batches("dev", 2, 3)
 
 
+def test_fingerprints_tell_corpora_apart():
+    def corpus(words, tokens=(3, 4, 0), starts=(0,)):
+        split = data.Split(np.array(tokens, "int32"), np.array(starts))
+        return data.Corpus("any", data.Vocabulary(words), split, split, split)
+
+    words = ["a", "b", "c"]
+    same = corpus(words).fingerprint
+    assert len(same) == 16
+    assert corpus(words).fingerprint == same
+    others = {
+        corpus(["a", "b", "d"]).fingerprint,
+        corpus(words, tokens=(3, 2, 0)).fingerprint,
+        corpus(words, starts=(0, 1)).fingerprint,
+    }
+    assert len({same, *others}) == 4
+
+
 def test_batches_of_sentences():
     tokens = np.array([3, 4, 0, 2, 0], "int32")
     split = data.Split(tokens)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
-from references.finite_differences import central_differences
+from references.finite_differences import assert_derivatives
 
 ATTENTION_WEIGHTS = {
     "W^Y": "memory_kernel",
@@ -228,12 +228,7 @@ def test_gradients_equal_finite_differences(case, gradients, random):
         )
 
     arrays = [outputs, state["window"], *layer.get_weights()]
-    found = gradients(loss, arrays)
-    expected = central_differences(
-        reference_loss, [array.astype("float64") for array in arrays]
-    )
-    for gradient, difference in zip(found, expected):
-        np.testing.assert_allclose(gradient, difference, rtol=1e-3, atol=1e-4)
+    assert_derivatives(gradients, loss, reference_loss, arrays)
 
 
 @every_memory

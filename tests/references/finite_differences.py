@@ -25,3 +25,20 @@ def central_differences(function, arrays, step=1e-6):
             array[index] = kept
             difference[index] = (above - below) / (2 * step)
     return differences
+
+
+def assert_derivatives(gradients, loss, reference_loss, values):
+    """Asserts that gradients are the central differences of a reference.
+
+    Args:
+        gradients: fixture of that name.
+        loss: function of a list of tensors, as `gradients` takes it.
+        reference_loss: the same function, of float64 arrays.
+        values: list of float32 arrays, where to derive.
+    """
+    found = gradients(loss, values)
+    expected = central_differences(
+        reference_loss, [value.astype("float64") for value in values]
+    )
+    for gradient, difference in zip(found, expected, strict=True):
+        np.testing.assert_allclose(gradient, difference, rtol=1e-3, atol=1e-4)
