@@ -1,0 +1,137 @@
+"""Mixing the vocabulary's distribution with one over the words just read."""
+
+from keras import ops
+
+from memlm_keras.memory.base import SlidingWindow
+
+# The logarithm of what was not copied is finite, and has a gradient.
+_TINY = 1e-37
+
+
+class WordMixture(SlidingWindow):
+    """Base class of what predicts words that were read before, again.
+
+    The outputs of recent steps are remembered with the words read there. Each
+    step weighs them, and the words' weights are mixed with the distribution of
+    the output projection. Unlike other memories, this comes after the head.
+
+    Its state is `{"window": (batch, slots, units), "words": (batch, slots)
+    int32, "filled": (batch,) int32}`.
+
+    Call arguments:
+        outputs: float tensor `(batch, time, units)`, what the head projects.
+        token_ids: int32 tensor `(batch, time)`, the tokens read.
+        logits: float tensor `(batch, time, vocabulary)` of the head, or `None`
+            where only state and attention are of interest.
+        state: as of other memories.
+        targets: optional int32 tensor `(batch, time)`, the tokens to predict.
+
+    Returns:
+        A tuple `(log_probabilities, state, attention, pointed)`: natural-log
+        probabilities `(batch, time, vocabulary)`, or `None` without logits;
+        the new state; the weights `(batch, time, memory)`, oldest slot first;
+        and what the subclass gives for `targets`, or `None`.
+    """
+
+    def initial_state(self, batch_size):
+        words = ops.zeros((batch_size, self.slots), dtype="int32")
+        return {**super().initial_state(batch_size), "words": words}
+
+    def recall(self, outputs, token_ids, state):
+        """Puts outputs and words behind those remembered.
+
+        Returns:
+            A tuple of outputs `(batch, slots + time, units)`, words `(batch,
+            slots + time)`, mask and new state, as of `slide`.
+        """
+        if state is None:
+            state = self.initial_state(ops.shape(outputs)[0])
+        words = ops.concatenate([state["words"], token_ids], axis=1)
+        outputs, mask, state = self.slide(state, outputs)
+        state["words"] = words[:, ops.shape(words)[1] - self.slots :]
+        return outputs, words, mask, state
+
+    def products(self, queries, extended, memory):
+        """Inner product of each step with what it sees.
+
+        Args:
+            queries: `(batch, time, units)`.
+            extended: `(batch, slots + time, units)`, of `recall`.
+            memory: integer, `slots`, or one more with the step itself.
+
+        Returns:
+            Tensor `(batch, time, memory)`.
+        """
+        every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
+        batch_size, time, positions = ops.shape(every)
+        # Row t begins at position t: one longer rows shift it there.
+        flat = ops.reshape(every, (batch_size, time * positions))
+        flat = ops.pad(flat, [[0, 0], [0, time]])
+        shifted = ops.reshape(flat, (batch_size, time, positions + 1))
+        return shifted[..., :memory]
+
+    def copied(self, weights, words, vocabulary_size):
+        """Sum of the weights of each word of the vocabulary.
+
+        Args:
+            weights: `(batch, time, memory)`.
+            words: int32 `(batch, memory - 1 + time)`: step t weighs the words
+                at positions t to t + memory - 1.
+            vocabulary_size: integer.
+
+        Returns:
+            Tensor `(batch, time, vocabulary_size)`.
+        """
+        batch_size, time, memory = ops.shape(weights)
+        positions = memory - 1 + time
+        # The way back of `products`.
+        padding = [[0, 0], [0, 0], [0, time]]
+        flat = ops.reshape(
+            ops.pad(weights, padding),
+            (batch_size, time * (positions + 1)),
+        )
+        every = ops.reshape(
+            flat[:, : time * positions], (batch_size, time, positions)
+        )
+        # All steps of one word are summed at once.
+        rows = ops.arange(batch_size, dtype="int32")[:, None]
+        segments = ops.reshape(rows * vocabulary_size + words, (-1,))
+        by_word = ops.segment_sum(
+            ops.reshape(ops.transpose(every, (0, 2, 1)), (-1, time)),
+            segments,
+            num_segments=batch_size * vocabulary_size,
+        )
+        by_word = ops.reshape(by_word, (batch_size, vocabulary_size, time))
+        return ops.transpose(by_word, (0, 2, 1))
+
+    def weight_of(self, weights, words, targets):
+        """Sum of the weights of one word a step, as `copied` has it.
+
+        Args:
+            weights, words: as for `copied`.
+            targets: int32 `(batch, time)`.
+
+        Returns:
+            Tensor `(batch, time)`.
+        """
+        _, time, memory = ops.shape(weights)
+        positions = ops.arange(time)[:, None] + ops.arange(memory)[None]
+        seen = ops.take(words, positions, axis=1)
+        same = ops.cast(seen == targets[..., None], weights.dtype)
+        return ops.sum(weights * same, axis=-1)
+
+
+def mixed(gate, logits, copied):
+    """Natural logarithm of `gate * softmax(logits) + copied`, float32.
+
+    Args:
+        gate: `(batch, time, 1)`.
+        logits, copied: `(batch, time, vocabulary)`.
+    """
+    predicted = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+    return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
+
+
+def safe_log(probabilities):
+    """Natural logarithm in float32, finite where a probability is zero."""
+    return ops.log(ops.cast(probabilities, "float32") + _TINY)
