@@ -2,11 +2,16 @@
 
 from memlm_keras.presets import daniluk2017
 from memlm_keras.presets import tran2016
+from memlm_keras.presets import zaremba2014
 from memlm_keras.presets.matching import match_parameters
 
 __all__ = ["get", "match_parameters", "model_config", "names"]
 
-_PAPERS = {"daniluk2017": daniluk2017, "tran2016": tran2016}
+_PAPERS = {
+    "daniluk2017": daniluk2017,
+    "tran2016": tran2016,
+    "zaremba2014": zaremba2014,
+}
 _SIZES = ("scale", "units", "embedding_dim", "window")
 _FIXED = ("recurrent", "memory", "recurrent_above")
 

@@ -9,6 +9,7 @@ from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import recurrent_arguments
+from memlm_keras.presets.serialized import refuse_window
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Frustratingly Short Attention Spans in Neural Language Modeling"
@@ -87,12 +88,9 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         ValueError: for `window` in a row without attention.
     """
     layer, paper_units, parts, memory, span, validation, test = ROWS[row]
-    if window is not None:
-        if "window" not in span:
-            raise ValueError(
-                f"The preset daniluk2017/{row} has no attention window, so "
-                f"`window` contradicts it. Received: window={window}"
-            )
+    if "window" not in span:
+        refuse_window(f"daniluk2017/{row}", window)
+    elif window is not None:
         span = {"window": window}
     if units is None:
         units = max(1, round(paper_units * scale / parts)) * parts

@@ -1,4 +1,4 @@
-"""Keras objects as the plain values that `keras.saving` makes of them."""
+"""What presets are made of: Keras objects as plain, serialized values."""
 
 
 def from_keras(module, class_name, config):
@@ -33,10 +33,21 @@ def recurrent_arguments(units, initializer):
     }
 
 
-def lstm(units, initializer):
-    """Serialized LSTM with a forget-gate bias of 1, `initializer` else."""
+def lstm(units, initializer, unit_forget_bias=True):
+    """Serialized LSTM, `initializer` for all but a forget-gate bias of 1."""
     arguments = recurrent_arguments(units, initializer)
-    return from_keras("layers", "LSTM", {**arguments, "unit_forget_bias": True})
+    return from_keras(
+        "layers", "LSTM", {**arguments, "unit_forget_bias": unit_forget_bias}
+    )
+
+
+def refuse_window(name, window):
+    """Raises `ValueError` where a window is given to a row without one."""
+    if window is not None:
+        raise ValueError(
+            f"The preset {name} has no memory with a window, so `window` "
+            f"contradicts it. Received: window={window}"
+        )
 
 
 def _serialized(module, class_name, config, registered_name):

@@ -7,6 +7,7 @@ from U(-0.05, 0.05) except a forget-gate bias of 1 (Section 4).
 from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
+from memlm_keras.presets.serialized import refuse_window
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Recurrent Memory Networks for Language Modeling"
@@ -82,11 +83,8 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
             contradict `embedding_dim` in a row without recurrent layer.
     """
     below, memory, above, published = ROWS[row]
-    if window is not None and memory is None:
-        raise ValueError(
-            f"The preset tran2016/{row} has no memory, so `window` contradicts "
-            f"it. Received: window={window}"
-        )
+    if memory is None:
+        refuse_window(f"tran2016/{row}", window)
     scaled = max(1, round(UNITS * scale))
     if not below:
         if None not in (units, embedding_dim) and units != embedding_dim:
