@@ -94,6 +94,34 @@ def finished_results(run_dir, whatever_epochs=False):
     return results if ended else None
 
 
+def finished_model(run_dir, settings):
+    """Loads the trained model of a run folder, if it is not to go on.
+
+    Unless `--epochs` or `--resume` asks for more, a run is finished once it has
+    results, however many epochs it had.
+
+    Args:
+        run_dir: `pathlib.Path` of the run folder.
+        settings: dict of plain values that say what the run is.
+
+    Returns:
+        `LanguageModel`, not compiled; `None` if the folder holds no finished
+        run of these settings.
+    """
+    import keras
+
+    import memlm_keras  # noqa: F401 - registers what the file names.
+
+    path = run_dir / "model.keras"
+    any_epochs = not (FLAGS["epochs"].present or FLAGS.resume)
+    finished = (
+        path.exists()
+        and not changed_settings(run_dir, settings)
+        and finished_results(run_dir, any_epochs) is not None
+    )
+    return keras.saving.load_model(path, compile=False) if finished else None
+
+
 def move_aside(run_dir):
     """Renames a run folder to a name that is free, and returns its new path."""
     number = 1

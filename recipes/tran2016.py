@@ -11,12 +11,17 @@ Every sentence is read from an empty history, in training and evaluation. The
 learning rate is kept for four epochs and then halved at each one; the best of
 15 epochs is tested.
 
-A run folder is written, as by recipes/daniluk2017.py.
+A run folder is written, as by recipes/daniluk2017.py. The paper's analyses are
+drawn there too; of a finished run they are drawn without training it again:
+
+    python recipes/tran2016.py --model=rm_tm_gated --dataset=ptb \
+        --analyses=columns,predictions,pairs
 """
 
 import pathlib
 import time
 
+import analyses
 import common
 import run_folders
 import table_files
@@ -39,6 +44,7 @@ ROW_FLAGS = ("model",)
 FLAGS = flags.FLAGS
 common.define_flags(run_dir="runs/tran2016")
 tables.define_flags(TABLES)
+analyses.define_flags()
 FLAGS.set_default("epochs", 15)
 FLAGS.set_default("patience", 15)
 flags.DEFINE_string(
@@ -67,6 +73,7 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
     tables.check_flags((), ROW_FLAGS)
+    analyses.check_flags()
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
         return fill_table()
@@ -76,20 +83,24 @@ def main(argv):
 
 
 def train_one():
-    """Trains one model in a run folder, and evaluates it."""
+    """Trains one model in a run folder, evaluates and analyses it."""
     import keras
 
     import memlm_keras as memlm
 
     # Before the corpus is read: a wrong name shows at once.
     preset = get_preset(FLAGS.model)
+    analyses.check_run(preset["model"]["memory"])
     corpus = common.load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)
+    if analyses.draw_finished(corpus, run_dir, settings):
+        return
     run_folders.open_run_dir(run_dir, settings)
     if run_folders.finished_results(run_dir) is not None:
         print(f"{run_dir} is finished: {run_dir / 'results.json'}")
         return
+    analyses.remove(run_dir)
     keras.utils.set_random_seed(FLAGS.seed)
     model = memlm.LanguageModel.from_preset(
         settings["preset"],
@@ -127,12 +138,14 @@ def train_one():
             )
         ],
     )
+    analyses.draw(model, corpus, run_dir, settings)
 
 
 def count_ngrams():
     """Estimates the n-gram model of the paper, and evaluates it."""
     from memlm_keras import ngrams
 
+    analyses.check_run(None)
     corpus = common.load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)

@@ -16,6 +16,7 @@ from memlm_keras.analysis.dependencies import write_dependency_attention
 from memlm_keras.analysis.pairs import DistantPairs
 from memlm_keras.analysis.pairs import distant_pairs
 from memlm_keras.analysis.pairs import plot_distant_pairs
+from memlm_keras.analysis.pairs import write_counts_by_distance
 from memlm_keras.analysis.pairs import write_distant_pairs
 from memlm_keras.analysis.predictions import SentencePredictions
 from memlm_keras.analysis.predictions import plot_sentence_predictions
@@ -41,6 +42,7 @@ __all__ = [
     "read_conllu",
     "sentence_predictions",
     "write_attention_columns",
+    "write_counts_by_distance",
     "write_dependency_attention",
     "write_distant_pairs",
     "write_sentence_predictions",

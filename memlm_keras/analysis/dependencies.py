@@ -44,6 +44,18 @@ class DependencyAttention:
         means = self.mass / np.maximum(self.counts, 1)
         return np.where(self.counts > 0, means, np.nan)
 
+    def most_frequent(self, number):
+        """The dependencies of the most pairs of words, at all distances.
+
+        Args:
+            number: integer, how many; all if there are fewer.
+
+        Returns:
+            List of strings, `"ALL"` and then the most frequent first.
+        """
+        order = np.argsort(-self.counts.sum(axis=-1), kind="stable")
+        return [self.dependencies[at] for at in order[:number]]
+
 
 def dependency_attention(
     model,

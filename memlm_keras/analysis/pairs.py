@@ -59,14 +59,19 @@ class DistantPairs:
         """
         return self._means(self.counts.sum(axis=-1))
 
+    @property
+    def entries(self):
+        """Number of entries by distance, integer `(distances,)`."""
+        return self._own_distance().sum(axis=0)
+
     def _own_distance(self):
         return self.distances[:, None] == self.counted_distances
 
     def _means(self, frequencies):
         own = self._own_distance()
-        entries = own.sum(axis=0)
         sums = (own * frequencies[:, None]).sum(axis=0, dtype="float64")
-        return np.where(entries > 0, sums / np.maximum(entries, 1), np.nan)
+        means = sums / np.maximum(self.entries, 1)
+        return np.where(self.entries > 0, means, np.nan)
 
 
 def distant_pairs(
@@ -181,8 +186,8 @@ def plot_distant_pairs(pairs, path, title=None):
     bars = axes.bar(
         pairs.counted_distances, np.nan_to_num(pairs.mean_counts), color="C0"
     )
-    entries = (pairs.distances[:, None] == pairs.counted_distances).sum(axis=0)
-    axes.bar_label(bars, [f"{number} pairs" for number in entries], fontsize=6)
+    labels = [f"{number} pairs" for number in pairs.entries]
+    axes.bar_label(bars, labels, fontsize=6)
     axes.set_xticks(pairs.counted_distances)
     axes.set_xlabel("words from the attended to the predicted word")
     axes.set_ylabel("mean co-occurrences in training")
@@ -216,3 +221,32 @@ def write_distant_pairs(pairs, path):
     )
     rows = ([*entry, *counts] for *entry, counts in columns)
     output.write_rows(path, names, rows)
+
+
+def write_counts_by_distance(pairs, path):
+    """Writes the mean co-occurrence frequency by distance as CSV.
+
+    Tran et al. (2016), Table 3. The columns are `distance`, `pairs`, and the
+    means `count` and `count_at_any_distance`, empty where there are no pairs.
+
+    Args:
+        pairs: `DistantPairs` of `distant_pairs`.
+        path: path of the CSV file.
+
+    Example:
+
+    >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
+    """
+    means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)
+    output.write_rows(
+        path,
+        ["distance", "pairs", "count", "count_at_any_distance"],
+        (
+            [distance, number, *(row if number else ("", ""))]
+            for distance, number, row in zip(
+                pairs.counted_distances.tolist(),
+                pairs.entries.tolist(),
+                means.tolist(),
+            )
+        ),
+    )

@@ -190,6 +190,12 @@ def test_dependency_attention(model, sentences, subtypes, tmp_path):
             found.means[row, column], mean, atol=1e-5, rtol=1e-5
         )
 
+    sizes = dict(zip(found.dependencies, found.counts.sum(axis=-1)))
+    frequent = found.most_frequent(3)
+    assert frequent[0] == "ALL" and len(frequent) == 3
+    least = min(sizes[name] for name in frequent)
+    assert least >= max(sizes[name] for name in sizes.keys() - set(frequent))
+
     path = tmp_path / "dependencies.png"
     analysis.plot_dependency_attention(found, path, title="dependencies")
     assert path.read_bytes().startswith(PNG)

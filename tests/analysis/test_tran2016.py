@@ -234,15 +234,28 @@ def test_distant_pairs(model, text, random, tmp_path):
     assert [row["predicted"] for row in rows] == list(pairs.predicted)
     written = [int(row["training_count_3"]) for row in rows]
     assert written == counts[:, 1].tolist()
+    analysis.write_counts_by_distance(pairs, tmp_path / "means.csv")
+    rows = read_csv(tmp_path / "means.csv")
+    assert [row["distance"] for row in rows] == ["2", "3", "4"]
+    assert sum(int(row["pairs"]) for row in rows) == len(expected)
+    for column, means in (
+        ("count", pairs.mean_counts),
+        ("count_at_any_distance", pairs.mean_counts_at_any_distance),
+    ):
+        written = [float(row[column] or "nan") for row in rows]
+        np.testing.assert_array_equal(written, means)
 
 
-def test_the_most_recent_of_equal_weights_is_the_most_attended(text):
+def test_the_most_recent_of_equal_weights_is_the_most_attended(text, tmp_path):
     model = LanguageModel(13, 8, [keras.layers.LSTM(8)], MemoryBlock(9))
     for weight in model.memory.weights:
         weight.assign(weight * 0.0)
     pairs = analysis.distant_pairs(model, text, text, VOCABULARY, verbose=0)
     assert pairs.attended == () and pairs.counts.shape == (0, 3)
     assert np.isnan(pairs.mean_counts).all()
+    analysis.write_counts_by_distance(pairs, tmp_path / "means.csv")
+    rows = [list(row.values()) for row in read_csv(tmp_path / "means.csv")]
+    assert rows == [[far, "0", "", ""] for far in ("7", "8", "9")]
 
 
 def test_cooccurrences_across_pieces_of_the_text(random, monkeypatch):

@@ -2,10 +2,12 @@ import csv
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "tran2016.py"
 
@@ -23,28 +25,36 @@ def write_text(folder):
         (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
 
 
+def run(folder, *arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, str(RECIPE), "--scale=0.05", "--batch_size=4"),
+            f"--dataset={folder / 'text'}",
+            f"--run_dir={folder / 'runs'}",
+            *arguments,
+        ],
+        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def test_a_table_of_neural_and_ngram_models(tmp_path):
     write_text(tmp_path / "text")
 
-    def run():
-        return subprocess.run(
-            [
-                *(sys.executable, str(RECIPE), "--table=perplexity"),
-                "--rows=rm_tm_gated,kneser_ney_5_cache,memn",
-                *("--scale=0.05", "--batch_size=4", "--epochs=2"),
-                f"--dataset={tmp_path / 'text'}",
-                f"--run_dir={tmp_path / 'runs'}",
-            ],
-            env={**os.environ, "MEMLM_KERAS_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-        )
-
-    first = run()
+    arguments = (
+        *("--table=perplexity", "--epochs=2"),
+        "--rows=rm_tm_gated,kneser_ney_5_cache,memn",
+    )
+    first = run(tmp_path, *arguments)
     assert first.returncode == 0, first.stdout + first.stderr
     folder = tmp_path / "runs" / "text-perplexity-scale0.05"
-    with open(folder / "table.csv", newline="") as file:
-        rows = {row["preset"]: row for row in csv.DictReader(file)}
+    rows = {row["preset"]: row for row in read_csv(folder / "table.csv")}
     assert list(rows) == ["kneser_ney_5_cache", "memn", "rm_tm_gated"]
     assert float(rows["rm_tm_gated"]["paper_test"]) == 128.8
     assert rows["rm_tm_gated"]["units"] == "6"
@@ -58,6 +68,93 @@ def test_a_table_of_neural_and_ngram_models(tmp_path):
     assert "history emptied at each sentence" in results["test"]["protocol"]
     assert results["epochs"] == 2
     assert results["halve_after"] == 4
-    again = run()
+    again = run(tmp_path, *arguments)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.count("finished before") == 3
+
+
+PARSED = """\
+1\tthe\t_\t_\t_\t_\t3\tdet\t_\t_
+2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
+3\tsea\t_\t_\t_\t_\t0\troot\t_\t_
+"""
+
+
+def drawn(run_dir):
+    found = [path for path in run_dir.iterdir() if path.suffix == ".png"]
+    assert all(
+        path.with_suffix(".csv").exists()
+        for path in found
+        if path.stem != "attention"
+    )
+    return {path.stem for path in found} - {"attention", "mean_attention"}
+
+
+def test_analyses_when_trained_and_of_a_finished_run(tmp_path):
+    write_text(tmp_path / "text")
+    run_dir = tmp_path / "runs" / "text-rm_tm_gated-scale0.05-seed0"
+
+    first = run(
+        tmp_path, "--epochs=1", "--analyses=columns,predictions", "--samples=9"
+    )
+    assert first.returncode == 0, first.stderr
+    assert drawn(run_dir) == {"attention_columns", "sentence_predictions"}
+    assert len(read_csv(run_dir / "attention_columns.csv")) == 9
+    lines = (tmp_path / "text" / "test.txt").read_text().splitlines()
+    read = [
+        row["read"] for row in read_csv(run_dir / "sentence_predictions.csv")
+    ]
+    assert read == ["<eos>", *max(map(str.split, lines), key=len)]
+
+    trained = (run_dir / "model.keras").read_bytes()
+    (tmp_path / "parsed.conllu").write_text(PARSED)
+    again = run(
+        tmp_path,
+        *("--analyses=predictions,dependencies", "--sentence=the grey sea"),
+        f"--conllu={tmp_path / 'parsed.conllu'}",
+    )
+    assert again.returncode == 0, again.stderr
+    assert "is not trained again" in again.stdout
+    assert "lacks, of --sentence: grey\n" in again.stdout
+    assert "1 sentences, 3 words, of which the vocabulary lacks 33.3%" in (
+        again.stdout
+    )
+    assert (run_dir / "model.keras").read_bytes() == trained
+    read = [
+        row["read"] for row in read_csv(run_dir / "sentence_predictions.csv")
+    ]
+    assert read == ["<eos>", "the", "<unk>", "sea"]
+    pairs = {
+        (row["dependency"], row["nearest"]): int(row["pairs"])
+        for row in read_csv(run_dir / "dependency_attention.csv")
+    }
+    assert pairs["det←", "2"] == pairs["amod←", "1"] == 1
+    assert pairs["ALL", "1"] == 2 and pairs["det←", "1"] == 0
+
+    more = run(tmp_path, "--epochs=2", "--analyses=pairs")
+    assert more.returncode == 0, more.stderr
+    assert (run_dir / "model.keras").read_bytes() != trained
+    # What showed the model before is gone with it.
+    assert drawn(run_dir) == {"distant_pairs"}
+    means = read_csv(run_dir / "distant_pairs_by_distance.csv")
+    assert [row["distance"] for row in means] == [str(d) for d in range(7, 16)]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--analyses=rows", "some of columns, predictions, .*'rows'"),
+        ("--analyses=pairs --table=perplexity", "contradicts --table"),
+        ("--analyses=pairs --model=lstm_1", "that attends.*=lstm_1"),
+        ("--analyses=pairs --window=6", "at least 7.*=6"),
+        ("--sentence=x", "--sentence needs --analyses=predictions"),
+        ("--analyses=predictions --sentence=", "at least one word.*''"),
+        ("--analyses=dependencies", "needs --conllu"),
+        ("--analyses=dependencies --conllu=none", "no file --conllu=none"),
+    ],
+)
+def test_wrong_flags_of_analyses(arguments, message, tmp_path):
+    result = run(tmp_path, *arguments.split())
+    assert result.returncode
+    assert re.search(message, result.stdout + result.stderr)
+    assert not (tmp_path / "runs").exists()
