@@ -178,7 +178,7 @@ def run(
         f"{results['test']['perplexity']:.1f}; "
         f"{results['tokens_per_second']:.0f} tokens a second. See {run_dir}"
     )
-    if model.memory is not None and model.memory.attends:
+    if model.attending is not None:
         name = settings["preset"].rpartition("/")[2]
         draw_attention(model, name, corpus, evaluation["test"], run_dir)
     return results
@@ -342,7 +342,7 @@ def draw_attention(model, name, corpus, batches, run_dir):
         corpus.vocabulary.decode(tokens),
         run_dir / "attention.png",
         title=f"{name} on {corpus.name}",
-        steps_back=model.memory.steps_back,
+        steps_back=model.attending.steps_back,
     )
     try:
         mean = analysis.mean_attention(model, batches)

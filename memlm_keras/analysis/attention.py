@@ -30,7 +30,7 @@ def mean_attention(model, batches):
     for (inputs, _, _), (weights, sample_weight) in zip(batches, attention):
         _, time, memory = weights.shape
         steps_read[inputs["reset"]] = 0
-        needed = memory - 1 + model.memory.steps_back
+        needed = memory - 1 + model.attending.steps_back
         full = (steps_read + np.arange(time) >= needed) & (sample_weight > 0)
         steps_read += time
         total = total + weights[full].sum(axis=0, dtype="float64")
@@ -55,7 +55,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
         tokens: list of `time` strings, the tokens read.
         path: path of the PNG file.
         title: optional string.
-        steps_back: integer, `model.memory.steps_back`: 1 where the memory is
+        steps_back: integer, `model.attending.steps_back`: 1 where the memory is
             of the steps before, 0 where it includes the current one.
 
     Raises:

@@ -39,7 +39,7 @@ def slot_distances(model, memory):
     Returns:
         Integer array `(memory,)`, oldest slot first.
     """
-    return np.arange(memory, 0, -1) + model.memory.steps_back
+    return np.arange(memory, 0, -1) + model.attending.steps_back
 
 
 def sentence_attention(

@@ -36,8 +36,7 @@ class NeuralCache(WordMixture):
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results as of `WordMixture`; attention is `(B, T, N)`,
-    and `pointed` the cache's own probability of `targets`, `(B, T)`.
+    Call arguments and results as of `WordMixture`; attention is `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or
@@ -80,7 +79,6 @@ class NeuralCache(WordMixture):
         token_ids=None,
         logits=None,
         state=None,
-        targets=None,
         training=None,
     ):
         extended, words, mask, state = self.recall(outputs, token_ids, state)
@@ -88,9 +86,7 @@ class NeuralCache(WordMixture):
         attention = masked_softmax(scores, mask)
         # An output stands for the word that followed it.
         words = words[:, 1:]
-        pointed = log_probabilities = None
-        if targets is not None:
-            pointed = self.weight_of(attention, words, targets)
+        log_probabilities = None
         if logits is not None:
             copied = self.copied(attention, words, logits.shape[-1])
             filled = ops.any(mask, axis=-1, keepdims=True)
@@ -99,7 +95,11 @@ class NeuralCache(WordMixture):
                 logits,
                 self.weight * copied,
             )
-        return log_probabilities, state, attention, pointed
+        return log_probabilities, state, attention, (attention, words)
+
+    def pointed(self, recalled, targets):
+        """The cache's own probability of the words that came, `p_cache`."""
+        return self.weight_of(*recalled, targets)
 
     def get_config(self):
         config = super().get_config()

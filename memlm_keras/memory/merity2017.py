@@ -46,8 +46,7 @@ class PointerSentinel(WordMixture):
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments and results as of `WordMixture`; attention is `(B, T, L)`
-    with the current word last, and sums to `1 - g`; and `pointed` is the
-    logarithm in the additional term, `(B, T)`.
+    with the current word last, and sums to `1 - g`.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -65,6 +64,7 @@ class PointerSentinel(WordMixture):
     """
 
     steps_back = 0
+    supervised = True
 
     def __init__(self, window=100, kernel_initializer="uniform", **kwargs):
         require_positive_integer("window", window)
@@ -84,7 +84,6 @@ class PointerSentinel(WordMixture):
         token_ids=None,
         logits=None,
         state=None,
-        targets=None,
         training=None,
     ):
         extended, words, mask, state = self.recall(outputs, token_ids, state)
@@ -101,15 +100,17 @@ class PointerSentinel(WordMixture):
         always = ops.ones((*ops.shape(outputs)[:2], 2), dtype="bool")
         every = masked_softmax(scores, ops.concatenate([mask, always], -1))
         attention, gate = every[..., :-1], every[..., -1:]
-        pointed = log_probabilities = None
-        if targets is not None:
-            pointed = safe_log(
-                gate[..., 0] + self.weight_of(attention, words, targets)
-            )
+        log_probabilities = None
         if logits is not None:
             copied = self.copied(attention, words, logits.shape[-1])
             log_probabilities = mixed(gate, logits, copied)
-        return log_probabilities, state, attention, pointed
+        return log_probabilities, state, attention, (every, words)
+
+    def pointed(self, recalled, targets):
+        """`log(g + sum_{i: w_i = y} a_i)` of the words that came."""
+        every, words = recalled
+        copied = self.weight_of(every[..., :-1], words, targets)
+        return safe_log(every[..., -1] + copied)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window}

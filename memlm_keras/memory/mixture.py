@@ -14,6 +14,7 @@ class WordMixture(SlidingWindow):
     The outputs of recent steps are remembered with the words read there. Each
     step weighs them, and the words' weights are mixed with the distribution of
     the output projection. Unlike other memories, this comes after the head.
+    `supervised` says whether the loss has the term `-pointed` while training.
 
     Its state is `{"window": (batch, slots, units), "words": (batch, slots)
     int32, "filled": (batch,) int32}`.
@@ -24,14 +25,30 @@ class WordMixture(SlidingWindow):
         logits: float tensor `(batch, time, vocabulary)` of the head, or `None`
             where only state and attention are of interest.
         state: as of other memories.
-        targets: optional int32 tensor `(batch, time)`, the tokens to predict.
+        training: optional bool.
 
     Returns:
-        A tuple `(log_probabilities, state, attention, pointed)`: natural-log
+        A tuple `(log_probabilities, state, attention, recalled)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the weights `(batch, time, memory)`, oldest slot first;
-        and what the subclass gives for `targets`, or `None`.
+        and the weights and words that `pointed` reads.
     """
+
+    def pointed(self, recalled, targets):
+        """What was made of words that are known only after the prediction.
+
+        Args:
+            recalled: as `call` returns it.
+            targets: int32 tensor `(batch, time)`, the words that came.
+
+        Returns:
+            Float tensor `(batch, time)`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `pointed`."
+        )
+
+    supervised = False
 
     def initial_state(self, batch_size):
         words = ops.zeros((batch_size, self.slots), dtype="int32")
@@ -63,12 +80,7 @@ class WordMixture(SlidingWindow):
             Tensor `(batch, time, memory)`.
         """
         every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
-        batch_size, time, positions = ops.shape(every)
-        # Row t begins at position t: one longer rows shift it there.
-        flat = ops.reshape(every, (batch_size, time * positions))
-        flat = ops.pad(flat, [[0, 0], [0, time]])
-        shifted = ops.reshape(flat, (batch_size, time, positions + 1))
-        return shifted[..., :memory]
+        return _seen(every, memory)
 
     def copied(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.
@@ -84,7 +96,7 @@ class WordMixture(SlidingWindow):
         """
         batch_size, time, memory = ops.shape(weights)
         positions = memory - 1 + time
-        # The way back of `products`.
+        # The way back of `_seen`.
         padding = [[0, 0], [0, 0], [0, time]]
         flat = ops.reshape(
             ops.pad(weights, padding),
@@ -114,11 +126,27 @@ class WordMixture(SlidingWindow):
         Returns:
             Tensor `(batch, time)`.
         """
-        _, time, memory = ops.shape(weights)
-        positions = ops.arange(time)[:, None] + ops.arange(memory)[None]
-        seen = ops.take(words, positions, axis=1)
-        same = ops.cast(seen == targets[..., None], weights.dtype)
+        same = ops.equal(words[:, None], targets[..., None])
+        same = _seen(ops.cast(same, weights.dtype), weights.shape[-1])
         return ops.sum(weights * same, axis=-1)
+
+
+def _seen(every, memory):
+    """Takes `memory` positions from position t on in each row t.
+
+    Args:
+        every: tensor `(batch, time, positions)`.
+        memory: integer.
+
+    Returns:
+        Tensor `(batch, time, memory)`.
+    """
+    batch_size, time, positions = ops.shape(every)
+    # Rows that are one position longer begin one position later each.
+    flat = ops.reshape(every, (batch_size, time * positions))
+    flat = ops.pad(flat, [[0, 0], [0, time]])
+    rows = ops.reshape(flat, (batch_size, time, positions + 1))
+    return rows[..., :memory]
 
 
 def mixed(gate, logits, copied):

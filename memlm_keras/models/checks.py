@@ -6,6 +6,7 @@ import numpy as np
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
 from memlm_keras.memory.base import Memory
+from memlm_keras.memory.mixture import WordMixture
 
 
 def require_rate(name, value):
@@ -99,6 +100,15 @@ def memory_of_words(memory, vocabulary_size):
             "`memory` must be for a vocabulary of the model's size "
             f"{vocabulary_size}. Received: a memory with vocabulary_size="
             f"{memory.vocabulary_size}"
+        )
+
+
+def mixture(layer):
+    """Raises `ValueError` unless a layer mixes words in, or is `None`."""
+    if layer is not None and not isinstance(layer, WordMixture):
+        raise ValueError(
+            "`mixture` must be a `memlm_keras.memory.WordMixture`, such as "
+            f"`NeuralCache(size=500)`, or None. Received: mixture={layer!r}"
         )
 
 

@@ -43,6 +43,9 @@ class LanguageModel(TrainedModel):
         recurrent_above: list of recurrent layers or cells that read what the
             memory hands on, bottom first.
         output_bias: whether the output projection has a bias.
+        mixture: a `memlm_keras.memory.WordMixture` that mixes what was read
+            into the prediction, such as `PointerSentinel`, or `None`. Then the
+            logits are log-probabilities.
         name: string or `None`.
         dtype: dtype policy of embedding, dropout and projection, such as
             `"mixed_bfloat16"`; by default the global policy. Recurrent layers
@@ -94,6 +97,7 @@ class LanguageModel(TrainedModel):
         initializer=None,
         recurrent_above=(),
         output_bias=True,
+        mixture=None,
         name=None,
         dtype=None,
     ):
@@ -104,6 +108,7 @@ class LanguageModel(TrainedModel):
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
         checks.memory_of_words(memory, vocabulary_size)
+        checks.mixture(mixture)
         recurrent_above = checks.recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
         )
@@ -146,7 +151,8 @@ class LanguageModel(TrainedModel):
             for index in range(len(recurrent) + len(recurrent_above) + 1)
         ]
         sentence = Sentence(
-            embedding, recurrent, memory, recurrent_above, head, dropouts
+            *(embedding, recurrent, memory, recurrent_above, head, dropouts),
+            mixture,
         )
 
         # === Functional model ===
@@ -169,12 +175,14 @@ class LanguageModel(TrainedModel):
         self.memory = memory
         self.recurrent_above = recurrent_above
         self.head = head
+        self.mixture = mixture
         # A namespace hides what refers back to the model from Keras' tracking.
         self._untracked = types.SimpleNamespace(
             sentence=sentence,
             infer=compile_inference(self, sentence.forward),
             attend=compile_inference(self, sentence.attend),
             one_row=sentence.initial_state(1),
+            recalled=None,
             scorer=None,
             carried_rows={"training": None, "evaluation": None},
         )
@@ -215,15 +223,43 @@ class LanguageModel(TrainedModel):
         rows = token_ids.shape[0] or self._untracked.carried_rows[mode]
         carried = self._carried_state(mode, rows)
         state = carried.read(self.initial_state(rows), reset)
-        logits, state = self._untracked.sentence.forward(
+        logits, state, recalled = self._untracked.sentence.predict(
             token_ids, state, training
         )
+        # The loss asks for it, later in the same trace.
+        self._untracked.recalled = recalled if training else None
         carried.write(state)
         return logits
 
     def __call__(self, inputs, *args, **kwargs):
         checks.concrete_token_ids(inputs, self.vocabulary_size)
         return super().__call__(inputs, *args, **kwargs)
+
+    def with_mixture(self, mixture):
+        """Makes a copy of this model, trained as it is, with a mixture.
+
+        Args:
+            mixture: a `memlm_keras.memory.WordMixture`, such as `NeuralCache`;
+                or `None`, for a copy without.
+
+        Returns:
+            `LanguageModel`.
+
+        Raises:
+            ValueError: if it is none.
+
+        Example:
+
+        >>> cache = memlm_keras.memory.NeuralCache(500, theta=0.3, weight=0.1)
+        >>> memlm_keras.evaluation.perplexity(lm.with_mixture(cache), batches)
+        """
+        checks.mixture(mixture)
+        copy = type(self).from_config({**self.get_config(), "mixture": mixture})
+        weights = {layer.name: layer for layer in copy.layers}
+        for layer in self.layers:
+            if layer is not self.mixture:
+                weights[layer.name].set_weights(layer.get_weights())
+        return copy
 
     # === Serialization ===
 
@@ -246,6 +282,7 @@ class LanguageModel(TrainedModel):
                 for layer in self.recurrent_above
             ],
             "output_bias": self.output_bias,
+            "mixture": keras.saving.serialize_keras_object(self.mixture),
             "dtype": keras.dtype_policies.serialize(policy),
         }
 
@@ -262,6 +299,6 @@ class LanguageModel(TrainedModel):
 
         for key in ("recurrent", "recurrent_above"):
             config[key] = [revived(layer) for layer in config.get(key, ())]
-        for key in ("memory", "initializer", "dtype"):
+        for key in ("memory", "initializer", "mixture", "dtype"):
             config[key] = revived(config.get(key))
         return cls(**config)

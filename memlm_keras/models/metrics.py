@@ -1,4 +1,4 @@
-"""The cross-entropy of a whole text."""
+"""Means over the tokens of a whole text."""
 
 import keras
 from keras import ops
@@ -34,3 +34,12 @@ class Nats(keras.metrics.Mean):
         if sample_weight is not None:
             sample_weight = ops.reshape(sample_weight, [-1])
         super().update_state(ops.reshape(losses, [-1]), sample_weight)
+
+
+def mean_over_tokens(losses, sample_weight=None):
+    """Mean of losses `(batch, time)`, weighted; returns a scalar."""
+    if sample_weight is None:
+        return ops.mean(losses)
+    weights = ops.cast(sample_weight, losses.dtype)
+    # Keras' own losses are zero, too, where there is nothing to predict.
+    return ops.divide_no_nan(ops.sum(losses * weights), ops.sum(weights))

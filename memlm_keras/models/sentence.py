@@ -20,10 +20,19 @@ class Sentence:
         head: layer from the last outputs to logits.
         dropouts: one layer for the embeddings and one for each recurrent
             layer's outputs.
+        mixture: a `memlm_keras.memory.WordMixture` that makes log-probabilities
+            of the logits, or `None`.
     """
 
     def __init__(
-        self, embedding, recurrent, memory, recurrent_above, head, dropouts
+        self,
+        embedding,
+        recurrent,
+        memory,
+        recurrent_above,
+        head,
+        dropouts,
+        mixture=None,
     ):
         self.embedding = embedding
         self.below = list(enumerate(recurrent))
@@ -31,6 +40,7 @@ class Sentence:
         self.above = list(enumerate(recurrent_above, len(recurrent)))
         self.head = head
         self.dropouts = dropouts
+        self.mixture = mixture
 
     def initial_state(self, batch_size):
         """All that the model remembers before the first token.
@@ -38,13 +48,15 @@ class Sentence:
         Returns:
             Flat dict of tensors, batch first: `recurrent_<layer>_state_<i>`
             for each state of each recurrent layer, bottom first, and
-            `memory_<name>` for each state of the memory.
+            `memory_<name>` and `mixture_<name>` for each state of these.
         """
         state = {}
         for index, layer in (*self.below, *self.above):
             self._pack(state, index, layer.get_initial_state(batch_size))
-        if self.memory is not None:
-            self._pack_memory(state, self.memory.initial_state(batch_size))
+        for name in ("memory", "mixture"):
+            layer = getattr(self, name)
+            if layer is not None:
+                _pack_named(state, name, layer.initial_state(batch_size))
         return state
 
     def forward(self, token_ids, state=None, training=False):
@@ -58,8 +70,34 @@ class Sentence:
         Returns:
             `(logits, state)`, logits `(batch, time, vocabulary)`.
         """
-        outputs, state, _ = self.remember(token_ids, state, training)
-        return self.head(outputs), state
+        logits, state, _ = self.predict(token_ids, state, training)
+        return logits, state
+
+    def predict(self, token_ids, state=None, training=False):
+        """Runs the whole model.
+
+        Returns:
+            `(logits, state, recalled)`; what the mixture recalled is `None`
+            without one.
+        """
+        outputs, new_state, _ = self.remember(token_ids, state, training)
+        logits, recalled = self.head(outputs), None
+        if self.mixture is not None:
+            logits, _, recalled = self._mix(
+                outputs, token_ids, logits, state, new_state, training
+            )
+        return logits, new_state, recalled
+
+    def _mix(self, outputs, token_ids, logits, state, new_state, training):
+        logits, mixture_state, attention, recalled = self.mixture(
+            outputs,
+            token_ids=token_ids,
+            logits=logits,
+            state=_unpack_named(state, "mixture"),
+            training=training,
+        )
+        _pack_named(new_state, "mixture", mixture_state)
+        return logits, attention, recalled
 
     def remember(self, token_ids, state=None, training=False):
         """Runs the model up to the head.
@@ -75,10 +113,10 @@ class Sentence:
             outputs, memory_state, attention = self.memory(
                 outputs,
                 token_ids=token_ids,
-                state=self._unpack_memory(state),
+                state=_unpack_named(state, "memory"),
                 training=training,
             )
-            self._pack_memory(new_state, memory_state)
+            _pack_named(new_state, "memory", memory_state)
         outputs = self._recur(self.above, outputs, state, new_state, training)
         return outputs, new_state, attention
 
@@ -94,9 +132,18 @@ class Sentence:
         return outputs
 
     def attend(self, token_ids, state=None):
-        """Returns the attention weights and the new state, for inference."""
-        _, state, attention = self.remember(token_ids, state, training=False)
-        return attention, state
+        """Returns the attention weights and the new state, for inference.
+
+        The weights are those of the memory; where it has none, the mixture's.
+        """
+        outputs, new_state, attention = self.remember(token_ids, state)
+        if self.mixture is not None:
+            _, of_mixture, _ = self._mix(
+                outputs, token_ids, None, state, new_state, training=False
+            )
+            if self.memory is None or not self.memory.attends:
+                attention = of_mixture
+        return attention, new_state
 
     def _pack(self, state, index, layer_state):
         for position, value in enumerate(tree.flatten(layer_state)):
@@ -114,18 +161,20 @@ class Sentence:
             ],
         )
 
-    def _pack_memory(self, state, memory_state):
-        for name, value in memory_state.items():
-            state[f"memory_{name}"] = value
 
-    def _unpack_memory(self, state):
-        if state is None:
-            return None
-        return {
-            name.removeprefix("memory_"): value
-            for name, value in state.items()
-            if name.startswith("memory_")
-        }
+def _pack_named(state, prefix, values):
+    for name, value in values.items():
+        state[f"{prefix}_{name}"] = value
+
+
+def _unpack_named(state, prefix):
+    if state is None:
+        return None
+    return {
+        name.removeprefix(f"{prefix}_"): value
+        for name, value in state.items()
+        if name.startswith(f"{prefix}_")
+    }
 
 
 def reset_rows(state, initial, reset):

@@ -18,9 +18,19 @@ from memlm_keras.models.sentence import reset_rows
 class StreamingModel(keras.Model):
     """What a language model does token by token.
 
-    The subclass sets `vocabulary_size`, `memory` and, in `_untracked`, the
-    `sentence` and its compiled forms `infer` and `attend`.
+    The subclass sets `vocabulary_size`, `memory`, `mixture` and, in
+    `_untracked`, the `sentence` and its compiled forms `infer` and `attend`.
     """
+
+    @property
+    def attending(self):
+        """The layer whose weights `attention` returns, or `None`.
+
+        It is the memory; or the mixture, where no memory attends.
+        """
+        if self.memory is not None and self.memory.attends:
+            return self.memory
+        return self.mixture
 
     def initial_state(self, batch_size):
         """The state before the first token.
@@ -186,7 +196,7 @@ class StreamingModel(keras.Model):
             yield weights, sample_weight
 
     def _require_attention(self):
-        if self.memory is None or not self.memory.attends:
+        if self.attending is None:
             raise ValueError(
                 "Attention needs a memory that attends, such as "
                 "`memlm_keras.memory.KeyValuePredict`. Received: a model with "

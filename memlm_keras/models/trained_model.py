@@ -1,12 +1,14 @@
 """Training and evaluation with the state carried from batch to batch."""
 
 import keras
+from keras import ops
 from keras import tree
 
 from memlm_keras.models import checks
 from memlm_keras.models.carried_state import CarriedState
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
+from memlm_keras.models.metrics import mean_over_tokens
 from memlm_keras.models.streaming_model import StreamingModel
 from memlm_keras.models.varying_time import known_to_vary
 
@@ -114,6 +116,23 @@ class TrainedModel(StreamingModel):
             resolved["jit_compile"] = not kwargs.get("run_eagerly", False)
         super().compile(**resolved)
         self._untracked.compile_arguments = arguments
+
+    def compute_loss(
+        self,
+        x=None,
+        y=None,
+        y_pred=None,
+        sample_weight=None,
+        training=True,
+    ):
+        """Keras' own, and the term of a mixture that learns what to copy."""
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        recalled, self._untracked.recalled = self._untracked.recalled, None
+        if recalled is None or not self.mixture.supervised:
+            return loss
+        reduce = getattr(self.loss, "reduced", mean_over_tokens)
+        pointed = self.mixture.pointed(recalled, ops.cast(y, "int32"))
+        return loss + reduce(-pointed, sample_weight)
 
     def get_compile_config(self):
         """Returns the arguments of `compile`, `"auto"` left as it is."""

@@ -13,7 +13,7 @@ _PAPERS = {
     "zaremba2014": zaremba2014,
 }
 _SIZES = ("scale", "units", "embedding_dim", "window")
-_FIXED = ("recurrent", "memory", "recurrent_above")
+_FIXED = ("recurrent", "memory", "recurrent_above", "mixture")
 
 
 def names():

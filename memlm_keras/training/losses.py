@@ -38,5 +38,11 @@ class SentenceCrossEntropy(keras.losses.Loss):
         )
         return losses / ops.cast(ops.shape(y_true)[0], losses.dtype)
 
+    def reduced(self, losses, sample_weight=None):
+        """Sums losses `(batch, time)` as this loss does; returns a scalar."""
+        if sample_weight is not None:
+            losses = losses * ops.cast(sample_weight, losses.dtype)
+        return ops.sum(losses) / ops.cast(ops.shape(losses)[0], losses.dtype)
+
     def get_config(self):
         return {"name": self.name}

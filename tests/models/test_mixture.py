@@ -1,0 +1,179 @@
+"""Language models that mix in words that were read."""
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.memory import KeyValuePredict
+from memlm_keras.memory import NeuralCache
+from memlm_keras.memory import PointerSentinel
+from memlm_keras.training import SentenceCrossEntropy
+from references.grave2017 import neural_cache
+from references.merity2017 import pointer_sentinel
+
+V = 13
+
+
+def make(mixture=None, memory=None):
+    return LanguageModel(
+        V,
+        5,
+        [keras.layers.LSTM(6)],
+        memory,
+        initializer=keras.initializers.RandomUniform(-0.5, 0.5),
+        mixture=mixture,
+    )
+
+
+def pointer():
+    return PointerSentinel(4, keras.initializers.RandomUniform(-1, 1))
+
+
+def cache():
+    return NeuralCache(5, theta=2.0, weight=0.4)
+
+
+every_mixture = pytest.mark.parametrize("mixture", [pointer, cache])
+
+
+def text(length=60, seed=0):
+    return np.random.default_rng(seed).integers(V, size=length).astype("int32")
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+@every_mixture
+@pytest.mark.parametrize("memory", [None, KeyValuePredict(2)])
+def test_one_token_at_a_time_equals_the_whole_text(mixture, memory):
+    model = make(mixture(), memory and KeyValuePredict(2))
+    tokens = text(18).reshape(2, 9)
+    whole = array(model(tokens))
+    np.testing.assert_allclose(np.exp(whole).sum(-1), 1.0, rtol=1e-5)
+    state = model.initial_state(2)
+    for step in range(9):
+        logits, state = model.step(tokens[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            array(logits)[:, 0], whole[:, step], atol=1e-5
+        )
+    read = model.read(tokens)
+    assert set(read) == set(state)
+    for name, value in read.items():
+        np.testing.assert_allclose(array(value), array(state[name]), atol=1e-5)
+
+
+@every_mixture
+def test_a_saved_model_is_the_same_model(mixture, tmp_path):
+    model = make(mixture())
+    tokens = text(18).reshape(2, 9)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(array(loaded(tokens)), array(model(tokens)))
+
+
+@every_mixture
+def test_attention_is_the_mixtures_where_no_memory_attends(mixture):
+    model = make(mixture())
+    weights = model.attention(text(10)[None])
+    memory = {"PointerSentinel": 4, "NeuralCache": 5}
+    assert weights.shape == (1, 10, memory[type(model.mixture).__name__])
+    both = make(mixture(), KeyValuePredict(2))
+    assert both.attention(text(10)[None]).shape == (1, 10, 2)
+
+
+def test_the_perplexity_of_a_cached_model_equals_brute_force():
+    """Over a text in many batches, one stream, from a model without cache."""
+    plain = make()
+    cached = plain.with_mixture(cache())
+    tokens = text(50)
+    batches = Batches(tokens, batch_size=1, segment_length=7)
+    result = memlm_keras.evaluation.perplexity(cached, batches, verbose=0)
+
+    inputs = np.append(0, tokens[:-1]).astype("int32")
+    logits = array(plain(inputs[None]))[0].astype("float64")
+    probabilities = np.exp(logits - logits.max(-1, keepdims=True))
+    probabilities /= probabilities.sum(-1, keepdims=True)
+    outputs = keras.Model(plain.inputs, plain.get_layer("head").input)
+    mixed, _ = neural_cache(
+        array(outputs(inputs[None]))[0].astype("float64"),
+        inputs,
+        probabilities,
+        *(5, 2.0, 0.4),
+    )
+    nats = -np.log(mixed[np.arange(len(inputs)), tokens])
+    assert result.predicted_tokens == len(nats)
+    np.testing.assert_allclose(
+        result.perplexity, np.exp(nats.mean()), rtol=1e-5
+    )
+
+
+def test_a_copy_with_a_cache_leaves_the_model_as_it_was():
+    plain = make()
+    tokens = text(8)[None]
+    before = array(plain(tokens))
+    cached = plain.with_mixture(NeuralCache(5, weight=0.0))
+    np.testing.assert_array_equal(array(plain(tokens)), before)
+    expected = before - np.log(np.exp(before).sum(-1, keepdims=True))
+    np.testing.assert_allclose(array(cached(tokens)), expected, atol=1e-5)
+    assert plain.mixture is None
+    without = cached.with_mixture(None)
+    np.testing.assert_allclose(array(without(tokens)), before, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", ["auto", SentenceCrossEntropy()])
+def test_training_a_pointer_adds_its_term_to_the_loss(loss):
+    """By the equations, on a batch whose weights are not all one."""
+    model = make(pointer())
+    model.compile(keras.optimizers.SGD(0.0), loss=loss)
+    tokens = text(2 * 7 + 1)
+    batches = Batches(tokens, batch_size=2, segment_length=9)
+    (inputs, targets, weight) = batches[0]
+    assert 0 < weight.sum() < weight.size
+    history = model.fit(batches, verbose=0).history
+
+    logits = keras.Model(model.inputs, model.get_layer("head").output)
+    outputs = keras.Model(model.inputs, model.get_layer("head").input)
+    kernel, bias, sentinel = (
+        w.astype("float64") for w in model.mixture.get_weights()
+    )
+    total = 0.0
+    for row in range(2):
+        ids = inputs["token_ids"][row]
+        predicted = array(logits(ids[None]))[0].astype("float64")
+        predicted = np.exp(predicted) / np.exp(predicted).sum(-1, keepdims=True)
+        mixed, _, pointed = pointer_sentinel(
+            array(outputs(ids[None]))[0].astype("float64"),
+            ids,
+            predicted,
+            {"W": kernel.T, "b": bias, "s": sentinel},
+            4,
+        )
+        steps = np.arange(len(ids))
+        total -= np.sum(
+            weight[row] * (np.log(mixed) + np.log(pointed))[steps, targets[row]]
+        )
+    expected = total / (weight.sum() if loss == "auto" else 2)
+    np.testing.assert_allclose(history["loss"][0], expected, rtol=1e-4)
+    # Perplexity and evaluation are of the mixture alone.
+    evaluated = model.evaluate(batches, return_dict=True, verbose=0)
+    assert evaluated["loss"] < history["loss"][0]
+
+
+def test_training_moves_every_weight_of_the_pointer():
+    model = make(pointer())
+    model.compile(keras.optimizers.SGD(0.1))
+    before = [w.copy() for w in model.mixture.get_weights()]
+    batches = Batches(text(61), batch_size=2, segment_length=10)
+    model.fit(batches, epochs=2, verbose=0)
+    for old, new in zip(before, model.mixture.get_weights()):
+        assert np.isfinite(new).all()
+        assert (old != new).any()
+
+
+def test_a_mixture_is_one():
+    with pytest.raises(ValueError, match="`mixture` must be a .*KeyValuePred"):
+        make(mixture=KeyValuePredict(2))
