@@ -1,5 +1,7 @@
 """Evaluation: numbers that mean one thing."""
 
+from memlm_keras.evaluation.cache import CacheChoice
+from memlm_keras.evaluation.cache import choose_cache
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy
 from memlm_keras.evaluation.cloze import cloze_scores
@@ -7,8 +9,10 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 
 __all__ = [
+    "CacheChoice",
     "ClozeAccuracy",
     "Perplexity",
+    "choose_cache",
     "cloze_accuracy",
     "cloze_scores",
     "perplexity",

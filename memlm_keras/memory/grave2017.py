@@ -81,11 +81,8 @@ class NeuralCache(WordMixture):
         state=None,
         training=None,
     ):
-        extended, words, mask, state = self.recall(outputs, token_ids, state)
-        scores = self.theta * self.products(outputs, extended, self.size)
-        attention = masked_softmax(scores, mask)
-        # An output stands for the word that followed it.
-        words = words[:, 1:]
+        products, words, mask, state = self.compare(outputs, token_ids, state)
+        attention = masked_softmax(self.theta * products, mask)
         log_probabilities = None
         if logits is not None:
             copied = self.copied(attention, words, logits.shape[-1])
@@ -96,6 +93,20 @@ class NeuralCache(WordMixture):
                 self.weight * copied,
             )
         return log_probabilities, state, attention, (attention, words)
+
+    def compare(self, outputs, token_ids, state=None):
+        """Inner products with the cache, on which `theta` has no influence.
+
+        Args:
+            outputs, token_ids, state: as for a call.
+
+        Returns:
+            A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, as
+            `weight_of` takes them; the mask `(B, T, N)`; and the new state.
+        """
+        extended, words, mask, state = self.recall(outputs, token_ids, state)
+        products = self.products(outputs, extended, self.size)
+        return products, words[:, 1:], mask, state
 
     def pointed(self, recalled, targets):
         """The cache's own probability of the words that came, `p_cache`."""

@@ -3,6 +3,8 @@
 from keras import ops
 from keras import tree
 
+from memlm_keras.models.inference import target_log_probabilities
+
 
 class Sentence:
     """The layers of a language model and the one way they are joined.
@@ -130,6 +132,17 @@ class Sentence:
             self._pack(new_state, index, layer_state)
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs
+
+    def read_out(self, token_ids, targets, state=None):
+        """Returns what the head projects and makes of it, for inference.
+
+        Returns:
+            `((outputs, scores), state)`: `(batch, time, units)` and the
+            natural-log probability of each target, `(batch, time)`.
+        """
+        outputs, state, _ = self.remember(token_ids, state)
+        scores = target_log_probabilities(self.head(outputs), targets)
+        return (outputs, scores), state
 
     def attend(self, token_ids, state=None):
         """Returns the attention weights and the new state, for inference.

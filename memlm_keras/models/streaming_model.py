@@ -10,6 +10,7 @@ from memlm_keras.models.inference import ScoredBatches
 from memlm_keras.models.inference import Scorer
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
+from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import target_log_probabilities
 from memlm_keras.models.sentence import reset_rows
@@ -183,17 +184,46 @@ class StreamingModel(keras.Model):
                 hold ids outside the vocabulary.
         """
         self._require_attention()
+
+        def attend(token_ids, targets, state):
+            return self._untracked.attend(token_ids, state)
+
+        for weights, sample_weight in self._read_batches(attend, batches):
+            weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
+            yield weights, sample_weight
+
+    def outputs_batches(self, batches):
+        """What the head projects, and what comes of it, in batches.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+
+        Yields:
+            Pairs `(outputs, scores)`, one a batch: a tensor `(batch, time,
+            units)`, and float32 natural-log probabilities of the targets
+            `(batch, time)`, of the head alone if the model has a mixture.
+
+        Raises:
+            ValueError: if the batches hold ids outside the vocabulary.
+        """
+        read_out = compile_inference(self, self._untracked.sentence.read_out)
+        for found, _ in self._read_batches(read_out, batches):
+            yield found
+
+    def _read_batches(self, function, batches):
+        """Yields what a function finds, with the state carried, and weights."""
         checks.data_fits_vocabulary(batches, self.vocabulary_size)
         start = state = self.initial_state(batches.batch_size)
-        for inputs, _, sample_weight in batches:
+        for inputs, targets, sample_weight in batches:
             state = reset_rows(
                 state, start, ops.convert_to_tensor(inputs["reset"])
             )
-            weights, state = self._untracked.attend(
-                ops.convert_to_tensor(inputs["token_ids"]), state
+            found, state = function(
+                ops.convert_to_tensor(inputs["token_ids"]),
+                ops.convert_to_tensor(targets),
+                state,
             )
-            weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
-            yield weights, sample_weight
+            yield found, sample_weight
 
     def _require_attention(self):
         if self.attending is None:
