@@ -1,8 +1,10 @@
 """Analyses of Tran et al. (2016, Section 5), as pictures and CSV files."""
 
 import functools
+import itertools
 import pathlib
 
+import common
 import numpy as np
 import run_folders
 from absl import app
@@ -60,7 +62,8 @@ def define_flags():
     flags.DEFINE_string(
         "conllu",
         None,
-        "With --analyses=dependencies: file of parsed sentences, in CoNLL-U.",
+        "With --analyses=dependencies: file of parsed sentences, in CoNLL-U; "
+        "by default the test text, where --dataset is a treebank.",
     )
 
 
@@ -88,13 +91,8 @@ def check_flags():
             "--sentence must hold at least one word. Received: "
             f"{FLAGS.sentence!r}"
         )
-    if "dependencies" in FLAGS.analyses and FLAGS.conllu is None:
-        raise app.UsageError(
-            "--analyses=dependencies needs --conllu, the path of a file of "
-            "parsed sentences, such as de_gsd-ud-test.conllu."
-        )
-    if FLAGS.conllu is not None and not pathlib.Path(FLAGS.conllu).is_file():
-        raise app.UsageError(f"There is no file --conllu={FLAGS.conllu}.")
+    if "dependencies" in FLAGS.analyses:
+        _parsed_files()
 
 
 def check_run(memory):
@@ -218,7 +216,7 @@ def _draw_dependencies(model, corpus, title, picture, table):
     vocabulary, parses = corpus.vocabulary, _parses()
     words = [word for sentence in parses for word in sentence.words]
     unknown = np.mean(vocabulary.encode(words) == vocabulary.unknown_id)
-    name = pathlib.Path(FLAGS.conllu).stem
+    name = _parsed_files()[0].stem
     print(
         f"{name}: {len(parses):,} sentences, {len(words):,} words, of which "
         f"the vocabulary lacks {unknown:.1%}."
@@ -272,7 +270,24 @@ def _sentence(corpus):
 def _parses():
     from memlm_keras import analysis
 
-    return analysis.read_conllu(FLAGS.conllu)
+    parses = map(analysis.read_conllu, _parsed_files())
+    return list(itertools.chain.from_iterable(parses))
+
+
+def _parsed_files():
+    if FLAGS.conllu is not None:
+        path = pathlib.Path(FLAGS.conllu)
+        if not path.is_file():
+            raise app.UsageError(f"There is no file --conllu={path}.")
+        return [path]
+    treebank = common.find_treebank()
+    if treebank is None:
+        raise app.UsageError(
+            "--analyses=dependencies needs --conllu, the path of a file of "
+            "parsed sentences, such as de_gsd-ud-test.conllu, where --dataset "
+            "is no treebank."
+        )
+    return treebank[-1]
 
 
 def _verbose():

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 
 from absl import app
 from absl import flags
@@ -13,6 +14,8 @@ BACKENDS = ("tensorflow", "jax", "torch")
 _CORPORA = ("embedded", "ptb", "wikitext-2")
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _READING = ("article_start", "tokenize")
+_TREEBANK = ("train", "dev", "test")
+_TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 def define_flags(run_dir):
@@ -27,9 +30,13 @@ def define_flags(run_dir):
         "dataset",
         "embedded",
         "Corpus: embedded, ptb, wikitext-2 or cbt; a folder that holds train, "
-        "valid and test (.txt files, or folders of articles); or articles to "
-        "be dealt to these three, as a folder of one .txt file each or as one "
-        "file with --article_start.",
+        "valid and test (.txt files, one sentence a line, or folders of "
+        "articles); a folder that holds a treebank in CoNLL-U, as "
+        "NAME-ud-train.conllu, NAME-ud-dev.conllu and NAME-ud-test.conllu, or "
+        "train.conllu, dev.conllu and test.conllu (a part in several files, "
+        "such as NAME-ud-train-a.conllu, is read in the order of their names); "
+        "or articles to be dealt to train, valid and test, as a folder of one "
+        ".txt file each or as one file with --article_start.",
     )
     flags.DEFINE_string(
         "data_dir", None, "Folder of the corpus files; downloaded if not given."
@@ -57,8 +64,8 @@ def define_flags(run_dir):
         "minimum_count",
         None,
         "With cbt and files of your own that are split already: words seen "
-        "fewer times are unknown; by default 2 for cbt, so that there are "
-        "unknown words to learn from, and else 1.",
+        "fewer times in training are unknown; by default 2 for cbt, so that "
+        "there are unknown words to learn from, and else 1.",
         lower_bound=1,
     )
     flags.DEFINE_enum(
@@ -109,8 +116,8 @@ def load_corpus():
     if FLAGS.vocabulary_size is not None:
         building["vocabulary_size"] = FLAGS.vocabulary_size
     path = pathlib.Path(FLAGS.dataset)
-    own = FLAGS.dataset not in (*_CORPORA, "cbt") and path.exists()
-    if reading and not own:
+    own, treebank = _is_own(path), find_treebank()
+    if reading and (treebank or not own):
         raise app.UsageError(
             f"--{' and --'.join(reading)} cannot be given for "
             f"--dataset={FLAGS.dataset}, which is always read in the same way."
@@ -122,7 +129,7 @@ def load_corpus():
             minimum_count=given("minimum_count", 2),
             **building,
         )
-    splits = _find_splits(path) if own else None
+    splits = treebank or (_find_splits(path) if own else None)
     if FLAGS.minimum_count is not None and splits is None:
         raise app.UsageError(
             "--minimum_count needs --dataset=cbt or a folder that holds train, "
@@ -136,9 +143,42 @@ def load_corpus():
         return data.load(FLAGS.dataset, data_dir=FLAGS.data_dir, **building)
     if splits is None:
         return data.load_articles(path, **reading, **building)
-    return data.load_text(
+    load = data.load_conllu if treebank else data.load_text
+    return load(
         *splits, minimum_count=given("minimum_count", 1), **reading, **building
     )
+
+
+def find_treebank():
+    """Files of the treebank that `--dataset` is a folder of.
+
+    Returns:
+        Lists of the paths of training, validation and test; `None` where
+        `--dataset` is anything else.
+
+    Raises:
+        app.UsageError: if one of the three is missing, or there are several
+            treebanks.
+    """
+    path = pathlib.Path(FLAGS.dataset)
+    files = sorted(path.glob("*.conllu")) if _is_own(path) else []
+    # Beside a text, its parses may stand.
+    if not files or _find_splits(path) is not None:
+        return None
+    matches = [(_TREEBANK_FILE.fullmatch(file.stem), file) for file in files]
+    names = {match[1] for match, _ in matches if match}
+    found = [
+        [file for match, file in matches if match and match[2] == split]
+        for split in _TREEBANK
+    ]
+    if len(names) > 1 or not all(found):
+        raise app.UsageError(
+            f"--dataset={path} must hold one treebank, as files "
+            "NAME-ud-train.conllu, NAME-ud-dev.conllu and NAME-ud-test.conllu, "
+            "or the same without NAME-ud-. Received: "
+            f"{', '.join(file.name for file in files)}"
+        )
+    return found
 
 
 def reading_settings():
@@ -167,6 +207,10 @@ def dataset_name():
     if FLAGS.dataset == "cbt" and FLAGS.cbt_train_on != "books":
         return f"cbt-{FLAGS.cbt_train_on}"
     return pathlib.Path(FLAGS.dataset).name
+
+
+def _is_own(path):
+    return FLAGS.dataset not in (*_CORPORA, "cbt") and path.exists()
 
 
 def _find_splits(path):

@@ -7,8 +7,6 @@ from memlm_keras.analysis.columns import AttentionColumns
 from memlm_keras.analysis.columns import attention_columns
 from memlm_keras.analysis.columns import plot_attention_columns
 from memlm_keras.analysis.columns import write_attention_columns
-from memlm_keras.analysis.conllu import ParsedSentence
-from memlm_keras.analysis.conllu import read_conllu
 from memlm_keras.analysis.dependencies import DependencyAttention
 from memlm_keras.analysis.dependencies import dependency_attention
 from memlm_keras.analysis.dependencies import plot_dependency_attention
@@ -22,6 +20,8 @@ from memlm_keras.analysis.predictions import SentencePredictions
 from memlm_keras.analysis.predictions import plot_sentence_predictions
 from memlm_keras.analysis.predictions import sentence_predictions
 from memlm_keras.analysis.predictions import write_sentence_predictions
+from memlm_keras.data.conllu import ParsedSentence
+from memlm_keras.data.conllu import read_conllu
 
 __all__ = [
     "AttentionColumns",

@@ -16,6 +16,7 @@ from memlm_keras.data.sentence_completion import completion_questions
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
 from memlm_keras.data.token_store import Split
+from memlm_keras.data.treebanks import load_conllu
 from memlm_keras.data.vocabulary import Vocabulary
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "load",
     "load_articles",
     "load_cbt",
+    "load_conllu",
     "load_text",
     "prepare_novels",
     "read_cloze_questions",

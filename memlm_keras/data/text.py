@@ -150,13 +150,15 @@ def read_text(path):
 
 def _decode(data, path, offset):
     try:
-        return data.decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"The file {path} is not UTF-8 text: byte "
             f"0x{data[error.start]:02x} at byte offset "
             f"{offset + error.start} ({error.reason}). Convert it to UTF-8."
         ) from error
+    # Some editors begin a file with a byte order mark, which is no text.
+    return text if offset else text.removeprefix("\ufeff")
 
 
 def _with_neighbours(lines):

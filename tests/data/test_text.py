@@ -21,6 +21,11 @@ def test_only_line_feeds_end_lines(write):
     assert list(read_lines(path)) == ["a\u2028b\x0bc", "d\u0085e", "f"]
 
 
+def test_a_byte_order_mark_is_no_text(write):
+    path = write("\ufeffà \ufeffb\n\ufeffc\n")
+    assert list(read_lines(path)) == ["à \ufeffb", "\ufeffc"]
+
+
 def test_blank_lines(write):
     path = write(" \na b\n\nc\n")
     sentences = list(TextSource(path).sentences())

@@ -90,6 +90,40 @@ def drawn(run_dir):
     return {path.stem for path in found} - {"attention", "mean_attention"}
 
 
+def write_treebank(folder):
+    folder.mkdir(exist_ok=True)
+    for split in ("train", "dev", "test"):
+        (folder / f"xx_y-ud-{split}.conllu").write_text(f"{PARSED}\n" * 20)
+
+
+def test_a_treebank_is_text_and_parses(tmp_path):
+    write_treebank(tmp_path / "text")
+    result = run(
+        tmp_path,
+        *("--epochs=1", "--minimum_count=6", "--analyses=dependencies"),
+    )
+    assert result.returncode == 0, result.stderr
+    assert "20 sentences, 60 words, of which the vocabulary lacks 0.0%" in (
+        result.stdout
+    )
+    run_dir = tmp_path / "runs" / "text-rm_tm_gated-scale0.05-seed0"
+    assert drawn(run_dir) == {"dependency_attention"}
+    results = json.loads((run_dir / "results.json").read_text())
+    assert results["vocabulary_size"] == 5
+    assert results["test"]["predicted_tokens"] == 80
+
+
+@pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
+def test_a_folder_that_holds_no_whole_treebank(name, tmp_path):
+    write_treebank(tmp_path / "text")
+    dev = tmp_path / "text" / "xx_y-ud-dev.conllu"
+    dev.rename(dev.with_name(name))
+    result = run(tmp_path)
+    assert result.returncode
+    message = f"must hold one treebank.*NAME-ud-dev.conllu.*{name}"
+    assert re.search(message, result.stdout + result.stderr)
+
+
 def test_analyses_when_trained_and_of_a_finished_run(tmp_path):
     write_text(tmp_path / "text")
     run_dir = tmp_path / "runs" / "text-rm_tm_gated-scale0.05-seed0"

@@ -1,0 +1,130 @@
+"""Corpora of CoNLL-U files, tiny and real."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from memlm_keras import analysis
+from memlm_keras import data
+
+REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ud"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, *sentences):
+        """Writes lists of pairs of number and form, which no tree joins."""
+        path = tmp_path / name
+        path.write_text(
+            "\n".join(
+                "# text = ...\n"
+                + "".join(f"{id}\t{form}" + "\t_" * 8 + "\n" for id, form in s)
+                for s in sentences
+            ),
+            encoding="utf-8",
+        )
+        return path
+
+    return write
+
+
+def words(*forms):
+    return list(enumerate(forms, start=1))
+
+
+def decode(corpus, split):
+    return corpus.vocabulary.decode(getattr(corpus, split).tokens)
+
+
+def test_sentences_are_fed_as_word_forms(write):
+    train = write(
+        "it_x-ud-train.conllu",
+        [("1-2", "del"), (1, "di"), (2, "il"), ("2.1", "_"), (3, "5 000")],
+        words("größer", "di"),
+    )
+    corpus = data.load_conllu(
+        train,
+        write("dev.conllu", words("il", "del", "#")),
+        str(write("test.conllu", words("5 000", "größer"), words("_"))),
+    )
+    assert corpus.name == "it_x"
+    assert corpus.train.article_starts is None
+    assert decode(corpus, "train") == [
+        *("di", "il", "5 000", "<eos>"),
+        *("größer", "di", "<eos>"),
+    ]
+    assert decode(corpus, "validation") == ["il", "<unk>", "<unk>", "<eos>"]
+    assert decode(corpus, "test") == [
+        "5 000",
+        "größer",
+        "<eos>",
+        "<unk>",
+        "<eos>",
+    ]
+
+
+def test_vocabulary_by_count_and_several_files(write):
+    parts = [
+        write("b.conllu", words("a", "b", "7")),
+        write("a.conllu", words("b", "8")),
+    ]
+    corpus = data.load_conllu(
+        parts, parts[0], parts[1:], minimum_count=2, numbers="N"
+    )
+    assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "N", "b")
+    assert decode(corpus, "train") == [
+        "<unk>",
+        "b",
+        "N",
+        "<eos>",
+        "b",
+        "N",
+        "<eos>",
+    ]
+    assert decode(corpus, "test") == ["b", "N", "<eos>"]
+    words_given = data.Vocabulary(["a"])
+    corpus = data.load_conllu(parts, *parts, vocabulary=words_given)
+    assert decode(corpus, "test") == ["<unk>", "<unk>", "<eos>"]
+
+
+def test_a_changed_file_is_read_anew(write):
+    path = write("train.conllu", words("a"))
+    assert decode(data.load_conllu(path, path, path), "train") == ["a", "<eos>"]
+    write("train.conllu", words("longer"))
+    again = data.load_conllu(path, path, path)
+    assert decode(again, "train") == ["longer", "<eos>"]
+
+
+def test_files_that_cannot_be_used(write, tmp_path):
+    good = write("good.conllu", words("a"))
+    with pytest.raises(FileNotFoundError, match="no CoNLL-U file .*none"):
+        data.load_conllu(good, good, tmp_path / "none.conllu")
+    with pytest.raises(ValueError, match="at least one CoNLL-U file"):
+        data.load_conllu([], good, good)
+    with pytest.raises(ValueError, match="wrong.conllu, line 2.*this one 1"):
+        data.load_conllu(write("wrong.conllu", [(2, "a")]), good, good)
+    (tmp_path / "text.conllu").write_text("plain text\n")
+    with pytest.raises(ValueError, match="line 1: .*10 columns.*'plain text'"):
+        data.load_conllu(tmp_path / "text.conllu", good, good)
+    (tmp_path / "empty.conllu").write_text("# nothing\n")
+    with pytest.raises(ValueError, match="empty.conllu is empty"):
+        data.load_conllu(good, good, tmp_path / "empty.conllu")
+
+
+@pytest.mark.parametrize("name", ["de_gsd", "it_isdt"])
+def test_real_treebanks(name):
+    dev, test = (REAL / f"{name}-ud-{part}.conllu" for part in ("dev", "test"))
+    if not dev.is_file():
+        pytest.skip("the treebanks are not in ../shared/data/ud")
+    corpus = data.load_conllu(dev, test, test, minimum_count=6)
+    assert corpus.name == name
+    for path, split in ((dev, corpus.train), (test, corpus.test)):
+        parses = analysis.read_conllu(path)
+        expected = [[*corpus.vocabulary.encode(p.words), 0] for p in parses]
+        np.testing.assert_array_equal(split.tokens, np.concatenate(expected))
