@@ -86,6 +86,7 @@ PUBLIC_NAMES = {
     "memlm_keras.heads": ["TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
+        "Attentive",
         "KeyValue",
         "KeyValuePredict",
         "Memory",

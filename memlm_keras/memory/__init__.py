@@ -9,13 +9,13 @@ from memlm_keras.memory.daniluk2017 import NGram
 from memlm_keras.memory.daniluk2017 import Projection
 from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.memory.merity2017 import PointerSentinel
+from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import MemoryBlock
-from memlm_keras.memory.tran2016_bidirectional import BidirectionalMemoryBlock
 
 __all__ = [
     "Attention",
-    "BidirectionalMemoryBlock",
+    "Attentive",
     "KeyValue",
     "KeyValuePredict",
     "Memory",

@@ -163,6 +163,43 @@ def equal_parts(layer, units, parts):
     return units // parts
 
 
+def by_slot(numbers, slots):
+    """What each step says of what it sees, of what it says of all positions.
+
+    Args:
+        numbers: tensor `(batch, time, positions)`, where step `t` sees position
+            `t` and those behind it, as of `SlidingWindow.slide`.
+        slots: integer, how many it sees.
+
+    Returns:
+        Tensor `(batch, time, slots)`, the oldest slot first.
+    """
+    batch_size, time, positions = ops.shape(numbers)
+    # Row t begins at position t: in rows longer by one it is shifted there.
+    flat = ops.reshape(numbers, (batch_size, time * positions))
+    flat = ops.pad(flat, [[0, 0], [0, time]])
+    rows = ops.reshape(flat, (batch_size, time, positions + 1))
+    return rows[..., :slots]
+
+
+def by_position(numbers, positions):
+    """The way back of `by_slot`, with zeros at positions that are not seen.
+
+    Args:
+        numbers: tensor `(batch, time, slots)`.
+        positions: integer, at least `slots + time - 1`.
+
+    Returns:
+        Tensor `(batch, time, positions)`.
+    """
+    batch_size, time, slots = ops.shape(numbers)
+    rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
+    flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
+    return ops.reshape(
+        flat[:, : time * positions], (batch_size, time, positions)
+    )
+
+
 def masked_softmax(scores, mask):
     """Softmax over the slots that `mask` allows; all zero where it allows none.
 

@@ -3,6 +3,8 @@
 from keras import ops
 
 from memlm_keras.memory.base import SlidingWindow
+from memlm_keras.memory.base import by_position
+from memlm_keras.memory.base import by_slot
 
 # The logarithm of what was not copied is finite, and has a gradient.
 _TINY = 1e-37
@@ -80,7 +82,7 @@ class WordMixture(SlidingWindow):
             Tensor `(batch, time, memory)`.
         """
         every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
-        return _seen(every, memory)
+        return by_slot(every, memory)
 
     def copied(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.
@@ -95,16 +97,7 @@ class WordMixture(SlidingWindow):
             Tensor `(batch, time, vocabulary_size)`.
         """
         batch_size, time, memory = ops.shape(weights)
-        positions = memory - 1 + time
-        # The way back of `_seen`.
-        padding = [[0, 0], [0, 0], [0, time]]
-        flat = ops.reshape(
-            ops.pad(weights, padding),
-            (batch_size, time * (positions + 1)),
-        )
-        every = ops.reshape(
-            flat[:, : time * positions], (batch_size, time, positions)
-        )
+        every = by_position(weights, memory - 1 + time)
         # All steps of one word are summed at once.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
@@ -127,26 +120,8 @@ class WordMixture(SlidingWindow):
             Tensor `(batch, time)`.
         """
         same = ops.equal(words[:, None], targets[..., None])
-        same = _seen(ops.cast(same, weights.dtype), weights.shape[-1])
+        same = by_slot(ops.cast(same, weights.dtype), weights.shape[-1])
         return ops.sum(weights * same, axis=-1)
-
-
-def _seen(every, memory):
-    """Takes `memory` positions from position t on in each row t.
-
-    Args:
-        every: tensor `(batch, time, positions)`.
-        memory: integer.
-
-    Returns:
-        Tensor `(batch, time, memory)`.
-    """
-    batch_size, time, positions = ops.shape(every)
-    # Rows that are one position longer begin one position later each.
-    flat = ops.reshape(every, (batch_size, time * positions))
-    flat = ops.pad(flat, [[0, 0], [0, time]])
-    rows = ops.reshape(flat, (batch_size, time, positions + 1))
-    return rows[..., :memory]
 
 
 def mixed(gate, logits, copied):

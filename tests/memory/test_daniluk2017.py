@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
 from references.finite_differences import assert_derivatives
+from references.tracing import assert_no_loop_over_time
 
 ATTENTION_WEIGHTS = {
     "W^Y": "memory_kernel",
@@ -305,46 +306,7 @@ def streaming_function(layer, compiled):
 @every_memory
 def test_no_loop_over_time(case):
     layer, units = case.make(slots=3, k=4)
-    short = operations(layer, np.ones((2, 5, units), "float32"))
-    long = operations(layer, np.ones((2, 50, units), "float32"))
-    assert short == long
-    assert not {"scan", "while", "While", "StatelessWhile"} & set(short)
-
-
-def operations(layer, outputs):
-    """Names of the operations of one call, in order."""
-    state = layer.initial_state(len(outputs))
-    if keras.backend.backend() == "jax":
-        import jax
-
-        def primitives(jaxpr):
-            for equation in jaxpr.eqns:
-                yield equation.primitive.name
-                for value in equation.params.values():
-                    if hasattr(value, "jaxpr"):
-                        yield from primitives(value.jaxpr)
-
-        call = jax.make_jaxpr(lambda outputs: layer(outputs, state=state))
-        return list(primitives(call(outputs).jaxpr))
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        call = tf.function(lambda outputs: layer(outputs, state=state))
-        graph = call.get_concrete_function(tf.constant(outputs)).graph
-        return [operation.type for operation in graph.get_operations()]
-
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            names.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    names = []
-    outputs = tensor(outputs)
-    with Recorder():
-        layer(outputs, state=state)
-    return names
+    assert_no_loop_over_time(layer, units)
 
 
 # === What the mechanism promises ===

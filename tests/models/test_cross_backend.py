@@ -50,6 +50,11 @@ def models():
             [lstm(5), lstm(6)],
             memory.KeyValuePredict(window=4),
         ),
+        "attentive_single": ([lstm(6)], memory.Attentive(window=3)),
+        "attentive_combined": (
+            [lstm(6)],
+            memory.Attentive("combined", window=3),
+        ),
         "memory_block": ([lstm(6)], memory.MemoryBlock(window=3)),
         "fofe_hornn": (
             [memlm_keras.cells.FOFEHORNNCell(6)],

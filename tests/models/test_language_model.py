@@ -39,6 +39,8 @@ MEMORY = {
     "key_value_predict": lambda: memories.KeyValuePredict(window=3),
     "ngram": lambda: memories.NGram(order=3),
     "projection": lambda: memories.Projection(),
+    "attentive_single": lambda: memories.Attentive(window=3),
+    "attentive_combined": lambda: memories.Attentive("combined", window=3),
     "memory_block": lambda: memories.MemoryBlock(
         window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
     ),
@@ -56,6 +58,8 @@ COMBINATIONS = [
     ("gru_rnn", "ngram"),
     ("fofe_hornn", "projection"),
     ("gated_hornn", "attention"),
+    ("lstm", "attentive_single"),
+    ("gru_rnn", "attentive_combined"),
     ("lstm", "memory_block"),
     ("none", "memory_network"),
 ]
@@ -345,7 +349,13 @@ def carried_on(model, state, training):
 
 
 @pytest.mark.parametrize(
-    "recurrent, memory", [("lstm", "key_value_predict"), ("gru_rnn", "ngram")]
+    "recurrent, memory",
+    [
+        ("lstm", "key_value_predict"),
+        ("gru_rnn", "ngram"),
+        ("lstm", "attentive_single"),
+        ("lstm", "attentive_combined"),
+    ],
 )
 def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
     model = make(recurrent, memory)
@@ -547,7 +557,12 @@ def test_every_argument_survives_its_configuration():
 
 @pytest.mark.parametrize(
     "recurrent, memory, tie_embeddings",
-    [("lstm", "attention", True), ("cell", "none", False)],
+    [
+        ("lstm", "attention", True),
+        ("cell", "none", False),
+        ("lstm", "attentive_single", True),
+        ("lstm", "attentive_combined", True),
+    ],
 )
 def test_saved_models_load(tmp_path, recurrent, memory, tie_embeddings):
     model = make(

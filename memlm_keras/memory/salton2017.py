@@ -1,0 +1,214 @@
+"""The attentive memory of Salton, Ross and Kelleher (2017).
+
+"Attentive Language Models", Section 3.
+
+Shapes below: B batch, T time, W window, k units.
+"""
+
+import keras
+from keras import ops
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.memory.base import SlidingWindow
+from memlm_keras.memory.base import by_position
+from memlm_keras.memory.base import by_slot
+from memlm_keras.memory.base import masked_softmax
+
+SCORES = ("single", "combined")
+
+# The logarithm of nothing: finite, so that its gradient is.
+_NOTHING = -1e9
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Attentive(SlidingWindow):
+    """Attention over all earlier outputs of a sentence (Salton et al., 2017).
+
+    With `h_t` the output of the last recurrent layer (`k` units), the current
+    one not included in the memory, and `[h_t; c_t]` stacked:
+
+        c_t  = sum_i a_i h_i, i from 1 to t - 1                     (3)
+        a_i  = exp(score(h_i, h_t)) / sum_j exp(score(h_j, h_t))    (4)
+        h'_t = tanh(W_c [h_t; c_t] + b_t)                           (7)
+
+        single(h_i)        = v_s . tanh(W_s h_i)                    (9)
+        combined(h_i, h_t) = v_s . tanh(W_s h_i + W_q h_t)          (10)
+
+    At the first step, about which the paper is silent, `c_t` is zero. The
+    sentence begins where the state does: `memlm_keras.LanguageModel` empties
+    the memory of a row where its batches say so.
+
+    A single score belongs to an output for good. So all that must be kept of
+    the past, however long, is its context and the logarithm of its normaliser:
+    together one more slot to attend over. A combined score is another at every
+    step, so the outputs themselves are kept, the `window` most recent ones;
+    what lies further back is forgotten. Choose it no shorter than sentences
+    are, and the memory is the paper's.
+
+    A call reads all its steps at once. It costs `(B, T + 1, T + 1)` numbers for
+    a single score and `(B, T, W + T, k)` for a combined one.
+
+    | paper | weight | shape |
+    |---|---|---|
+    | `W_s` | `memory_kernel` | `(k, k)` |
+    | `W_q` | `query_kernel` | `(k, k)`, of a combined score only |
+    | `v_s` | `score_kernel` | `(k, 1)` |
+    | `W_c` | `output_kernel` | `(2 k, k)`, first the rows of `h_t` |
+    | `b_t` | `bias` | `(k,)`, the same at every step |
+
+    Args:
+        score: `"single"` or `"combined"`.
+        window: integer, W, how many of the most recent outputs attention
+            weights are reported for; with a combined score also how many are
+            attended over.
+        kernel_initializer: initializer of the matrices and of `v_s`.
+        bias_initializer: initializer of `b_t`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        outputs: float tensor `(B, T, k)`.
+        token_ids: not used.
+        state: `None` or a dict: for a single score `{"window": (B, W) the
+            recent scores, "filled": (B,), "context": (B, k),
+            "log_normalizer": (B,)}`, in float32 whatever is computed in; for a
+            combined one `{"window": (B, W, k), "filled": (B,)}`.
+
+    Returns:
+        `(h', state, a)`: `(B, T, k)`, the new state, and `(B, T, W)` with the
+        oldest slot first: slot j of step t is the weight of the output of step
+        `t - W + j`. A row sums to one while no more than W outputs were read;
+        with a single score the rest is then the weight of what lies further
+        back. So, for a sentence of T tokens, `weights[t, W - t + i]` is the
+        weight of input word i as the word after t is predicted, the paper's
+        Figures 2 and 3.
+
+    Raises:
+        ValueError: for another `score`, and if `window` is not a positive
+            integer.
+
+    Example:
+
+    >>> memory = memlm_keras.memory.Attentive(score="combined", window=50)
+    >>> outputs, state, weights = memory(np.ones((2, 7, 16), "float32"))
+    >>> keras.ops.shape(weights)
+    (2, 7, 50)
+    """
+
+    def __init__(
+        self,
+        score="single",
+        window=100,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        **kwargs,
+    ):
+        if score not in SCORES:
+            raise ValueError(
+                f"`score` must be one of {SCORES}. Received: score={score!r}"
+            )
+        require_positive_integer("window", window)
+        # Keras would round the state to the precision that is computed in.
+        super().__init__(window, kernel_initializer, autocast=False, **kwargs)
+        self.score = score
+        self.window = window
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+
+    def build(self, outputs_shape):
+        k = outputs_shape[-1]
+        self.units = k
+        self.memory_kernel = self.add_kernel("memory_kernel", (k, k))
+        if self.score == "combined":
+            self.build_window(k)
+            self.query_kernel = self.add_kernel("query_kernel", (k, k))
+        else:
+            self.build_window(dtype="float32")
+        self.score_kernel = self.add_kernel("score_kernel", (k, 1))
+        self.output_kernel = self.add_kernel("output_kernel", (2 * k, k))
+        self.bias = self.add_weight(
+            name="bias", shape=(k,), initializer=self.bias_initializer
+        )
+
+    def initial_state(self, batch_size):
+        state = super().initial_state(batch_size)
+        if self.score == "single":
+            state["context"] = ops.zeros((batch_size, self.units), "float32")
+            state["log_normalizer"] = ops.zeros((batch_size,), "float32")
+        return state
+
+    def call(self, outputs, token_ids=None, state=None, training=None):
+        outputs = self._computed(outputs)
+        if state is None:
+            state = self.initial_state(ops.shape(outputs)[0])
+        attend = {"single": self._single, "combined": self._combined}
+        context, state, weights = attend[self.score](outputs, state)
+        merged = ops.concatenate([outputs, self._computed(context)], axis=-1)
+        outputs = ops.tanh(
+            ops.matmul(merged, self._computed(self.output_kernel))
+            + self._computed(self.bias)
+        )
+        return outputs, state, self._computed(weights)
+
+    def _single(self, outputs, state):
+        """Eq. 3, 4 and 9: context, new state and weights, in float32."""
+        scores = self._scores(self._keys(outputs))
+        recent, mask, new_state = self.slide(state, scores)
+
+        # Slot 0 is all that was read before, slot i is step i - 1. Row t sees
+        # the slots up to t; the last row is the state after the last step.
+        slots = ops.arange(ops.shape(outputs)[1] + 1)
+        seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
+        seen = seen & (slots[None] <= slots[:, None])[None]
+        logits = ops.concatenate([state["log_normalizer"][:, None], scores], 1)
+        logits = ops.where(seen, logits[:, None], _NOTHING)
+        log_normalizers = ops.logsumexp(logits, axis=-1)
+        weights = ops.where(
+            seen, ops.exp(logits - log_normalizers[..., None]), 0.0
+        )
+        values = ops.concatenate(
+            [state["context"][:, None], ops.cast(outputs, "float32")], axis=1
+        )
+        contexts = ops.matmul(weights, values)
+        new_state["context"] = contexts[:, -1]
+        new_state["log_normalizer"] = log_normalizers[:, -1]
+
+        steps = ops.arange(ops.shape(outputs)[1])
+        recent = ops.take(
+            recent, steps[:, None] + ops.arange(self.window)[None], axis=1
+        )
+        recent = recent - log_normalizers[:, :-1, None]
+        reported = ops.exp(ops.where(mask, recent, _NOTHING))
+        return contexts[:, :-1], new_state, reported
+
+    def _combined(self, outputs, state):
+        """Eq. 3, 4 and 10: context, new state and weights."""
+        extended, mask, new_state = self.slide(state, outputs)
+        queries = ops.matmul(outputs, self._computed(self.query_kernel))
+        scores = self._scores(
+            self._keys(extended)[:, None] + queries[:, :, None]
+        )
+
+        weights = masked_softmax(by_slot(scores, self.window), mask)
+        placed = by_position(weights, ops.shape(scores)[-1])
+        context = ops.matmul(self._computed(placed), extended)
+        return context, new_state, weights
+
+    def _keys(self, outputs):
+        return ops.matmul(outputs, self._computed(self.memory_kernel))
+
+    def _scores(self, hidden):
+        """Scores in float32 of `(..., k)`, before the tanh of Eq. 9 or 10."""
+        scores = ops.matmul(ops.tanh(hidden), self._computed(self.score_kernel))
+        return ops.cast(scores[..., 0], "float32")
+
+    def _computed(self, tensor):
+        return ops.cast(tensor, self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "score": self.score,
+            "window": self.window,
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+        }

@@ -1,0 +1,418 @@
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from memlm_keras import LanguageModel
+from memlm_keras.memory import Attentive
+from memlm_keras.memory.salton2017 import SCORES
+from references import salton2017 as reference
+from references.finite_differences import assert_derivatives
+from references.tracing import assert_no_loop_over_time
+
+every_score = pytest.mark.parametrize("score", SCORES)
+
+
+def make(score, k, window=4, limit=1.0, **arguments):
+    initializer = keras.initializers.RandomUniform(-limit, limit)
+    layer = Attentive(score, window, initializer, initializer, **arguments)
+    layer.build((None, None, k))
+    return layer
+
+
+def symbols(layer, values=None):
+    """Names the weights by the paper's symbols, turned as printed."""
+    if values is None:
+        values = [value.astype("float64") for value in layer.get_weights()]
+    named = {w.name: value for w, value in zip(layer.weights, values)}
+    weights = {
+        "W_s": named["memory_kernel"].T,
+        "v_s": named["score_kernel"][:, 0],
+        "W_c": named["output_kernel"].T,
+        "b_t": named["bias"],
+    }
+    if "query_kernel" in named:
+        weights["W_q"] = named["query_kernel"].T
+    return weights
+
+
+def outputs_of(seed, batch_size, time, k):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(batch_size, time, k)).astype("float32")
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def reader(layer, compiled):
+    """The layer as a function of outputs and state."""
+    return compiled(lambda outputs, state: layer(outputs, state=state))
+
+
+def read_in_pieces(layer, compiled, outputs, cuts):
+    """What a layer gives when it reads piece by piece, and its last state."""
+    read = reader(layer, compiled)
+    state = layer.initial_state(len(outputs))
+    merged, attention = [], []
+    for piece in np.split(outputs, cuts, axis=1):
+        found, state, weights = read(keras.ops.convert_to_tensor(piece), state)
+        merged.append(arrays(found))
+        attention.append(arrays(weights))
+    return (
+        np.concatenate(merged, axis=1),
+        np.concatenate(attention, axis=1),
+        arrays(state),
+    )
+
+
+# === Against the reference ===
+
+
+@every_score
+@settings(max_examples=6 if keras.backend.backend() == "jax" else 20)
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 6),
+    k=st.integers(1, 4),
+    window=st.integers(1, 5),
+    history=st.integers(0, 6),
+    seed=st.integers(0, 2**16),
+)
+def test_equals_the_reference(
+    score, compiled, batch_size, time, k, window, history, seed
+):
+    """From the state that any history leaves."""
+    layer = make(score, k, window)
+    before = outputs_of(seed + 1, batch_size, history, k)
+    outputs = outputs_of(seed, batch_size, time, k)
+    read = reader(layer, compiled)
+    state = layer.initial_state(batch_size)
+    if history:
+        _, state, _ = read(keras.ops.convert_to_tensor(before), state)
+    merged, state, weights = arrays(
+        read(keras.ops.convert_to_tensor(outputs), state)
+    )
+    expected, attention = reference.attentive(
+        outputs.astype("float64"), symbols(layer), window, list(before)
+    )
+    np.testing.assert_allclose(merged, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(weights, attention, rtol=1e-4, atol=1e-5)
+    filled = min(history + time, window)
+    np.testing.assert_array_equal(state["filled"], filled)
+
+
+@every_score
+def test_gradients_equal_finite_differences(score, gradients):
+    """Through the state too: the text is read in two pieces."""
+    k, window, cut = 3, 3, 3
+    layer = make(score, k, window)
+    outputs = outputs_of(5, 2, 7, k)
+    toward = outputs_of(6, 2, 7, k)
+    toward_attention = outputs_of(7, 2, 7, window)
+
+    def loss(tensors):
+        outputs, *weights = tensors
+        state, total = layer.initial_state(2), 0.0
+        for piece in (slice(cut), slice(cut, None)):
+            (merged, state, attention), _ = layer.stateless_call(
+                weights, [], outputs[:, piece], state=state
+            )
+            for found, wanted in (
+                (merged, toward),
+                (attention, toward_attention),
+            ):
+                total += keras.ops.sum(
+                    keras.ops.multiply(found, wanted[:, piece])
+                )
+        return total
+
+    def reference_loss(values):
+        outputs, *weights = values
+        merged, attention = reference.attentive(
+            outputs, symbols(layer, weights), window, [[], []]
+        )
+        return np.sum(merged * toward) + np.sum(attention * toward_attention)
+
+    values = [outputs, *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+@every_score
+def test_an_empty_memory(score, compiled, gradients):
+    """The first output is composed with zeros, and has finite gradients."""
+    layer = make(score, 3)
+    outputs = outputs_of(1, 2, 1, 3)
+    merged, _, attention = arrays(
+        compiled(lambda outputs: layer(outputs))(outputs)
+    )
+    weights = symbols(layer)
+    expected = np.tanh(outputs @ weights["W_c"][:, :3].T + weights["b_t"])
+    np.testing.assert_allclose(merged, expected, rtol=1e-5)
+    np.testing.assert_array_equal(attention, 0.0)
+
+    def loss(tensors):
+        outputs, *kernels = tensors
+        (merged, _, attention), _ = layer.stateless_call(kernels, [], outputs)
+        return keras.ops.sum(merged) + keras.ops.sum(attention**2)
+
+    for gradient in gradients(loss, [outputs, *layer.get_weights()]):
+        assert np.all(np.isfinite(gradient))
+
+
+# === Streaming ===
+
+
+@every_score
+def test_a_long_text_token_by_token(score, compiled):
+    """500 steps one by one, at once, and by the paper's equations."""
+    k, window, time = 5, 40, 500
+    layer = make(score, k, window)
+    outputs = outputs_of(2, 2, time, k)
+    whole, whole_attention, whole_state = read_in_pieces(
+        layer, compiled, outputs, []
+    )
+    found, attention, state = read_in_pieces(
+        layer, compiled, outputs, range(1, time)
+    )
+    np.testing.assert_allclose(found, whole, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(attention, whole_attention, rtol=0, atol=1e-5)
+    assert set(state) == set(whole_state)
+    for name, value in layer.initial_state(2).items():
+        np.testing.assert_allclose(state[name], whole_state[name], rtol=1e-5)
+        assert state[name].shape == tuple(value.shape)
+    expected, _ = reference.attentive(
+        outputs[:1].astype("float64"), symbols(layer), window, [[]]
+    )
+    np.testing.assert_allclose(found[:1], expected, rtol=0, atol=1e-5)
+
+
+@every_score
+def test_uneven_pieces_give_the_same(score, compiled):
+    layer = make(score, 3, window=4)
+    outputs = outputs_of(3, 2, 9, 3)
+    whole = read_in_pieces(layer, compiled, outputs, [])
+    pieces = read_in_pieces(layer, compiled, outputs, [1, 3])
+    keras.tree.map_structure(
+        lambda found, expected: np.testing.assert_allclose(
+            found, expected, rtol=1e-5, atol=1e-6
+        ),
+        pieces,
+        whole,
+    )
+
+
+@every_score
+def test_scores_of_any_size(score, compiled):
+    """Exponentials of scores up to 500 above and below each other."""
+    layer = make(score, 4, window=30)
+    layer.score_kernel.assign(np.full((4, 1), 125.0))
+    outputs = 2 * outputs_of(4, 2, 30, 4)
+    expected, _ = reference.attentive(
+        outputs.astype("float64"), symbols(layer), 30, [[], []]
+    )
+    for cuts in ([], range(1, 30)):
+        found, _, state = read_in_pieces(layer, compiled, outputs, cuts)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3)
+        assert all(np.isfinite(value).all() for value in state.values())
+
+
+@every_score
+def test_no_loop_over_time(score):
+    assert_no_loop_over_time(make(score, 3), 3)
+
+
+def test_the_past_of_a_single_score_has_a_constant_size():
+    """Nothing but the reported scores grows with the window."""
+    state = make("single", 3, window=7).initial_state(2)
+    assert {name: tuple(value.shape) for name, value in state.items()} == {
+        "window": (2, 7),
+        "filled": (2,),
+        "context": (2, 3),
+        "log_normalizer": (2,),
+    }
+
+
+# === What the mechanism promises ===
+
+
+def test_what_is_reported_where_the_memory_reaches_further(compiled):
+    window, time = 3, 8
+    outputs = outputs_of(8, 2, time, 4)
+    short, long = make("single", 4, window), make("single", 4, time)
+    long.set_weights(short.get_weights())
+    merged, reported, _ = read_in_pieces(short, compiled, outputs, [5])
+    expected, everything, _ = read_in_pieces(long, compiled, outputs, [5])
+    np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        reported, everything[..., -window:], rtol=1e-5, atol=1e-6
+    )
+    assert np.all(reported[:, window + 1 :].sum(axis=-1) < 0.999)
+    np.testing.assert_allclose(everything[:, 1:].sum(axis=-1), 1, rtol=1e-5)
+
+
+def test_a_combined_score_forgets_what_is_behind_its_window(compiled):
+    window = 3
+    layer = make("combined", 4, window)
+    outputs = outputs_of(8, 2, 8, 4)
+    changed = outputs.copy()
+    changed[:, :-window] += 1.0
+    found, weights, _ = read_in_pieces(layer, compiled, outputs, [])
+    # The last step sees three outputs, all of them as they were.
+    last = np.s_[:, -1]
+    changed[:, -window - 1] = outputs[:, -window - 1]
+    expected, _, _ = read_in_pieces(layer, compiled, changed, [])
+    np.testing.assert_allclose(found[last], expected[last], rtol=1e-5)
+    assert np.abs(found[:, -3] - expected[:, -3]).max() > 1e-3
+    np.testing.assert_allclose(weights[:, 1:].sum(axis=-1), 1, rtol=1e-5)
+
+
+@every_score
+def test_no_output_sees_the_future(score, compiled):
+    layer = make(score, 3)
+    outputs = outputs_of(9, 2, 6, 3)
+    changed = outputs.copy()
+    changed[:, 3] += 1.0
+    found, weights, _ = read_in_pieces(layer, compiled, outputs, [])
+    other, other_weights, _ = read_in_pieces(layer, compiled, changed, [])
+    np.testing.assert_array_equal(found[:, :3], other[:, :3])
+    # What step 3 weighs is older than it; its own score is of no account.
+    upto = 4 if score == "single" else 3
+    np.testing.assert_array_equal(weights[:, :upto], other_weights[:, :upto])
+    assert np.all(np.abs(found[:, 3:] - other[:, 3:]).max(axis=-1) > 0)
+
+
+def test_a_combined_score_depends_on_the_present_one(compiled):
+    """Keys and queries are large in one unit each."""
+    layer = make("combined", 2, window=4)
+    layer.memory_kernel.assign(np.eye(2))
+    layer.query_kernel.assign(np.eye(2))
+    # tanh is flat far from zero: a key counts only where the query is small.
+    layer.score_kernel.assign(np.full((2, 1), 50.0))
+    outputs = np.array([[[1, 0], [0, 1], [9, 0], [0, 9]]], "float32")
+    _, weights, _ = read_in_pieces(layer, compiled, outputs, [])
+    np.testing.assert_allclose(weights[0, 2], [0, 0, 0, 1], atol=1e-4)
+    np.testing.assert_allclose(weights[0, 3], [0, 0, 0, 1], atol=1e-4)
+    # A single score prefers one output to another alike at every step.
+    layer = make("single", 2, window=4)
+    _, weights, _ = read_in_pieces(layer, compiled, outputs, [])
+    ratio = weights[0, 2, 2] / weights[0, 2, 3]
+    np.testing.assert_allclose(
+        weights[0, 3, 1] / weights[0, 3, 2], ratio, rtol=1e-5
+    )
+
+
+def test_words_on_the_axes_of_the_figures(compiled):
+    """Slot j of step t is step t - window + j, as the docstring has it."""
+    window, time = 9, 5
+    layer = make("single", 3, window)
+    outputs = outputs_of(11, 1, time, 3)
+    _, weights, _ = read_in_pieces(layer, compiled, outputs, [2])
+    for t in range(1, time):
+        row = [weights[0, t, window - t + i] for i in range(t)]
+        hidden = np.tanh(outputs[0, :t] @ symbols(layer)["W_s"].T)
+        powers = np.exp(hidden @ symbols(layer)["v_s"])
+        np.testing.assert_allclose(row, powers / powers.sum(), rtol=1e-4)
+
+
+@every_score
+def test_rows_of_a_model_are_emptied_where_a_sentence_begins(score):
+    memory = Attentive(score, window=4, bias_initializer="uniform")
+    model = LanguageModel(7, 3, [keras.layers.LSTM(3)], memory)
+    model.carry_state(evaluation_batch_size=2)
+    first = np.array([[1, 2, 3], [4, 5, 6]], "int32")
+    second = np.array([[3, 2], [1, 4]], "int32")
+    model({"token_ids": first, "reset": np.ones(2, "bool")})
+    found = model({"token_ids": second, "reset": np.array([True, False])})
+    found = keras.ops.convert_to_numpy(found)
+    begun = keras.ops.convert_to_numpy(model(second))
+    whole = model(np.concatenate([first, second], axis=1))
+    whole = keras.ops.convert_to_numpy(whole)[:, 3:]
+    np.testing.assert_allclose(found[0], begun[0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found[1], whole[1], rtol=1e-5, atol=1e-6)
+    assert np.abs(begun[1] - whole[1]).max() > 1e-4
+
+
+# === Configuration ===
+
+
+@every_score
+def test_every_argument_survives_its_configuration(score):
+    arguments = {
+        "score": score,
+        "window": 3,
+        "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
+        "bias_initializer": keras.initializers.Constant(0.5),
+    }
+    signature = inspect.signature(Attentive.__init__).parameters
+    assert set(signature) - {"self", "kwargs"} == set(arguments)
+    layer = Attentive(**arguments, name="memory", dtype="mixed_float16")
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    assert set(arguments) <= set(config["config"])
+    assert revived.get_config() == layer.get_config()
+    assert (revived.score, revived.window) == (score, 3)
+    revived.build((None, None, 2))
+    np.testing.assert_array_equal(revived.bias.numpy(), 0.5)
+
+
+def test_kernels_differ_from_each_other():
+    layer = Attentive("combined", kernel_initializer="orthogonal")
+    layer.build((None, None, 3))
+    kernels = [layer.memory_kernel, layer.query_kernel, layer.output_kernel]
+    first, second, third = (kernel.numpy()[:3] for kernel in kernels)
+    assert np.abs(first - second).max() > 1e-3
+    assert np.abs(second - third).max() > 1e-3
+
+
+@every_score
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
+def test_lower_precision(score, dtype, compiled):
+    """A long stream keeps its sums where rounding cannot stop them."""
+    k, time, window = 4, 300, 3
+    layer = make(score, k, window, dtype=dtype)
+    outputs = 0.1 * outputs_of(3, 2, time, k) + 0.5
+    read = reader(layer, compiled)
+    half = keras.ops.cast(outputs, layer.compute_dtype)
+    merged, state, weights = read(half, layer.initial_state(2))
+    for value in (merged, weights):
+        found = keras.backend.standardize_dtype(value.dtype)
+        assert found == layer.compute_dtype
+    state = layer.initial_state(2)
+    for step in range(time):
+        merged, state, _ = read(half[:, step : step + 1], state)
+    merged = arrays(keras.ops.cast(merged, "float32"))[:, 0]
+    expected, _ = reference.attentive(
+        outputs.astype("float64"), symbols(layer), window, [[], []]
+    )
+    np.testing.assert_allclose(merged, expected[:, -1], rtol=0, atol=0.05)
+    if score == "single":
+        assert {
+            keras.backend.standardize_dtype(value.dtype)
+            for value in state.values()
+        } == {"float32", "int32"}
+        hidden = np.tanh(outputs @ symbols(layer)["W_s"].T)
+        scores = hidden @ symbols(layer)["v_s"]
+        np.testing.assert_allclose(
+            arrays(state["log_normalizer"]),
+            np.log(np.exp(scores).sum(axis=-1)),
+            atol=0.02,
+        )
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"score": "dot"}, "`score` must be one of.*'single'.*score='dot'"),
+        ({"window": 0}, "`window`.*at least 1.*window=0"),
+        ({"window": None}, "`window`.*at least 1.*window=None"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Attentive(**arguments)

@@ -1,0 +1,50 @@
+"""Naive float64 reference of Salton et al. (2017), written from the paper.
+
+`weights` maps the paper's symbols to matrices as printed, which multiply column
+vectors from the left. Loops over batch, time and memory, never optimised.
+"""
+
+import numpy as np
+
+from references.daniluk2017 import softmax
+
+
+def attentive(outputs, weights, window, before):
+    """Eq. 3, 4, 7 and, where `weights` has no `W_q`, 9, else 10.
+
+    Args:
+        outputs: float64 `(batch, time, k)`.
+        weights: dict of arrays `W_s`, `v_s`, `W_c`, `b_t` and perhaps `W_q`.
+        window: integer, most outputs that weights are reported for; with a
+            `W_q` also most that are attended over.
+        before: list of the outputs that each row gave before, latest last.
+
+    Returns:
+        `(outputs, attention)`, attention `(batch, time, window)`.
+    """
+    merged = np.zeros_like(outputs)
+    attention = np.zeros((*outputs.shape[:2], window))
+    for row, (sequence, past) in enumerate(zip(outputs, before)):
+        memory = list(past)
+        for step, h in enumerate(sequence):
+            if "W_q" in weights:
+                memory = memory[-window:]
+            a = softmax(np.array([score(h_i, h, weights) for h_i in memory]))
+            c = np.zeros_like(h)
+            for a_i, h_i in zip(a, memory):
+                c = c + a_i * h_i
+            merged[row, step] = np.tanh(
+                weights["W_c"] @ np.concatenate([h, c]) + weights["b_t"]
+            )
+            reported = a[-window:]
+            attention[row, step, window - len(reported) :] = reported
+            memory.append(h)
+    return merged, attention
+
+
+def score(h_i, h_t, weights):
+    """Eq. 9 or 10."""
+    hidden = weights["W_s"] @ h_i
+    if "W_q" in weights:
+        hidden = hidden + weights["W_q"] @ h_t
+    return weights["v_s"] @ np.tanh(hidden)
