@@ -111,8 +111,8 @@ class Corpus:
         Args:
             split: As for `batches`.
             batch_size: Number of sentences in a batch.
-            **kwargs: `length_multiple`, `shuffle` and `seed` of
-                `SentenceBatches`.
+            **kwargs: `length_multiple`, `shuffle`, `seed`, `longest` and
+                `equal_lengths` of `SentenceBatches`.
 
         Returns:
             `SentenceBatches`.

@@ -37,6 +37,11 @@ class EpochBatches(keras.utils.PyDataset):
         return len(self.tokens)
 
     @property
+    def predicted_tokens(self):
+        """Number of targets of a whole epoch."""
+        return self.num_tokens
+
+    @property
     def largest_id(self):
         """Largest token id, the end of a sentence included.
 

@@ -13,13 +13,15 @@ class SentenceBatches(EpochBatches):
     `reset` true in every row and the time that the sentences need. The first
     input of a sentence is the end-of-sentence token, which stands for its
     beginning; its words and its own end are the targets. Every sentence is in
-    exactly one batch of an epoch, whole, whatever its length.
+    exactly one batch of an epoch, and whole unless `longest` cuts it.
 
     The sentences of a batch have equal lengths, as in Tran et al. (2016,
-    Section 4). What is left over of a length makes a smaller batch, filled up
-    with empty rows; and the time is rounded up to a multiple of
-    `length_multiple`, so that few shapes are ever compiled. Neither changes
-    anything: both have the weight 0, and lie behind what counts.
+    Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
+    cut long ones: `longest=35, equal_lengths=False`. What is left over of a
+    length makes a smaller batch, filled up with empty rows; and the time is
+    rounded up to a multiple of `length_multiple`, so that few shapes are ever
+    compiled. None of this changes anything: what is padded has the weight 0,
+    and lies behind what counts.
 
     Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
     evaluate, use `Batches` with `sentence_starts` as `article_starts`: the same
@@ -33,6 +35,10 @@ class SentenceBatches(EpochBatches):
             the batches anew every epoch, by `seed` and epoch alone.
         seed: Integer from which the orders follow.
         end_of_sentence_id: Integer, ends each sentence.
+        longest: `None`, or integer: of longer sentences, their ends counted,
+            only so many targets are trained on.
+        equal_lengths: Whether the sentences of a batch have equal lengths;
+            otherwise they are any, of the order of the text unless shuffled.
 
     Raises:
         ValueError: An argument is not as described above, or the last token
@@ -57,19 +63,28 @@ class SentenceBatches(EpochBatches):
         shuffle=False,
         seed=0,
         end_of_sentence_id=0,
+        longest=None,
+        equal_lengths=True,
     ):
         super().__init__(tokens, batch_size, shuffle, seed, end_of_sentence_id)
         check_positive("length_multiple", length_multiple)
         self.length_multiple = int(length_multiple)
         self._starts = sentence_starts(self.tokens, end_of_sentence_id)
         self._lengths = np.diff(self._starts, append=self.num_tokens)
-        counts = np.unique(self._lengths, return_counts=True)[1]
+        self.longest = longest
+        if longest is not None:
+            check_positive("longest", longest)
+            self._lengths = np.minimum(self._lengths, longest)
+        self.equal_lengths = equal_lengths
+        # Sentences of one group go together in batches.
+        self._groups = self._lengths if equal_lengths else 0 * self._lengths
+        counts = np.unique(self._groups, return_counts=True)[1]
         batches = -(-counts // self.batch_size)
-        # Where the sentences of each length begin and end in the order of
+        # Where the sentences of each group begin and end in the order of
         # `_sentences`, and where its batches do in the order of `_batch`.
-        self._length_edges = np.concatenate([[0], np.cumsum(counts)])
+        self._group_edges = np.concatenate([[0], np.cumsum(counts)])
         self._batch_edges = np.concatenate([[0], np.cumsum(batches)])
-        self._sentences = np.argsort(self._lengths, kind="stable")
+        self._sentences = np.argsort(self._groups, kind="stable")
         self._order = np.arange(self.batches_per_epoch)
         self._reorder()
 
@@ -78,34 +93,49 @@ class SentenceBatches(EpochBatches):
         """Number of batches of a whole epoch."""
         return int(self._batch_edges[-1])
 
+    @property
+    def predicted_tokens(self):
+        """Number of targets of a whole epoch."""
+        return int(self._lengths.sum())
+
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
-        return {**super().identity(), "length_multiple": self.length_multiple}
+        return {
+            **super().identity(),
+            "length_multiple": self.length_multiple,
+            "longest": self.longest,
+            "equal_lengths": self.equal_lengths,
+        }
 
     def _shuffle(self, generator):
         keys = generator.random(len(self._lengths))
-        self._sentences = np.lexsort((keys, self._lengths))
+        self._sentences = np.lexsort((keys, self._groups))
         self._order = generator.permutation(self.batches_per_epoch)
 
     def _batch(self, index):
         index = self._order[index]
-        length = np.searchsorted(self._batch_edges, index, "right") - 1
-        begin = self._length_edges[length] + self.batch_size * (
-            index - self._batch_edges[length]
+        group = np.searchsorted(self._batch_edges, index, "right") - 1
+        begin = self._group_edges[group] + self.batch_size * (
+            index - self._batch_edges[group]
         )
-        end = min(begin + self.batch_size, self._length_edges[length + 1])
+        end = min(begin + self.batch_size, self._group_edges[group + 1])
         sentences = self._sentences[begin:end]
-        steps = int(self._lengths[sentences[0]])
-        time = -(-steps // self.length_multiple) * self.length_multiple
+        lengths = self._lengths[sentences]
+        multiple = self.length_multiple
+        time = -(-int(lengths.max()) // multiple) * multiple
+        if self.longest is not None:
+            time = min(time, self.longest)
 
         shape = (self.batch_size, time)
         token_ids = np.full(shape, self.end_of_sentence_id, np.int32)
         targets = np.full(shape, self.end_of_sentence_id, np.int32)
         sample_weight = np.zeros(shape, np.float32)
-        for row, start in enumerate(self._starts[sentences]):
-            targets[row, :steps] = self.tokens[start : start + steps]
-        token_ids[:, 1:steps] = targets[:, : steps - 1]
-        sample_weight[: len(sentences), :steps] = 1.0
+        for row, (start, length) in enumerate(
+            zip(self._starts[sentences], lengths)
+        ):
+            targets[row, :length] = self.tokens[start : start + length]
+            token_ids[row, 1:length] = targets[row, : length - 1]
+            sample_weight[row, :length] = 1.0
         reset = np.ones(self.batch_size, bool)
         return {"token_ids": token_ids, "reset": reset}, targets, sample_weight
 

@@ -205,7 +205,7 @@ class Checkpoint(keras.callbacks.Callback):
                 f"in this order. Received: callbacks {given}"
             )
         expected = self.batches.identity()
-        received = {key: meta[key] for key in expected}
+        received = {key: meta.get(key) for key in expected}
         if received != expected:
             raise ValueError(
                 f"The checkpoint {self.path} belongs to other batches. "

@@ -37,7 +37,7 @@ class Throughput(keras.callbacks.Callback):
         if logs is None or not self._batches_seen:
             return
         seconds = self._end - self._begin
-        tokens = self.batches.num_tokens * self._batches_seen
+        tokens = self.batches.predicted_tokens * self._batches_seen
         logs["seconds"] = seconds
         logs["tokens_per_second"] = tokens / (
             self.batches.batches_per_epoch * seconds

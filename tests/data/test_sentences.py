@@ -35,7 +35,8 @@ def sentences_of(batches):
         inputs, targets, weight = batches[index]
         assert targets.shape == inputs["token_ids"].shape == weight.shape
         assert targets.shape[0] == batches.batch_size
-        assert targets.shape[1] % batches.length_multiple == 0
+        time = targets.shape[1]
+        assert time % batches.length_multiple == 0 or time == batches.longest
         assert inputs["reset"].all()
         counts = weight.sum(axis=1).astype(int)
         for row, count in enumerate(counts):
@@ -45,7 +46,8 @@ def sentences_of(batches):
                 read = inputs["token_ids"][row, :count]
                 assert read.tolist() == [0, *sentence[:-1]]
                 found.append(tuple(sentence))
-        assert len(set(counts[counts > 0])) == 1
+        if batches.equal_lengths:
+            assert len(set(counts[counts > 0])) == 1
     return found
 
 
@@ -67,11 +69,58 @@ def test_every_sentence_is_trained_on_once_whole(
     assert len(batches) == sum(-(-count // batch_size) for count in counts)
 
 
-def test_orders_follow_from_seed_and_epoch():
+@given(
+    lengths=lengths_of_sentences,
+    batch_size=st.integers(1, 5),
+    length_multiple=st.integers(1, 8),
+    longest=st.integers(1, 12),
+    equal_lengths=st.booleans(),
+)
+def test_every_sentence_is_trained_on_once_up_to_the_longest(
+    lengths, batch_size, length_multiple, longest, equal_lengths
+):
+    tokens = text(lengths)
+    batches = SentenceBatches(
+        tokens,
+        batch_size,
+        length_multiple,
+        shuffle=True,
+        longest=longest,
+        equal_lengths=equal_lengths,
+    )
+    starts = sentence_starts(tokens)
+    expected = [tuple(s[:longest]) for s in np.split(tokens, starts[1:])]
+    assert sorted(sentences_of(batches)) == sorted(expected)
+    assert batches.predicted_tokens == sum(map(len, expected))
+    assert all(targets.shape[1] <= longest for _, targets, _ in batches)
+    if not equal_lengths:
+        assert len(batches) == -(-len(expected) // batch_size)
+
+
+def test_sentences_of_all_lengths_as_salton_trains():
+    """Cut and padded by hand, in the order of the text."""
+    tokens = np.array([5, 7, 8, 0, 6, 0, 8, 9, 0], "int32")
+    batches = SentenceBatches(tokens, 2, 8, longest=3, equal_lengths=False)
+    inputs, targets, weight = batches[0]
+    assert inputs["token_ids"].tolist() == [[0, 5, 7], [0, 6, 0]]
+    # The first loses its end.
+    assert targets.tolist() == [[5, 7, 8], [6, 0, 0]]
+    assert weight.tolist() == [[1, 1, 1], [1, 1, 0]]
+    inputs, targets, weight = batches[1]
+    assert targets.tolist() == [[8, 9, 0], [0, 0, 0]]
+    assert weight.tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert inputs["reset"].all()
+    assert batches.predicted_tokens == 8
+
+
+@pytest.mark.parametrize("equal_lengths", [True, False])
+def test_orders_follow_from_seed_and_epoch(equal_lengths):
     tokens = text([3] * 20 + [5] * 20)
 
     def order(seed, epoch):
-        batches = SentenceBatches(tokens, 4, shuffle=True, seed=seed)
+        batches = SentenceBatches(
+            tokens, 4, shuffle=True, seed=seed, equal_lengths=equal_lengths
+        )
         batches.start_at(epoch)
         return sentences_of(batches)
 
@@ -79,7 +128,9 @@ def test_orders_follow_from_seed_and_epoch():
     assert order(0, 1) != order(0, 2)
     assert order(0, 1) != order(1, 1)
     # Not the batches alone, but what is in them.
-    batches = SentenceBatches(tokens, 4, shuffle=True)
+    batches = SentenceBatches(
+        tokens, 4, shuffle=True, equal_lengths=equal_lengths
+    )
     together = []
     for epoch in (0, 1):
         batches.start_at(epoch)
@@ -164,16 +215,19 @@ def test_the_loss_is_summed_over_time_and_averaged_over_sentences():
 
 def test_padding_changes_no_gradient():
     """One step of training from batches padded more and less."""
-    tokens = np.array([3, 2, 0, 4, 5, 0, 6, 1, 0], "int32")
+    tokens = np.array([3, 2, 0, 4, 0, 6, 1, 5, 0], "int32")
     weights = []
-    for length_multiple in (3, 8):
+    for length_multiple in (4, 8):
         keras.utils.set_random_seed(3)
         model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
         model.compile(
             keras.optimizers.SGD(0.5, global_clipnorm=5.0),
             SentenceCrossEntropy(),
         )
-        model.fit(SentenceBatches(tokens, 4, length_multiple), verbose=0)
+        batches = SentenceBatches(
+            tokens, 4, length_multiple, equal_lengths=False
+        )
+        model.fit(batches, verbose=0)
         weights.append([w.numpy() for w in model.trainable_variables])
     for less, more in zip(*weights):
         np.testing.assert_allclose(less, more, rtol=1e-5, atol=1e-6)
@@ -200,6 +254,8 @@ def test_evaluation_of_sentences_in_a_single_shape():
         ({"tokens": np.array([1, 0, 2])}, "`tokens` must end with the end"),
         ({"length_multiple": 0}, "`length_multiple` must be at least 1"),
         ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        ({"longest": 0}, "`longest` must be at least 1"),
+        ({"longest": 3.5}, "`longest` must be an integer"),
     ],
 )
 def test_wrong_arguments(arguments, message):
