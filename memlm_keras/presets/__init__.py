@@ -1,6 +1,7 @@
 """Presets: every row of every paper's tables as a named configuration."""
 
 from memlm_keras.presets import daniluk2017
+from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import zaremba2014
 from memlm_keras.presets.matching import match_parameters
@@ -10,6 +11,7 @@ __all__ = ["get", "match_parameters", "model_config", "names"]
 _PAPERS = {
     "daniluk2017": daniluk2017,
     "tran2016": tran2016,
+    "salton2017": salton2017,
     "zaremba2014": zaremba2014,
 }
 _SIZES = ("scale", "units", "embedding_dim", "window")

@@ -33,12 +33,20 @@ def recurrent_arguments(units, initializer):
     }
 
 
-def lstm(units, initializer, unit_forget_bias=True):
-    """Serialized LSTM, `initializer` for all but a forget-gate bias of 1."""
-    arguments = recurrent_arguments(units, initializer)
-    return from_keras(
-        "layers", "LSTM", {**arguments, "unit_forget_bias": unit_forget_bias}
-    )
+def lstm(units, initializer, unit_forget_bias=True, zero_biases=False):
+    """Serialized LSTM.
+
+    Args:
+        units: integer.
+        initializer: serialized initializer of all weights.
+        unit_forget_bias: whether the forget-gate bias is 1 all the same.
+        zero_biases: whether the biases are zero all the same.
+    """
+    config = recurrent_arguments(units, initializer)
+    if zero_biases:
+        config["bias_initializer"] = from_keras("initializers", "Zeros", {})
+    config["unit_forget_bias"] = unit_forget_bias
+    return from_keras("layers", "LSTM", config)
 
 
 def refuse_window(name, window):
