@@ -1,14 +1,20 @@
 """The audited perplexity."""
 
+import pathlib
+
 import keras
 import numpy as np
 import pytest
 
 from memlm_keras import LanguageModel
+from memlm_keras import data
 from memlm_keras.data import Batches
+from memlm_keras.data import sentence_starts
 from memlm_keras.evaluation import Perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValue
+
+REAL = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture
@@ -89,3 +95,90 @@ def test_the_result_is_arithmetic():
     result = Perplexity(np.log(8.0) * 50, 50, 60, "protocol of a test")
     assert result.perplexity == pytest.approx(8.0)
     assert str(result).startswith("perplexity 8.00 = exp(104.0 nats / 50")
+
+
+# === Other protocols ===
+
+
+def by_sentence(tokens, batch_size=2, segment_length=2):
+    return Batches(
+        tokens,
+        batch_size,
+        segment_length,
+        article_starts=sentence_starts(tokens),
+        history_of="sentence",
+    )
+
+
+def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model):
+    """By hand: of three sentences, one of which is nothing but its end."""
+    tokens = np.array([5, 7, 8, 0, 0, 6, 0], "int32")
+    result = perplexity(
+        model, by_sentence(tokens), verbose=0, also=("salton2017",)
+    )
+    first, second, third = (
+        model.score(np.array([[0, *sentence]])).astype("float64")[0]
+        for sentence in ([5, 7, 8, 0], [0], [6, 0])
+    )
+    # Left out are 5, the end of the empty sentence, and 6.
+    loss = -(first[1] + first[2] + first[3] + third[1])
+    found = result.others["salton2017"]
+    assert found.loss == pytest.approx(loss, rel=1e-5)
+    assert (found.predicted_tokens, found.total_tokens) == (4, 7)
+    assert found.nats == pytest.approx(loss / 7, rel=1e-5)
+    assert found.perplexity == pytest.approx(np.exp(loss / 7), rel=1e-5)
+    # The standard protocol is what it is without.
+    assert result.predicted_tokens == result.total_tokens == 7
+    whole = -(first.sum() + second.sum() + third.sum())
+    assert result.loss == pytest.approx(whole, rel=1e-5)
+    alone = perplexity(model, by_sentence(tokens), verbose=0)
+    assert alone.others == {}
+    assert (alone.perplexity, alone.loss) == (result.perplexity, result.loss)
+
+
+def test_both_protocols_are_printed(model, capsys):
+    tokens = np.array([5, 7, 8, 0, 6, 0], "int32")
+    batches = by_sentence(tokens)
+    perplexity(model, batches, verbose=1, also=("salton2017",))
+    *_, first, second = capsys.readouterr().out.strip().splitlines()
+    assert "6 predicted tokens of 6); protocol standard" in first
+    assert "6 tokens, 4 predicted); protocol salton2017" in second
+
+
+class Uniform:
+    """A model of `size` equally probable words, that reads nothing."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def score_batches(self, batches, verbose=0):
+        weights = np.concatenate([weight for _, _, weight in batches])
+        scores = np.full(weights.shape, -np.log(self.size), "float32")
+        return scores, weights
+
+
+def test_salton_counts_penn_treebank_as_the_paper(tmp_path):
+    if not (REAL / "ptb").is_dir():
+        pytest.skip("the corpus ptb is not in ../shared/data")
+    corpus = data.load("ptb", data_dir=REAL, cache_dir=tmp_path)
+    batches = corpus.batches("test", 64, 32, sentences=True)
+    result = perplexity(
+        Uniform(10_000), batches, verbose=0, also=("salton2017",)
+    )
+    assert result.predicted_tokens == 82_430
+    assert result.perplexity == pytest.approx(10_000, rel=1e-5)
+    found = result.others["salton2017"]
+    assert (found.predicted_tokens, found.divided_by) == (78_669, 82_430)
+    assert found.perplexity == pytest.approx(
+        10_000 ** (78_669 / 82_430), rel=1e-5
+    )
+
+
+def test_what_other_protocols_refuse(model, tokens):
+    for also in (("merity2017",), "salton2017"):
+        with pytest.raises(ValueError, match="`also` must be a tuple.*Receiv"):
+            perplexity(model, Batches(tokens, 4, 7), verbose=0, also=also)
+    for starts in (None, [0, 20]):
+        batches = Batches(tokens, 4, 7, article_starts=starts)
+        with pytest.raises(ValueError, match="sentence from an empty history"):
+            perplexity(model, batches, verbose=0, also=("salton2017",))
