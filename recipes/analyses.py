@@ -42,8 +42,9 @@ def define_flags():
         "run is not trained again. Any of: columns (where the model attends "
         "after sampled words, Figure 4), predictions (a sentence with the most "
         "probable next words, Figure 5), pairs (words joined by distant "
-        "attention, Table 3), dependencies (attention by dependency, Figure 6; "
-        "needs --conllu). Mean attention (Figure 3) is always drawn.",
+        "attention, Table 3), dependencies (attention by dependency in the "
+        "sentences of --conllu, Figure 6). Mean attention (Figure 3) is always "
+        "drawn.",
     )
     flags.DEFINE_integer(
         "samples",

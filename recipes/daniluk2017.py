@@ -47,6 +47,9 @@ ROW_FLAGS = ("model", "window")
 FLAGS = flags.FLAGS
 common.define_flags(run_dir="runs/daniluk2017")
 tables.define_flags(TABLES)
+# So that --help tells of them.
+for module in (common, tables):
+    flags.adopt_module_key_flags(module)
 flags.DEFINE_list(
     "windows", ["1", "5", "10", "15"], "Windows of --table=windows."
 )

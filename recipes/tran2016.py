@@ -45,6 +45,9 @@ FLAGS = flags.FLAGS
 common.define_flags(run_dir="runs/tran2016")
 tables.define_flags(TABLES)
 analyses.define_flags()
+# So that --help tells of them.
+for module in (common, tables, analyses):
+    flags.adopt_module_key_flags(module)
 FLAGS.set_default("epochs", 15)
 FLAGS.set_default("patience", 15)
 flags.DEFINE_string(

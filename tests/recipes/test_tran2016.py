@@ -174,6 +174,12 @@ def test_analyses_when_trained_and_of_a_finished_run(tmp_path):
     assert [row["distance"] for row in means] == [str(d) for d in range(7, 16)]
 
 
+def test_help_tells_of_the_flags_of_all_files(tmp_path):
+    found = run(tmp_path, "--help").stdout
+    for flag in ("model", "dataset", "table", "analyses"):
+        assert f"--{flag}:" in found
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
