@@ -4,6 +4,9 @@ import itertools
 import pathlib
 import re
 
+from memlm_keras.data.tokenizing import split_sentences
+from memlm_keras.data.tokenizing import splitter_version
+
 # Lines tokenized at once: enough to make one TensorFlow call worth its cost.
 _CHUNK_LINES = 1024
 
@@ -26,12 +29,16 @@ class TextSource:
         tokenize: `None` to split at white space, or `"unicode_script"` for
             `tensorflow_text.UnicodeScriptTokenizer`, which also parts words
             from punctuation (and `<unk>` into three tokens).
+        by_sentence: Whether lines are split into sentences, of which a blank
+            line has none, by `syntok`.
 
     Raises:
         FileNotFoundError: There is no such file, or no `.txt` file in the
             folder.
-        ValueError: `article_start` or `tokenize` is not one of the above.
-        ImportError: The tokenizer needs `tensorflow_text`, not installed.
+        ValueError: `article_start` or `tokenize` is not one of the above, or
+            `by_sentence` is given with `keep_blank_lines`.
+        ImportError: The tokenizer needs `tensorflow_text`, or sentences need
+            `syntok`, not installed.
 
     Example:
 
@@ -48,7 +55,13 @@ class TextSource:
         lone_titles=False,
         drop_titles=False,
         tokenize=None,
+        by_sentence=False,
     ):
+        if by_sentence and keep_blank_lines:
+            raise ValueError(
+                "`by_sentence=True` needs `keep_blank_lines=False`: a blank "
+                "line is no sentence. Received: keep_blank_lines=True"
+            )
         self.path = pathlib.Path(path)
         self.files = _list_files(self.path)
         self.keep_blank_lines = keep_blank_lines
@@ -56,6 +69,9 @@ class TextSource:
         self.lone_titles = lone_titles
         self.drop_titles = drop_titles
         self.tokenize = tokenize
+        self.by_sentence = by_sentence
+        # Its lack is told before all else.
+        self._splitter = splitter_version() if by_sentence else None
         self._pattern = _compile(article_start)
         self._tokenize_lines = _tokenizer(tokenize)
 
@@ -72,14 +88,15 @@ class TextSource:
             "lone_titles": self.lone_titles,
             "drop_titles": self.drop_titles,
             "tokenize": self.tokenize,
+            **({"splitter": self._splitter} if self.by_sentence else {}),
         }
 
     def sentences(self):
         """Reads the text once, holding a few lines of it in memory.
 
         Yields:
-            For each line, its list of tokens and whether an article begins
-            with it.
+            For each line, or sentence, its list of tokens and whether an
+            article begins with it.
 
         Raises:
             ValueError: A file is not UTF-8.
@@ -87,7 +104,8 @@ class TextSource:
         marked = self._marked_lines()
         while chunk := list(itertools.islice(marked, _CHUNK_LINES)):
             lines, begins = zip(*chunk)
-            yield from zip(self._tokenize_lines(lines), begins)
+            read = zip(self._tokenize_lines(lines), begins)
+            yield from _sentences(read) if self.by_sentence else read
 
     def _marked_lines(self):
         for file in self.files:
@@ -108,6 +126,14 @@ class TextSource:
         return not (
             self.lone_titles and (previous.strip() or following.strip())
         )
+
+
+def _sentences(lines):
+    """Splits lines as of `TextSource.sentences` into sentences."""
+    for tokens, begins in lines:
+        for sentence in split_sentences(tokens):
+            yield sentence, begins
+            begins = False
 
 
 def files_identity(files):

@@ -1,6 +1,7 @@
 """Words and sentences as syntok splits them."""
 
 import importlib
+import importlib.metadata
 import re
 
 _PLAIN = str.maketrans("‘’“”", "''\"\"")
@@ -58,3 +59,44 @@ def sentences_of(text):
             # Lines of stars and the like part sections.
             if any(map(str.isalnum, sentence)):
                 yield sentence
+
+
+def split_sentences(tokens):
+    """Yields the sentences of a text that is split into tokens already.
+
+    The tokens stay what they are: a stop is a token of its own where it ends a
+    sentence, and part of the word in an abbreviation. Quotation marks that end
+    a sentence belong to it, semicolons end none.
+
+    Args:
+        tokens: List of strings.
+
+    Yields:
+        Lists of strings, which together are `tokens`.
+
+    Example:
+
+    >>> list(split_sentences("He left No. 2 . She stayed .".split()))
+    [['He', 'left', 'No.', '2', '.'], ['She', 'stayed', '.']]
+    """
+    segment = load_syntok("segmenter").segment
+    token_of = load_syntok("tokenizer").Token
+    seen, offset, quoting = [], 0, False
+    for token in tokens:
+        quotes = token == '"'
+        # What tells a closing mark from an opening one is the space before.
+        space = "" if quotes and quoting else " "
+        quoting ^= quotes
+        value = "," if token == ";" else token
+        seen.append(token_of(space, value, offset))
+        offset += len(token) + 1
+    begin = 0
+    for sentence in segment(iter(seen)):
+        yield tokens[begin : begin + len(sentence)]
+        begin += len(sentence)
+
+
+def splitter_version():
+    """Name and version of what splits sentences, a string."""
+    load_syntok("segmenter")
+    return f"syntok {importlib.metadata.version('syntok')}"

@@ -70,6 +70,27 @@ def test_wikitext_2_has_the_usual_counts_and_articles():
     assert sum(x["reset"].sum() for x, _, _ in batches) == 60
 
 
+def test_wikitext_2_by_sentence_has_the_same_words():
+    pytest.importorskip("syntok")
+    plain = real("wikitext-2")
+    corpus = data.load("wikitext-2", data_dir=REAL, sentences=True)
+    assert corpus.name == "wikitext-2-sentences"
+    assert corpus.vocabulary == plain.vocabulary
+    for split, articles in (("train", 600), ("validation", 60), ("test", 60)):
+        found, paragraphs = getattr(corpus, split), getattr(plain, split)
+        np.testing.assert_array_equal(
+            found.tokens[found.tokens != 0],
+            paragraphs.tokens[paragraphs.tokens != 0],
+        )
+        assert len(found.article_starts) == articles
+        # No sentence is empty, and few are as long as a paragraph.
+        lengths = np.diff(np.flatnonzero(found.tokens == 0))
+        assert lengths.min() > 1
+        assert 20 < lengths.mean() < 30
+        assert np.quantile(lengths, 0.999) < 110
+    assert lengths.max() < 250
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A stand-in for WikiText-2, with its own sizes and checksums."""
@@ -111,6 +132,48 @@ def test_folder_or_its_parent(folder):
         ]
     )
     assert here.test.article_starts.tolist() == [0]
+
+
+def test_paragraphs_by_sentence(folder):
+    pytest.importorskip("syntok")
+    for name in ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"):
+        text = " \n = A = \n \n the text ends . It does . \n"
+        (folder / name).write_text(text)
+    settings = {"data_dir": folder, "verify": False}
+    plain = data.load("wikitext-2", **settings)
+    corpus = data.load("wikitext-2", **settings, sentences=True)
+    assert corpus.vocabulary == plain.vocabulary
+    assert " ".join(corpus.vocabulary.decode(corpus.test.tokens)) == (
+        "= A = <eos> the text ends . <eos> It does . <eos>"
+    )
+    assert corpus.test.article_starts.tolist() == [0]
+    small = data.load(
+        "wikitext-2", **settings, sentences=True, vocabulary_size=4
+    )
+    assert small.vocabulary.tokens == corpus.vocabulary.tokens[:4]
+    given = data.load(
+        "wikitext-2", **settings, sentences=True, vocabulary=small.vocabulary
+    )
+    np.testing.assert_array_equal(given.test.tokens, small.test.tokens)
+    with pytest.raises(ValueError, match="`vocabulary` cannot be combined"):
+        data.load(
+            "wikitext-2",
+            **settings,
+            sentences=True,
+            vocabulary=small.vocabulary,
+            vocabulary_size=4,
+        )
+
+
+def test_lines_that_are_sentences_stay(tmp_path):
+    folder = tmp_path / "ptb"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"ptb.{split}.txt").write_text(" the cat . It ran \n")
+    settings = {"data_dir": folder, "verify": False}
+    corpus = data.load("ptb", **settings, sentences=True)
+    assert corpus.name == "ptb"
+    assert corpus.fingerprint == data.load("ptb", **settings).fingerprint
 
 
 def test_given_vocabulary_is_used(folder):

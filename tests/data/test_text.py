@@ -74,6 +74,24 @@ def test_unicode_script_tokenizer(write):
     ]
 
 
+def test_lines_by_sentence(write):
+    pytest.importorskip("syntok")
+    path = write("= A =\n \nThe cat sat . It ran .\n= B . It = \n")
+    source = TextSource(path, article_start="= .* =", by_sentence=True)
+    assert list(source.sentences()) == [
+        (["=", "A", "="], True),
+        (["The", "cat", "sat", "."], False),
+        (["It", "ran", "."], False),
+        (["=", "B", "."], True),
+        (["It", "="], False),
+    ]
+    plain = TextSource(path, article_start="= .* =")
+    assert source.identity() != plain.identity()
+    assert "syntok 1" in source.identity()["splitter"]
+    with pytest.raises(ValueError, match="keep_blank_lines=True"):
+        TextSource(path, keep_blank_lines=True, by_sentence=True)
+
+
 def test_identity_follows_file_and_options(write):
     path = write("a\n")
     before = TextSource(path).identity()
