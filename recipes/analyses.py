@@ -136,11 +136,9 @@ def draw_finished(corpus, run_dir, settings):
     Returns:
         Whether they were drawn, so that nothing is left to train.
     """
-    model = (
-        run_folders.finished_model(run_dir, settings)
-        if FLAGS.analyses
-        else None
-    )
+    if not FLAGS.analyses:
+        return False
+    model = run_folders.finished_model(run_dir, settings)
     if model is None:
         return False
     print(f"{run_dir} is finished, and is not trained again.")

@@ -39,6 +39,7 @@ KNESER_NEY = {
     "kneser_ney_5": {"german": 225.8, "italian": 167.5, "english": 219.0},
     "kneser_ney_5_cache": {},
 }
+TABLE_FLAGS = ("language",)
 ROW_FLAGS = ("model",)
 
 FLAGS = flags.FLAGS
@@ -50,6 +51,13 @@ for module in (common, tables, analyses):
     flags.adopt_module_key_flags(module)
 FLAGS.set_default("epochs", 15)
 FLAGS.set_default("patience", 15)
+flags.DEFINE_enum(
+    "language",
+    "english",
+    ["german", "italian", "english"],
+    "With --table: whose published perplexities are put beside ours; those of "
+    "Penn Treebank with --dataset=ptb.",
+)
 flags.DEFINE_string(
     "model",
     "rm_tm_gated",
@@ -75,7 +83,7 @@ flags.DEFINE_integer(
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
-    tables.check_flags((), ROW_FLAGS)
+    tables.check_flags(TABLE_FLAGS, ROW_FLAGS)
     analyses.check_flags()
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
@@ -246,7 +254,7 @@ def fill_table():
             table, progress, "mean_attention.png"
         ),
     )
-    return tables.fill(table, describe, run_folder)
+    return tables.fill(table, describe, run_folder, left_out=TABLE_FLAGS)
 
 
 def table_rows():
@@ -269,7 +277,7 @@ def table_rows():
                 model["recurrent_above"]
             )
             details["window"] = memory["config"].get("window", "")
-        corpus = {"ptb": "penn_treebank"}.get(FLAGS.dataset, "english")
+        corpus = {"ptb": "penn_treebank"}.get(FLAGS.dataset, FLAGS.language)
         rows.append(
             tables.Row(
                 label=name,
