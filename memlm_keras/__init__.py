@@ -11,11 +11,13 @@ from memlm_keras import ngrams
 from memlm_keras import presets
 from memlm_keras import serving
 from memlm_keras import training
+from memlm_keras.models import Ensemble
 from memlm_keras.models import LanguageModel
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Ensemble",
     "LanguageModel",
     "analysis",
     "cells",

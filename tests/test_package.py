@@ -17,6 +17,7 @@ import memlm_keras
 # away breaks their programs.
 PUBLIC_NAMES = {
     "memlm_keras": [
+        "Ensemble",
         "LanguageModel",
         "analysis",
         "cells",
@@ -77,8 +78,10 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.embeddings": ["Embedding", "look_up"],
     "memlm_keras.evaluation": [
+        "CacheChoice",
         "ClozeAccuracy",
         "Perplexity",
+        "choose_cache",
         "cloze_accuracy",
         "cloze_scores",
         "perplexity",
@@ -93,10 +96,13 @@ PUBLIC_NAMES = {
         "MemoryBlock",
         "MemoryNetwork",
         "NGram",
+        "NeuralCache",
+        "PointerSentinel",
         "Projection",
         "SlidingWindow",
+        "WordMixture",
     ],
-    "memlm_keras.models": ["LanguageModel"],
+    "memlm_keras.models": ["Ensemble", "LanguageModel"],
     "memlm_keras.ngrams": [
         "BackoffModel",
         "KneserNey",

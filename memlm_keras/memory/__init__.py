@@ -9,6 +9,7 @@ from memlm_keras.memory.daniluk2017 import NGram
 from memlm_keras.memory.daniluk2017 import Projection
 from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.memory.merity2017 import PointerSentinel
+from memlm_keras.memory.mixture import WordMixture
 from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import MemoryBlock
@@ -26,4 +27,5 @@ __all__ = [
     "PointerSentinel",
     "Projection",
     "SlidingWindow",
+    "WordMixture",
 ]

@@ -1,5 +1,6 @@
-"""Models: functional assembly of embed, recur, remember, predict."""
+"""Language models."""
 
+from memlm_keras.models.ensemble import Ensemble
 from memlm_keras.models.language_model import LanguageModel
 
-__all__ = ["LanguageModel"]
+__all__ = ["Ensemble", "LanguageModel"]

@@ -112,6 +112,36 @@ def mixture(layer):
         )
 
 
+def members(models, kind):
+    """Raises `ValueError` unless models can predict together.
+
+    Args:
+        models: list of models.
+        kind: class that they must be of.
+    """
+    if not isinstance(models, (list, tuple)) or not models:
+        raise ValueError(
+            "`models` must be a list of at least one language model. Received: "
+            f"models={models!r}"
+        )
+    wrong = [model for model in models if not isinstance(model, kind)]
+    if wrong:
+        raise ValueError(
+            f"`models` must hold instances of `memlm_keras.{kind.__name__}`. "
+            f"Received: {wrong[0]!r}"
+        )
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError(
+            "`models` must hold different models. Received: one of them twice"
+        )
+    sizes = [model.vocabulary_size for model in models]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models with "
+            f"vocabulary_size of {sizes}"
+        )
+
+
 def data_fits_vocabulary(data, vocabulary_size):
     """Raises `ValueError` if data holds ids outside the vocabulary.
 

@@ -1,16 +1,12 @@
 """The language model: embed, recur, remember, predict."""
 
-import types
-
 import keras
-from keras import ops
 
 from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import checks
-from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.sentence import Sentence
 from memlm_keras.models.trained_model import TrainedModel
 
@@ -159,9 +155,6 @@ class LanguageModel(TrainedModel):
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         logits, _ = sentence.forward(token_ids, training=None)
         super().__init__(inputs=token_ids, outputs=logits, name=name)
-        # The carried form of the inputs is a dict, which the specification
-        # that Keras derives from the graph would refuse.
-        self.input_spec = None
 
         # === Config ===
         self.vocabulary_size = vocabulary_size
@@ -176,16 +169,7 @@ class LanguageModel(TrainedModel):
         self.recurrent_above = recurrent_above
         self.head = head
         self.mixture = mixture
-        # A namespace hides what refers back to the model from Keras' tracking.
-        self._untracked = types.SimpleNamespace(
-            sentence=sentence,
-            infer=compile_inference(self, sentence.forward),
-            attend=compile_inference(self, sentence.attend),
-            one_row=sentence.initial_state(1),
-            recalled=None,
-            scorer=None,
-            carried_rows={"training": None, "evaluation": None},
-        )
+        self.make_ready(sentence)
 
     @classmethod
     def from_preset(cls, preset, /, vocabulary_size, **overrides):
@@ -212,28 +196,6 @@ class LanguageModel(TrainedModel):
 
         config = presets.model_config(preset, **overrides)
         return cls.from_config({"vocabulary_size": vocabulary_size, **config})
-
-    def call(self, inputs, training=None, mask=None):
-        if not isinstance(inputs, dict):
-            return super().call(inputs, training=training, mask=mask)
-        checks.carried_inputs(inputs)
-        token_ids = ops.convert_to_tensor(inputs["token_ids"], dtype="int32")
-        reset = ops.convert_to_tensor(inputs["reset"], dtype="bool")
-        mode = "training" if training else "evaluation"
-        rows = token_ids.shape[0] or self._untracked.carried_rows[mode]
-        carried = self._carried_state(mode, rows)
-        state = carried.read(self.initial_state(rows), reset)
-        logits, state, recalled = self._untracked.sentence.predict(
-            token_ids, state, training
-        )
-        # The loss asks for it, later in the same trace.
-        self._untracked.recalled = recalled if training else None
-        carried.write(state)
-        return logits
-
-    def __call__(self, inputs, *args, **kwargs):
-        checks.concrete_token_ids(inputs, self.vocabulary_size)
-        return super().__call__(inputs, *args, **kwargs)
 
     def with_mixture(self, mixture):
         """Makes a copy of this model, trained as it is, with a mixture.

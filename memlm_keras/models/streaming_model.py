@@ -24,6 +24,11 @@ class StreamingModel(keras.Model):
     """
 
     @property
+    def sentence(self):
+        """The `Sentence` that everything runs through."""
+        return self._untracked.sentence
+
+    @property
     def attending(self):
         """The layer whose weights `attention` returns, or `None`.
 
@@ -42,7 +47,7 @@ class StreamingModel(keras.Model):
         Returns:
             Flat dict of tensors, batch first: all that the model remembers.
         """
-        return self._untracked.sentence.initial_state(batch_size)
+        return self.sentence.initial_state(batch_size)
 
     def step(self, tokens, state, training=False):
         """Reads any number of tokens from a given state.
@@ -67,7 +72,7 @@ class StreamingModel(keras.Model):
         checks.rank_two("tokens", tokens)
         checks.state(state, self._untracked.one_row, tokens.shape[0])
         if training:
-            return self._untracked.sentence.forward(tokens, state, training)
+            return self.sentence.forward(tokens, state, training)
         return self._untracked.infer(tokens, state)
 
     def read(self, rows):
@@ -206,7 +211,7 @@ class StreamingModel(keras.Model):
         Raises:
             ValueError: if the batches hold ids outside the vocabulary.
         """
-        read_out = compile_inference(self, self._untracked.sentence.read_out)
+        read_out = compile_inference(self, self.sentence.read_out)
         for found, _ in self._read_batches(read_out, batches):
             yield found
 

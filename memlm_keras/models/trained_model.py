@@ -1,11 +1,14 @@
 """Training and evaluation with the state carried from batch to batch."""
 
+import types
+
 import keras
 from keras import ops
 from keras import tree
 
 from memlm_keras.models import checks
 from memlm_keras.models.carried_state import CarriedState
+from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
 from memlm_keras.models.metrics import mean_over_tokens
@@ -15,6 +18,48 @@ from memlm_keras.models.varying_time import known_to_vary
 
 class TrainedModel(StreamingModel):
     """What a language model does with Keras' training loops."""
+
+    def make_ready(self, sentence):
+        """Sets what the methods of every language model run on.
+
+        Args:
+            sentence: the `Sentence` of this model.
+        """
+        # The carried form of the inputs is a dict, which the specification
+        # that Keras derives from the graph would refuse.
+        self.input_spec = None
+        # A namespace hides what refers back to the model from Keras' tracking.
+        self._untracked = types.SimpleNamespace(
+            sentence=sentence,
+            infer=compile_inference(self, sentence.forward),
+            attend=compile_inference(self, sentence.attend),
+            one_row=sentence.initial_state(1),
+            recalled=None,
+            scorer=None,
+            carried_rows={"training": None, "evaluation": None},
+        )
+
+    def __call__(self, inputs, *args, **kwargs):
+        checks.concrete_token_ids(inputs, self.vocabulary_size)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None, mask=None):
+        if not isinstance(inputs, dict):
+            return super().call(inputs, training=training, mask=mask)
+        checks.carried_inputs(inputs)
+        token_ids = ops.convert_to_tensor(inputs["token_ids"], dtype="int32")
+        reset = ops.convert_to_tensor(inputs["reset"], dtype="bool")
+        mode = "training" if training else "evaluation"
+        rows = token_ids.shape[0] or self._untracked.carried_rows[mode]
+        carried = self._carried_state(mode, rows)
+        state = carried.read(self.initial_state(rows), reset)
+        logits, state, recalled = self.sentence.predict(
+            token_ids, state, training
+        )
+        # The loss asks for it, later in the same trace.
+        self._untracked.recalled = recalled if training else None
+        carried.write(state)
+        return logits
 
     def carry_state(self, batch_size=None, evaluation_batch_size=None):
         """Makes room to carry the state of so many rows between batches.

@@ -13,7 +13,8 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
-from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models import Ensemble
+from memlm_keras.models import LanguageModel
 
 
 def export(model, path, vocabulary, top_k=10, overwrite=False):
@@ -40,7 +41,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     predicted at the end.
 
     Args:
-        model: `memlm_keras.LanguageModel`.
+        model: `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
             version.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
@@ -107,9 +108,10 @@ def _next_version(path):
 
 
 def _check_model(model, vocabulary, top_k):
-    if not isinstance(model, LanguageModel):
+    if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
-            "`model` must be a `memlm_keras.LanguageModel`. Received: "
+            "`model` must be a `memlm_keras.LanguageModel` or an `Ensemble` "
+            "of them. Received: "
             f"{type(model).__name__}"
         )
     if not isinstance(vocabulary, Vocabulary):

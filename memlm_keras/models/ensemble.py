@@ -1,0 +1,146 @@
+"""Model averaging: the mean of the predictions of several models."""
+
+import math
+
+import keras
+from keras import ops
+
+from memlm_keras.models import checks
+from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.trained_model import TrainedModel
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Ensemble(TrainedModel):
+    """The mean of the probabilities of language models, each trained alone.
+
+        p(w) = 1/n sum_i p_i(w)
+
+    as Zaremba et al. (2014, Table 1) average theirs. The models may differ in
+    everything but the vocabulary. An ensemble streams, scores, generates, is
+    evaluated, saved and exported as they are; it is not trained.
+
+    Args:
+        models: list of `memlm_keras.LanguageModel`s.
+        name: string or `None`.
+
+    Call arguments:
+        inputs: as of `LanguageModel`.
+
+    Returns:
+        Natural-log probabilities `(batch, time, vocabulary_size)`.
+
+    Raises:
+        ValueError: if `models` holds something else, nothing, one model twice,
+            a model that reads ahead, or models of different vocabulary sizes.
+
+    Example:
+
+    >>> ensemble = memlm_keras.Ensemble(
+    ...     [keras.saving.load_model(path) for path in paths]
+    ... )
+    >>> result = memlm_keras.evaluation.perplexity(ensemble, batches)
+    """
+
+    memory = None
+    mixture = None
+
+    def __init__(self, models, name=None):
+        checks.members(models, LanguageModel)
+        mean = Mean(models, name="mean")
+        token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+        super().__init__(token_ids, mean(token_ids), name=name)
+        self.vocabulary_size = models[0].vocabulary_size
+        self.make_ready(mean)
+
+    @property
+    def models(self):
+        """List of the models."""
+        return self.sentence.models
+
+    def fit(self, *args, **kwargs):
+        """Raises `NotImplementedError`: its models are trained one by one."""
+        raise NotImplementedError(
+            "An `Ensemble` is not trained: train its models one by one."
+        )
+
+    def get_config(self):
+        models = [
+            keras.saving.serialize_keras_object(model) for model in self.models
+        ]
+        return {"name": self.name, "models": models}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        models = [
+            keras.saving.deserialize_keras_object(
+                model, custom_objects=custom_objects
+            )
+            for model in config["models"]
+        ]
+        return cls(models, config["name"])
+
+
+class Mean(keras.layers.Layer):
+    """Models side by side, and the mean of what they predict.
+
+    It is to an ensemble what `Sentence` is to one model; and the only layer of
+    its graph, in which layers of equal names could not be.
+
+    Args:
+        models: list of `LanguageModel`s.
+        **kwargs: arguments of `keras.layers.Layer`.
+    """
+
+    def __init__(self, models, **kwargs):
+        super().__init__(**kwargs)
+        self.models = list(models)
+        self.built = True
+
+    def call(self, token_ids, training=None):
+        return self.forward(token_ids, training=training)[0]
+
+    def initial_state(self, batch_size):
+        """The states of all, each named `model_<index>_<name>`."""
+        return self._joined(
+            model.sentence.initial_state(batch_size) for model in self.models
+        )
+
+    def forward(self, token_ids, state=None, training=False):
+        """As of `Sentence`; the logits are log-probabilities."""
+        mean, states = None, []
+        for sentence, own in self._each(state):
+            logits, own = sentence.forward(token_ids, own, training)
+            logits = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+            mean = logits if mean is None else ops.logaddexp(mean, logits)
+            states.append(own)
+        return mean - math.log(len(self.models)), self._joined(states)
+
+    def predict(self, token_ids, state=None, training=False):
+        """As of `Sentence`; nothing is recalled."""
+        return *self.forward(token_ids, state, training), None
+
+    def attend(self, token_ids, state=None):
+        """As of `Sentence`; no attention is in common, and none returned."""
+        states = [
+            sentence.attend(token_ids, own)[1]
+            for sentence, own in self._each(state)
+        ]
+        return None, self._joined(states)
+
+    def _each(self, state):
+        for index, model in enumerate(self.models):
+            prefix = f"model_{index}_"
+            own = state and {
+                name.removeprefix(prefix): value
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+            yield model.sentence, own
+
+    def _joined(self, states):
+        return {
+            f"model_{index}_{name}": value
+            for index, state in enumerate(states)
+            for name, value in state.items()
+        }

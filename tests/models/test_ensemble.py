@@ -1,0 +1,133 @@
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras
+from memlm_keras import Ensemble
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.data import Vocabulary
+from memlm_keras.memory import KeyValuePredict
+from memlm_keras.memory import NeuralCache
+
+V = 9
+
+
+def make(layer, memory=None, mixture=None, vocabulary_size=V):
+    return LanguageModel(
+        vocabulary_size,
+        4,
+        [layer],
+        memory,
+        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
+        mixture=mixture,
+    )
+
+
+def members():
+    return [
+        make(keras.layers.LSTM(6), KeyValuePredict(2)),
+        make(keras.layers.GRU(5), mixture=NeuralCache(3, 0.5, 0.3)),
+    ]
+
+
+def text(rows, time, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(V, size=(rows, time)).astype("int32")
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def probabilities(model, tokens):
+    logits = array(model(tokens)).astype("float64")
+    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponents / exponents.sum(axis=-1, keepdims=True)
+
+
+def test_it_is_the_mean_of_the_probabilities():
+    models, tokens = members(), text(2, 7)
+    ensemble = Ensemble(models)
+    by_hand = np.mean([probabilities(m, tokens) for m in models], axis=0)
+    np.testing.assert_allclose(
+        np.exp(array(ensemble(tokens))), by_hand, rtol=1e-5
+    )
+    assert ensemble.count_params() == sum(m.count_params() for m in models)
+
+
+def test_it_streams():
+    ensemble, tokens = Ensemble(members()), text(2, 7)
+    whole = array(ensemble(tokens))
+    state = ensemble.initial_state(2)
+    for step in range(7):
+        logits, state = ensemble.step(tokens[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            array(logits)[:, 0], whole[:, step], atol=1e-5
+        )
+    read = ensemble.read(tokens)
+    for name, value in state.items():
+        np.testing.assert_allclose(array(read[name]), array(value), atol=1e-5)
+    expected = np.take_along_axis(whole[:, :-1], tokens[:, 1:, None], axis=-1)
+    np.testing.assert_allclose(
+        ensemble.score(tokens), expected[..., 0], atol=1e-5
+    )
+    sampled = ensemble.generate(tokens[0], max_length=9, sampler="greedy")
+    assert sampled.shape == (9,)
+    assert sampled[7] == np.argmax(whole[0, -1])
+
+
+def test_its_perplexity_is_that_of_the_averaged_probabilities():
+    models = members()
+    tokens = text(1, 40)[0]
+    batches = Batches(tokens, batch_size=1, segment_length=6)
+    ensemble = Ensemble(models)
+    result = memlm_keras.evaluation.perplexity(ensemble, batches, verbose=0)
+    inputs = np.append(0, tokens[:-1]).astype("int32")[None]
+    mean = np.mean([probabilities(m, inputs)[0] for m in models], axis=0)
+    nats = -np.log(mean[np.arange(40), tokens])
+    np.testing.assert_allclose(result.nats, nats.mean(), rtol=1e-5)
+    ensemble.compile()
+    evaluated = ensemble.evaluate(batches, return_dict=True, verbose=0)
+    np.testing.assert_allclose(
+        evaluated["perplexity"], result.perplexity, rtol=1e-4
+    )
+
+
+def test_it_is_saved_whole(tmp_path):
+    ensemble, tokens = Ensemble(members()), text(2, 5)
+    ensemble.save(tmp_path / "ensemble.keras")
+    loaded = keras.saving.load_model(tmp_path / "ensemble.keras")
+    np.testing.assert_allclose(array(loaded(tokens)), array(ensemble(tokens)))
+
+
+def test_it_is_served(tmp_path):
+    tf = pytest.importorskip("tensorflow")
+    ensemble, tokens = Ensemble(members()), text(2, 5)
+    vocabulary = Vocabulary([f"word_{index}" for index in range(V - 2)])
+    path = tmp_path / "ensemble" / "1"
+    memlm_keras.serving.export(ensemble, path, vocabulary, top_k=3)
+    served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    found = served(token_ids=tf.constant(tokens))["log_probabilities"]
+    np.testing.assert_allclose(
+        found.numpy(), array(ensemble(tokens)), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_it_is_not_trained():
+    with pytest.raises(NotImplementedError, match="train its models"):
+        Ensemble(members()).fit(None)
+
+
+def test_wrong_members():
+    one = members()[0]
+    other = make(keras.layers.LSTM(3), vocabulary_size=V + 1)
+    for models, message in (
+        ([], "at least one language model"),
+        (one, "must be a list"),
+        ([one, keras.layers.Dense(2)], "must hold instances.*Dense"),
+        ([one, one], "one of them twice"),
+        ([one, other], r"one vocabulary. Received: .*\[9, 10\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Ensemble(models)
