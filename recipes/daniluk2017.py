@@ -199,7 +199,6 @@ def describe(corpus, model, seed, window=None):
             "segment_length", preset["data"]["segment_length"]
         ),
         "learning_rate": common.given("learning_rate", learning_rate),
-        "patience": FLAGS.patience,
         "seed": seed,
     }
 

@@ -87,7 +87,7 @@ def finished_results(run_dir, whatever_epochs=False):
     ended = (
         whatever_epochs
         or results["epochs"] >= FLAGS.epochs
-        or waited >= max(1, results["patience"])
+        or waited >= max(1, FLAGS.patience)
         or not results.get("finite", True)
         or results.get("ended", False)
     )
@@ -283,6 +283,7 @@ def write_results(
         "parameters": parameters,
         "epochs": len(log),
         "most_epochs": FLAGS.epochs,
+        "patience": FLAGS.patience,
         "best_epoch": 1
         + min(range(len(log)), key=lambda e: log[e]["val_perplexity"]),
         "seconds_per_epoch": statistics.median(r["seconds"] for r in log),

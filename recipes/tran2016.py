@@ -211,7 +211,6 @@ def describe(corpus, model, seed):
             "preset": model,
             "units": "",
             **corpus_settings,
-            "patience": FLAGS.patience,
             "seed": seed,
         }
     preset = get_preset(model)
@@ -229,7 +228,6 @@ def describe(corpus, model, seed):
         "halve_after": common.given(
             "halve_after", preset["schedule"]["halve_after"]
         ),
-        "patience": FLAGS.patience,
         "seed": seed,
     }
 

@@ -37,7 +37,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     If `path` exists, its run is resumed: the batches are moved to where it
     stopped when the callback is made, the rest is restored when `fit` begins.
-    Put it last in the list of callbacks.
+    A run that has ended goes on with more epochs, or with `EarlyStopping` of more
+    patience, as if it had had them from the beginning. Put it last in the list of
+    callbacks.
 
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
@@ -98,6 +100,11 @@ class Checkpoint(keras.callbacks.Callback):
         # The way in which Keras' own BackupAndRestore tells `fit`. A run that
         # had come to its end has no epoch left.
         ended = self._saved["meta"]["ended"]
+        for callback in self.callbacks:
+            # With more patience than it had, it may go on.
+            if getattr(callback, "stopped_epoch", 0):
+                if callback.wait < callback.patience:
+                    callback.stopped_epoch, ended = 0, False
         self.model._initial_epoch = sys.maxsize if ended else self._epoch
 
     def on_epoch_begin(self, epoch, logs=None):

@@ -36,7 +36,7 @@ if given["model"] == "broken":
     sys.exit("the reason")
 seed = int(given["seed"])
 perplexity = {"lstm": 80.0, "attention": 70.0}[given["model"]] + 2 * seed
-settings = {"model": given["model"], "seed": seed, "patience": 2}
+settings = {"model": given["model"], "seed": seed}
 settings["rate"] = float(given["rate"])
 (folder / "config.json").write_text(json.dumps(settings))
 (folder / "arguments.txt").write_text(" ".join(sys.argv[1:]))
@@ -98,7 +98,7 @@ def fill(tmp_path):
                 row,
                 seed,
                 tmp_path / f"{row.label}{seed}",
-                {"model": row.label, "seed": seed, "patience": 2, "rate": rate},
+                {"model": row.label, "seed": seed, "rate": rate},
             )
             for seed in seeds
             for row in rows
@@ -236,7 +236,8 @@ def test_a_failed_row_is_told_and_the_others_go_on(fill, tmp_path, capsys):
 
 
 def test_a_run_of_too_few_epochs_goes_on(tmp_path, parsed_flags):
-    results = {"epochs": 5, "best_epoch": 5, "patience": 2}
+    results = {"epochs": 5, "best_epoch": 5}
+    parsed_flags.patience = 2
     (tmp_path / "results.json").write_text(json.dumps(results))
     parsed_flags.epochs = 5
     assert run_folders.finished_results(tmp_path) == results
@@ -245,6 +246,8 @@ def test_a_run_of_too_few_epochs_goes_on(tmp_path, parsed_flags):
     results["best_epoch"] = 3
     (tmp_path / "results.json").write_text(json.dumps(results))
     assert run_folders.finished_results(tmp_path) == results
+    parsed_flags.patience = 3
+    assert run_folders.finished_results(tmp_path) is None
 
 
 def test_mean_attention_is_read_as_it_was_written(tmp_path):

@@ -58,11 +58,11 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
         )
 
 
-def small_run(path, units=6, **kwargs):
+def small_run(path, units=6, callbacks=(), **kwargs):
     model = LanguageModel(11, 4, [keras.layers.LSTM(units)], NGram(2))
     model.compile("sgd")
     batches = Batches(np.arange(80) % 11, **{"batch_size": 2, **kwargs})
-    return model, batches, Checkpoint(path, batches)
+    return model, batches, Checkpoint(path, batches, callbacks)
 
 
 def test_ended_run_trains_no_further(tmp_path):
@@ -82,6 +82,29 @@ def test_ended_run_trains_no_further(tmp_path):
         )
     assert checkpoint.resumed_from == (2, 0)
     assert seen == []
+
+
+def test_ended_run_goes_on_with_more_patience(tmp_path):
+    """As if it had had that patience from the beginning."""
+
+    def train(path, patience):
+        keras.utils.set_random_seed(3)
+        stop = keras.callbacks.EarlyStopping(
+            "loss", patience=patience, min_delta=1e6
+        )
+        model, batches, checkpoint = small_run(path, callbacks=[stop])
+        model.fit(batches, epochs=9, callbacks=[stop, checkpoint], verbose=0)
+        return model.get_weights(), stop.stopped_epoch, checkpoint
+
+    whole, stopped, _ = train(tmp_path / "whole.npz", 4)
+    assert stopped == 4
+    _, stopped, _ = train(tmp_path / "resumed.npz", 1)
+    assert stopped == 1
+    resumed, stopped, checkpoint = train(tmp_path / "resumed.npz", 4)
+    assert checkpoint.resumed_from == (2, 0)
+    assert stopped == 4
+    for weight, expected in zip(resumed, whole, strict=True):
+        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
