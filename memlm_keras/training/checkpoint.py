@@ -37,9 +37,9 @@ class Checkpoint(keras.callbacks.Callback):
 
     If `path` exists, its run is resumed: the batches are moved to where it
     stopped when the callback is made, the rest is restored when `fit` begins.
-    A run that has ended goes on with more epochs, or with `EarlyStopping` of more
-    patience, as if it had had them from the beginning. Put it last in the list of
-    callbacks.
+    A run that has ended goes on with more epochs, or with `EarlyStopping` of
+    more patience, as if it had had them from the beginning. Put it last in the
+    list of callbacks.
 
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
