@@ -157,7 +157,8 @@ class StreamingModel(keras.Model):
 
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. A row
-            sums to one, or to zero while no slot is filled.
+            sums to one, or to zero while no slot is filled; or to less where a
+            memory reaches further back than it reports (`Attentive`).
 
         Raises:
             ValueError: if the model has no memory that attends, or for ids
