@@ -20,6 +20,23 @@ def require_vocabulary(model, vocabulary):
         )
 
 
+def require_streaming(what, model):
+    """Raises `ValueError` for a model that reads ahead.
+
+    Args:
+        what: string, what was asked for.
+        model: `memlm_keras.LanguageModel`.
+    """
+    if model.reads_ahead:
+        raise ValueError(
+            f"{what} needs a model that reads forward only. Received: a model "
+            f"with a {type(model.memory).__name__}, which reads ahead in whole "
+            "sentences. It has `lm(tokens)`, `lm.score(tokens)` and "
+            "`lm.attention(tokens)`; for the rest, take a memory of what was "
+            "read before, such as `memlm_keras.memory.MemoryBlock`."
+        )
+
+
 def distinct(initializer, index):
     """Returns an initializer of the same kind with values of its own.
 

@@ -90,6 +90,7 @@ PUBLIC_NAMES = {
     "memlm_keras.memory": [
         "Attention",
         "Attentive",
+        "BidirectionalMemoryBlock",
         "KeyValue",
         "KeyValuePredict",
         "Memory",

@@ -5,6 +5,7 @@ import numpy as np
 from memlm_keras.analysis.output import literal
 from memlm_keras.analysis.output import save
 from memlm_keras.analysis.output import subplots
+from memlm_keras.arguments import require_streaming
 
 
 def mean_attention(model, batches):
@@ -21,9 +22,10 @@ def mean_attention(model, batches):
         float64 array `(memory,)`, the oldest position first; it sums to one.
 
     Raises:
-        ValueError: if the model has no memory that attends, or the text never
-            fills it.
+        ValueError: if the model has no memory that attends or one that reads
+            ahead, or the text never fills it.
     """
+    require_streaming("`mean_attention`", model)
     total, count = 0.0, 0
     steps_read = np.zeros((batches.batch_size, 1), "int64")
     attention = model.attention_batches(batches)

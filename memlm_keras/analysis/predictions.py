@@ -8,6 +8,7 @@ import numpy as np
 from memlm_keras.analysis import output
 from memlm_keras.analysis.sentence_reading import slot_distances
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import segments
@@ -58,9 +59,9 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
         `SentencePredictions`.
 
     Raises:
-        ValueError: if the model has no memory that attends, the vocabulary is
-            of another size, the sentence has no words, or `top` is not in
-            1 .. the vocabulary size.
+        ValueError: if the model has no memory that attends or one that reads
+            ahead, the vocabulary is of another size, the sentence has no words,
+            or `top` is not in 1 .. the vocabulary size.
 
     Example:
 
@@ -71,6 +72,7 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
+    require_streaming("`sentence_predictions`", model)
     if top > len(vocabulary):
         raise ValueError(
             f"`top` must be at most {len(vocabulary)}, the size of the "

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.data.batches import Batches
 
 _SEGMENT_LENGTH = 32
@@ -62,8 +63,8 @@ def sentence_attention(
         as it predicts it. Each token is predicted once, in no promised order.
 
     Raises:
-        ValueError: if the model has no memory that attends, for ids outside
-            the vocabulary, and for a batch size below 1.
+        ValueError: if the model has no memory that attends or one that reads
+            ahead, for ids outside the vocabulary, and for a batch size below 1.
 
     Example:
 
@@ -72,6 +73,7 @@ def sentence_attention(
     ...     print(tokens[positions], weights.sum(axis=-1))
     """
     require_positive_integer("batch_size", batch_size)
+    require_streaming("Attention by words back", model)
     layout = {
         "batch_size": min(batch_size, len(starts)),
         "segment_length": _SEGMENT_LENGTH,

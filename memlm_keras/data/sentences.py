@@ -24,8 +24,9 @@ class SentenceBatches(EpochBatches):
     and lies behind what counts.
 
     Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
-    evaluate, use `Batches` with `sentence_starts` as `article_starts`: the same
-    protocol in a single shape.
+    evaluate, `Batches` with `sentence_starts` as `article_starts` are the same
+    protocol in a single shape; only a memory that reads ahead needs its
+    sentences whole there too.
 
     Args:
         tokens: 1-D integer array or memory map, each sentence with its end.
@@ -39,6 +40,12 @@ class SentenceBatches(EpochBatches):
             only so many targets are trained on.
         equal_lengths: Whether the sentences of a batch have equal lengths;
             otherwise they are any, of the order of the text unless shuffled.
+
+    Attributes:
+        varies_in_time: True, as the batches have different times.
+        whole_sentences: Whether each row is one sentence to its end, as it is
+            without `longest`.
+        has_articles, history_of: As of `Batches`.
 
     Raises:
         ValueError: An argument is not as described above, or the last token
@@ -54,6 +61,8 @@ class SentenceBatches(EpochBatches):
     """
 
     varies_in_time = True
+    has_articles = True
+    history_of = "sentence"
 
     def __init__(
         self,
@@ -87,6 +96,11 @@ class SentenceBatches(EpochBatches):
         self._sentences = np.argsort(self._groups, kind="stable")
         self._order = np.arange(self.batches_per_epoch)
         self._reorder()
+
+    @property
+    def whole_sentences(self):
+        """Whether each row is one sentence to its end."""
+        return self.longest is None
 
     @property
     def batches_per_epoch(self):

@@ -22,12 +22,14 @@ class ClozeAccuracy:
         chosen: tuple of strings, the candidate chosen for each question.
         unknown_answers: integer, questions whose answer is not in the
             vocabulary. The model cannot tell it from other unknown candidates.
+        reads_ahead: whether the model read behind what it predicted.
     """
 
     correct: int
     questions: int
     chosen: tuple = dataclasses.field(repr=False)
     unknown_answers: int = 0
+    reads_ahead: bool = False
 
     @property
     def accuracy(self):
@@ -46,10 +48,17 @@ class ClozeAccuracy:
     @property
     def protocol(self):
         """String that says how the questions were asked."""
+        chosen = (
+            "for which the probabilities of all words of the query, <eos> "
+            "included, each given the words before and behind it, have the "
+            "highest product"
+            if self.reads_ahead
+            else "with which the whole query, <eos> included, is most probable "
+            "after its context"
+        )
         return (
-            "protocol cloze: the candidate with which the whole query, <eos> "
-            "included, is most probable after its context, the first of "
-            "equals; each question from an empty history"
+            f"protocol cloze: the candidate {chosen}, the first of equals; "
+            "each question from an empty history"
         )
 
     def __str__(self):
@@ -106,7 +115,9 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
         in vocabulary.encode(question.word(question.answer))
         for question in questions
     )
-    result = ClozeAccuracy(correct, len(questions), chosen, unknown)
+    result = ClozeAccuracy(
+        correct, len(questions), chosen, unknown, model.reads_ahead
+    )
     if verbose:
         print(result)
     return result
@@ -118,8 +129,10 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
     A context is read once, and its state is the beginning for all candidates.
     Every sentence ends with the end-of-sentence token, which also comes before
     the first. Questions are read side by side, which changes nothing: their
-    contexts are not padded, and a query is only where the model, which does not
-    look ahead, has passed it.
+    contexts are not padded, and a query is only with ends of sentences, behind
+    its own: there the model has passed it, or, if it reads ahead, reads none of
+    them. What such a model gives to each word is its probability between the
+    words before and behind it.
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
@@ -132,7 +145,8 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Raises:
         ValueError: for no questions, a vocabulary of another size than the
-            model's, or a batch size below 1.
+            model's, a batch size below 1, or a question with a context for a
+            model that reads ahead.
 
     Example:
 
@@ -196,7 +210,7 @@ def _score(model, batch, batch_size, rows):
     contexts = [question.context for question in batch]
     # The last batch has as many rows as the others, or it would be compiled.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
-    state = model.read(contexts)
+    state = None if model.reads_ahead else model.read(contexts)
     waiting = [
         (owner, place, ids)
         for owner, question in enumerate(batch)
@@ -216,23 +230,26 @@ def _score_sentences(model, state, owners, sentences, batch_size):
 
     Args:
         model: the language model.
-        state: dict of tensors, one row a question.
+        state: dict of tensors, one row a question; `None` for a model that
+            reads ahead.
         owners: rows of `state` from which the sentences begin.
         sentences: 1-D int32 arrays, no more than `batch_size`.
-        batch_size: rows that the model reads, filled up with anything.
+        batch_size: rows that the model reads, filled up with padding.
     """
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
-    tokens = np.zeros((batch_size, steps + 1), "int32")
+    # The end of a sentence, of which a model that reads ahead reads none.
+    tokens = np.full((batch_size, steps + 1), sentences[0][-1], "int32")
     for row, ids in enumerate(sentences):
         tokens[row, : len(ids)] = ids
-    begins = np.zeros(batch_size, "int32")
-    begins[: len(owners)] = owners
-    begins = keras.ops.convert_to_tensor(begins)
-    state = {
-        name: keras.ops.take(value, begins, axis=0)
-        for name, value in state.items()
-    }
+    if state is not None:
+        begins = np.zeros(batch_size, "int32")
+        begins[: len(owners)] = owners
+        begins = keras.ops.convert_to_tensor(begins)
+        state = {
+            name: keras.ops.take(value, begins, axis=0)
+            for name, value in state.items()
+        }
     scores = model.score(tokens, state)[: len(sentences)].astype("float64")
     counts = np.arange(steps) < predicted[:, None]
     return np.sum(scores, axis=1, where=counts)
@@ -245,3 +262,21 @@ def _check(model, questions, vocabulary, batch_size):
             "`questions` must hold at least one question. Received: none"
         )
     require_vocabulary(model, vocabulary)
+    if not model.reads_ahead:
+        return
+    name, end = type(model.memory).__name__, vocabulary.end_of_sentence_id
+    own_end = getattr(model.memory, "end_of_sentence_id", end)
+    if own_end != end:
+        raise ValueError(
+            f"`vocabulary` must end sentences with the id that ends them for "
+            f"the {name}, {own_end}. Received: a vocabulary with "
+            f"end_of_sentence_id={end}"
+        )
+    for index, question in enumerate(questions):
+        if question.context:
+            raise ValueError(
+                "`questions` must have no context for a model that reads "
+                f"ahead, as its {name} does: it reads a sentence by itself. "
+                f"Received: question {index} with a context of "
+                f"{len(question.context)} sentences"
+            )

@@ -5,6 +5,8 @@ import math
 
 import numpy as np
 
+from memlm_keras.arguments import require_streaming
+
 OTHER_PROTOCOLS = ("salton2017",)
 
 
@@ -22,6 +24,9 @@ class Perplexity:
             for `predicted_tokens`, and all else is another paper's protocol.
         others: dict of `Perplexity`, what other protocols make of the same
             predictions, by their names.
+        reads_ahead: whether the model read behind what it predicted. Then the
+            number is called a pseudo-perplexity: it chooses among epochs of
+            such a model, and is far below what a language model can reach.
     """
 
     loss: float
@@ -30,6 +35,7 @@ class Perplexity:
     protocol: str
     divided_by: int | None = None
     others: dict = dataclasses.field(default_factory=dict)
+    reads_ahead: bool = False
 
     @property
     def nats(self):
@@ -42,13 +48,14 @@ class Perplexity:
         return math.exp(self.nats)
 
     def __str__(self):
+        name = "pseudo-perplexity" if self.reads_ahead else "perplexity"
         tokens = (
             f"{self.predicted_tokens} predicted tokens of {self.total_tokens}"
             if self.divided_by is None
             else f"{self.divided_by} tokens, {self.predicted_tokens} predicted"
         )
         line = (
-            f"perplexity {self.perplexity:.2f} = "
+            f"{name} {self.perplexity:.2f} = "
             f"exp({self.loss:.1f} nats / {tokens}); {self.protocol}"
         )
         return "\n".join([line, *map(str, self.others.values())])
@@ -74,7 +81,9 @@ def perplexity(model, batches, verbose=1, also=()):
         model: a `memlm_keras.LanguageModel`.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
             the text as a single stream, as published figures mostly do; more
-            rows are faster, and each begins with an empty history.
+            rows are faster, and each begins with an empty history. Or
+            `memlm_keras.data.SentenceBatches`, which a model that reads ahead
+            needs.
         verbose: 0 prints nothing, 1 the protocol and the result, with a
             progress bar.
         also: tuple of strings, other protocols to report.
@@ -84,8 +93,10 @@ def perplexity(model, batches, verbose=1, also=()):
 
     Raises:
         ValueError: if the batches hold ids outside the vocabulary, do not
-            begin at their beginning, or lack a token; for an unknown protocol;
-            and for `salton2017` if the history is not emptied at each sentence.
+            begin at their beginning, lack a token, or may cut sentences where
+            the model reads ahead; for an unknown protocol; and for
+            `salton2017` if the history is not emptied at each sentence, or the
+            model reads ahead.
 
     Example:
 
@@ -93,7 +104,7 @@ def perplexity(model, batches, verbose=1, also=()):
     >>> batches = corpus.batches("test", batch_size=8, segment_length=50)
     >>> result = memlm_keras.evaluation.perplexity(lm, batches)
     """
-    _check_protocols(also, batches)
+    _check_protocols(also, model, batches)
     if batches.start_batch:
         raise ValueError(
             "`batches` must begin at their first batch. Received: batches that "
@@ -111,34 +122,43 @@ def perplexity(model, batches, verbose=1, also=()):
         loss,
         predicted,
         batches.num_tokens,
-        _protocol(batches),
+        _protocol(model, batches),
         others={name: _salton2017(batches, scores, weights) for name in also},
+        reads_ahead=model.reads_ahead,
     )
     if verbose:
         print(result)
     return result
 
 
-def _protocol(batches):
+def _protocol(model, batches):
     histories = (
         f"history emptied at each {batches.history_of}"
         if batches.has_articles
         else "history carried through each row"
     )
+    name = "standard"
+    if model.reads_ahead:
+        name = (
+            "pseudo-perplexity, NO PERPLEXITY OF A LANGUAGE MODEL: each token "
+            "is predicted from the words before and behind it"
+        )
     return (
-        f"protocol standard: natural logarithm, every token with <eos> "
+        f"protocol {name}: natural logarithm, every token with <eos> "
         f"predicted once, padding not counted, {batches.batch_size} "
         f"row{'s' if batches.batch_size > 1 else ''}, {histories}"
     )
 
 
-def _check_protocols(also, batches):
+def _check_protocols(also, model, batches):
     unknown = [name for name in also if name not in OTHER_PROTOCOLS]
     if unknown:
         raise ValueError(
             f"`also` must be a tuple of protocols among {OTHER_PROTOCOLS}. "
             f"Received: also={also!r}"
         )
+    if also:
+        require_streaming("`also`", model)
     by_sentence = batches.has_articles and batches.history_of == "sentence"
     if also and not by_sentence:
         raise ValueError(

@@ -13,10 +13,12 @@ from memlm_keras.memory.mixture import WordMixture
 from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import MemoryBlock
+from memlm_keras.memory.tran2016_bidirectional import BidirectionalMemoryBlock
 
 __all__ = [
     "Attention",
     "Attentive",
+    "BidirectionalMemoryBlock",
     "KeyValue",
     "KeyValuePredict",
     "Memory",

@@ -14,8 +14,10 @@ class Memory(keras.layers.Layer):
     the state holds all that is needed of the past.
 
     Subclasses implement `call` and `initial_state`. `attends` says whether the
-    third result of `call` means anything, and `steps_back` how many steps
-    before the current one its last position lies.
+    third result of `call` means anything, `steps_back` how many steps before
+    the current one its last position lies, and `reads_ahead` whether `call`
+    reads `token_ids` behind the word that a step predicts: such a memory is
+    given whole sentences, one a row, and has no state to go on from.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, outputs of the last
@@ -34,6 +36,7 @@ class Memory(keras.layers.Layer):
 
     attends = True
     steps_back = 1
+    reads_ahead = False
 
     def initial_state(self, batch_size):
         """Returns the state before the first token, a dict of tensors."""

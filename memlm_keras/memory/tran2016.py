@@ -124,9 +124,14 @@ class MemoryBlock(WordMemory):
         self.gate_bias = gate_bias
         self.linear_kernel = linear_kernel
 
+    @property
+    def memory_size(self):
+        """How many words a step attends over."""
+        return self.window
+
     def build(self, outputs_shape, token_ids_shape=None):
         d = outputs_shape[-1]
-        positions = (self.window, d)
+        positions = (self.memory_size, d)
         self.build_window(dtype="int32")
         self.input_embeddings = self.add_table("input_embeddings", d)
         self.output_embeddings = self.add_table("output_embeddings", d)
@@ -164,7 +169,7 @@ class MemoryBlock(WordMemory):
         scores = ops.stack(
             [
                 ops.sum(self.slot(embedded, i) * outputs, axis=-1)
-                for i in range(self.window)
+                for i in range(self.memory_size)
             ],
             axis=-1,
         )

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_streaming
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
 from memlm_keras.memory.base import Memory
@@ -130,6 +131,8 @@ def members(models, kind):
             f"`models` must hold instances of `memlm_keras.{kind.__name__}`. "
             f"Received: {wrong[0]!r}"
         )
+    for model in models:
+        require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):
         raise ValueError(
             "`models` must hold different models. Received: one of them twice"
@@ -139,6 +142,70 @@ def members(models, kind):
         raise ValueError(
             "`models` must be of one vocabulary. Received: models with "
             f"vocabulary_size of {sizes}"
+        )
+
+
+def nothing_carries_what_was_read_ahead(memory, **layers):
+    """Raises `ValueError` for layers with a state behind one that reads ahead.
+
+    Args:
+        memory: a memory, or `None`.
+        **layers: by the name of the argument, what reads the memory's outputs.
+    """
+    if memory is None or not memory.reads_ahead:
+        return
+    for name, layer in layers.items():
+        if layer:
+            raise ValueError(
+                f"`{name}` cannot follow a memory that reads ahead: it would "
+                "carry a word, read ahead, to the step that predicts it. "
+                f"Received: memory={memory} and {name}={layer}"
+            )
+
+
+def whole_sentences(batches, memory):
+    """Raises `ValueError` unless a memory that reads ahead can read batches.
+
+    Args:
+        batches: data of `fit`, of which only datasets are looked at.
+        memory: a memory, or `None`.
+    """
+    if memory is None or not memory.reads_ahead:
+        return
+    if not isinstance(batches, keras.utils.PyDataset):
+        return
+    name = type(memory).__name__
+    if not getattr(batches, "whole_sentences", False):
+        raise ValueError(
+            f"A {name} reads ahead, so the batches must hold whole sentences, "
+            "one a row, as `memlm_keras.data.SentenceBatches` and "
+            "`corpus.sentence_batches(split)` do. Received: "
+            f"{type(batches).__name__}, which may cut them"
+        )
+    end = getattr(memory, "end_of_sentence_id", batches.end_of_sentence_id)
+    if end != batches.end_of_sentence_id:
+        raise ValueError(
+            "The batches must end sentences with the id that ends them for "
+            f"the {name}, end_of_sentence_id={end}. Received: batches with "
+            f"end_of_sentence_id={batches.end_of_sentence_id}"
+        )
+
+
+def one_sentence_a_row(name, ids, memory):
+    """Raises `ValueError` if a memory that reads ahead would read too far.
+
+    Args:
+        name: string, name of the argument.
+        ids: integer array `(batch, time)`.
+        memory: a memory that reads ahead.
+    """
+    ended = ids[:, 1:] == getattr(memory, "end_of_sentence_id", None)
+    rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
+    if len(rows):
+        raise ValueError(
+            f"`{name}` must hold one sentence a row, with nothing but padding "
+            f"behind its end, as a {type(memory).__name__} reads ahead. "
+            f"Received: words behind the end of a sentence in row {rows[0]}"
         )
 
 

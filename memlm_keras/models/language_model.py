@@ -62,9 +62,9 @@ class LanguageModel(TrainedModel):
         ValueError: for sizes that are not positive integers, a dropout outside
             [0, 1), a `memory` that is none or of another vocabulary, no
             recurrent layer, a layer that is not recurrent, is bidirectional,
-            runs backwards or is `stateful`, units that the memory cannot
-            divide, and tied embeddings of another size than the memory's
-            outputs.
+            runs backwards or is `stateful`, layers above a memory that reads
+            ahead or a mixture behind it, units that the memory cannot divide,
+            and tied embeddings of another size than the memory's outputs.
 
     Example:
 
@@ -107,6 +107,9 @@ class LanguageModel(TrainedModel):
         checks.mixture(mixture)
         recurrent_above = checks.recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
+        )
+        checks.nothing_carries_what_was_read_ahead(
+            memory, recurrent_above=recurrent_above, mixture=mixture
         )
         initializer = keras.initializers.get(initializer)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_streaming
 from memlm_keras.models import checks
 from memlm_keras.models.generation import generate
 from memlm_keras.models.inference import ScoredBatches
@@ -38,6 +39,14 @@ class StreamingModel(keras.Model):
             return self.memory
         return self.mixture
 
+    @property
+    def reads_ahead(self):
+        """Whether the memory reads words behind the one to predict.
+
+        Then a row is one whole sentence, and there is no state to go on from.
+        """
+        return self.memory is not None and self.memory.reads_ahead
+
     def initial_state(self, batch_size):
         """The state before the first token.
 
@@ -65,8 +74,9 @@ class StreamingModel(keras.Model):
         Raises:
             ValueError: for tokens that are not `(batch, time)`, token ids
                 outside the vocabulary, a state of other names or of another
-                batch size.
+                batch size, and a model that reads ahead.
         """
+        require_streaming("`step`", self)
         checks.concrete_token_ids(tokens, self.vocabulary_size)
         tokens = ops.convert_to_tensor(tokens, dtype="int32")
         checks.rank_two("tokens", tokens)
@@ -91,8 +101,9 @@ class StreamingModel(keras.Model):
             The state after the last token of each row, as `step` takes it.
 
         Raises:
-            ValueError: for no rows, rows that are not one-dimensional, or ids
-                that are no integers or outside the vocabulary.
+            ValueError: for no rows, rows that are not one-dimensional, ids
+                that are no integers or outside the vocabulary, and rows that
+                are not empty for a model that reads ahead.
 
         Example:
 
@@ -100,6 +111,8 @@ class StreamingModel(keras.Model):
         >>> logits, state = lm.step(np.array([[3], [4]]), state)
         """
         tokens, lengths = _side_by_side(rows, self.vocabulary_size)
+        if any(lengths):
+            require_streaming("`read`", self)
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
@@ -117,6 +130,9 @@ class StreamingModel(keras.Model):
     def score(self, token_ids, state=None):
         """Natural-log probability of each next token.
 
+        A model that reads ahead reads all steps at once, and its logits,
+        `(batch, time - 1, vocabulary_size)`, are in memory together.
+
         Args:
             token_ids: int array `(batch, time)`, time at least 2.
             state: dict as returned by `step` or `read`, what was read before
@@ -124,12 +140,14 @@ class StreamingModel(keras.Model):
 
         Returns:
             float32 array `(batch, time - 1)`: entry t is
-            `log p(token_ids[t + 1] | state, token_ids[: t + 1])`.
+            `log p(token_ids[t + 1] | state, token_ids[: t + 1])`, for a model
+            that reads ahead given the words behind `t + 1` as well.
 
         Raises:
             ValueError: for ids that are not `(batch, time >= 2)` or outside
-                the vocabulary, and a state of other names or of another batch
-                size.
+                the vocabulary, a state of other names or of another batch
+                size; and, for a model that reads ahead, a state, or rows of
+                more than one sentence.
 
         Example:
 
@@ -141,13 +159,34 @@ class StreamingModel(keras.Model):
         )
         if state is None:
             state = self.initial_state(token_ids.shape[0])
+        else:
+            require_streaming("`score` with a `state`", self)
+            checks.state(state, self._untracked.one_row, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
-        for start, stop in segments(token_ids.shape[1] - 1, longest):
-            logits, state = self.step(token_ids[:, start:stop], state)
+        for start, stop in self._pieces("token_ids", token_ids, 1, longest):
+            logits, state = self._untracked.infer(
+                ops.convert_to_tensor(token_ids[:, start:stop]), state
+            )
             targets = token_ids[:, start + 1 : stop + 1]
             scores.append(target_log_probabilities(logits, targets))
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
+
+    def _pieces(self, name, token_ids, left_out=0, longest=128):
+        """Yields `(start, stop)` of the pieces that a text is read in.
+
+        Args:
+            name: string, name of the argument.
+            token_ids: integer array `(batch, time)`.
+            left_out: integer, tokens at the end that are not read.
+            longest: integer, a power of two, most steps of a piece.
+        """
+        steps = token_ids.shape[1] - left_out
+        if not self.reads_ahead:
+            yield from segments(steps, longest)
+            return
+        checks.one_sentence_a_row(name, token_ids, self.memory)
+        yield 0, steps
 
     def attention(self, tokens):
         """Where the model attends, reading `tokens` from an empty history.
@@ -161,14 +200,15 @@ class StreamingModel(keras.Model):
             memory reaches further back than it reports (`Attentive`).
 
         Raises:
-            ValueError: if the model has no memory that attends, or for ids
-                outside the vocabulary.
+            ValueError: if the model has no memory that attends, for ids outside
+                the vocabulary, and for rows of more than one sentence if the
+                model reads ahead.
         """
         self._require_attention()
         tokens = checks.token_id_array("tokens", tokens, self.vocabulary_size)
         state = self.initial_state(tokens.shape[0])
         attention = []
-        for start, stop in segments(tokens.shape[1]):
+        for start, stop in self._pieces("tokens", tokens):
             weights, state = self._untracked.attend(
                 ops.convert_to_tensor(tokens[:, start:stop]), state
             )
@@ -186,8 +226,9 @@ class StreamingModel(keras.Model):
             `(batch, time, memory)` and `(batch, time)`.
 
         Raises:
-            ValueError: if the model has no memory that attends, or the batches
-                hold ids outside the vocabulary.
+            ValueError: if the model has no memory that attends, the batches
+                hold ids outside the vocabulary, or the memory reads ahead and
+                they are not `SentenceBatches`.
         """
         self._require_attention()
 
@@ -210,7 +251,8 @@ class StreamingModel(keras.Model):
             `(batch, time)`, of the head alone if the model has a mixture.
 
         Raises:
-            ValueError: if the batches hold ids outside the vocabulary.
+            ValueError: if the batches hold ids outside the vocabulary,
+                or the memory reads ahead and they are not `SentenceBatches`.
         """
         read_out = compile_inference(self, self.sentence.read_out)
         for found, _ in self._read_batches(read_out, batches):
@@ -218,7 +260,7 @@ class StreamingModel(keras.Model):
 
     def _read_batches(self, function, batches):
         """Yields what a function finds, with the state carried, and weights."""
-        checks.data_fits_vocabulary(batches, self.vocabulary_size)
+        self._check_data(batches)
         start = state = self.initial_state(batches.batch_size)
         for inputs, targets, sample_weight in batches:
             state = reset_rows(
@@ -230,6 +272,12 @@ class StreamingModel(keras.Model):
                 state,
             )
             yield found, sample_weight
+
+    def _check_data(self, *data):
+        """Raises `ValueError` for data that the model cannot read."""
+        for part in data:
+            checks.data_fits_vocabulary(part, self.vocabulary_size)
+            checks.whole_sentences(part, self.memory)
 
     def _require_attention(self):
         if self.attending is None:
@@ -266,13 +314,15 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, or strings without a vocabulary.
+                ids outside the vocabulary, strings without a vocabulary, or a
+                model that reads ahead.
 
         Example:
 
         >>> lm.generate(np.array([0, 5]), max_length=10, sampler="greedy").shape
         (10,)
         """
+        require_streaming("`generate`", self)
         return generate(
             self, prompt, max_length, sampler, vocabulary, stop_token_ids
         )
@@ -286,19 +336,39 @@ class StreamingModel(keras.Model):
 
         Returns:
             `(scores, sample_weight)`, two float32 arrays `(number of batches *
-            batch_size, segment_length)`; scores where the weight is zero mean
-            nothing.
+            batch_size, time of the longest)`; scores where the weight is zero
+            mean nothing.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary.
+            ValueError: if the batches hold token ids outside the vocabulary,
+                or the memory reads ahead and they are not `SentenceBatches`.
         """
-        checks.data_fits_vocabulary(batches, self.vocabulary_size)
+        self._check_data(batches)
         self.carry_state(None, batches.batch_size)
         if self._untracked.scorer is None:
             self._untracked.scorer = Scorer(self)
         scored = ScoredBatches(batches)
-        scores = self._untracked.scorer.predict(scored, verbose=verbose)
-        return scores, np.concatenate(scored.sample_weight())
+        if not getattr(batches, "varies_in_time", False):
+            scores = self._untracked.scorer.predict(scored, verbose=verbose)
+            return scores, np.concatenate(scored.sample_weight())
+        # Keras puts what it predicts together, which must be of one time.
+        scores = []
+        progress = keras.utils.Progbar(len(scored), verbose=verbose)
+        for (inputs,) in scored:
+            scores.append(self._untracked.scorer.predict_on_batch(inputs))
+            progress.add(1)
+        return _of_one_time(scores), _of_one_time(scored.sample_weight())
+
+
+def _of_one_time(arrays):
+    """Puts arrays `(batch, time)` together, zeros behind the shorter ones."""
+    longest = max(array.shape[1] for array in arrays)
+    return np.concatenate(
+        [
+            np.pad(array, [(0, 0), (0, longest - array.shape[1])])
+            for array in arrays
+        ]
+    )
 
 
 def _side_by_side(rows, vocabulary_size):

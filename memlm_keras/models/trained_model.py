@@ -212,11 +212,10 @@ class TrainedModel(StreamingModel):
         an epoch are trained on from there.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary.
+            ValueError: if the batches hold token ids outside the vocabulary,
+                or the memory reads ahead and they are not `SentenceBatches`.
         """
-        checks.data_fits_vocabulary(x, self.vocabulary_size)
-        checks.data_fits_vocabulary(y, self.vocabulary_size)
-        checks.data_fits_vocabulary(validation_data, self.vocabulary_size)
+        self._check_data(x, y, validation_data)
         rows = checks.carried_batch_size(x)
         if rows is not None:
             # Keras traces evaluation on a training batch to build the metrics.
@@ -269,9 +268,10 @@ class TrainedModel(StreamingModel):
         """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary.
+            ValueError: if the batches hold token ids outside the vocabulary,
+                or the memory reads ahead and they are not `SentenceBatches`.
         """
-        checks.data_fits_vocabulary(x, self.vocabulary_size)
+        self._check_data(x)
         self.carry_state(None, checks.carried_batch_size(x))
         return super().evaluate(known_to_vary(x), *args, **kwargs)
 
@@ -279,9 +279,10 @@ class TrainedModel(StreamingModel):
         """Predicts logits; takes the arguments of `keras.Model.predict`.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary.
+            ValueError: if the batches hold token ids outside the vocabulary,
+                or the memory reads ahead and they are not `SentenceBatches`.
         """
-        checks.data_fits_vocabulary(x, self.vocabulary_size)
+        self._check_data(x)
         self.carry_state(None, checks.carried_batch_size(x))
         return super().predict(x, *args, **kwargs)
 

@@ -10,6 +10,7 @@ import tempfile
 import keras
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
@@ -50,8 +51,8 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
 
     Raises:
         ValueError: for a path that does not end with a version, an object of
-            another class, a vocabulary of another size than the model's, or a
-            `top_k` not between 1 and that size.
+            another class, a model that reads ahead, a vocabulary of another
+            size than the model's, or a `top_k` not between 1 and that size.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
@@ -114,6 +115,7 @@ def _check_model(model, vocabulary, top_k):
             "of them. Received: "
             f"{type(model).__name__}"
         )
+    require_streaming("`export`", model)
     if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
             "`vocabulary` must be a `memlm_keras.data.Vocabulary`. Received: "

@@ -16,6 +16,7 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import ClozeAccuracy
 from memlm_keras.evaluation import cloze_accuracy
 from memlm_keras.evaluation import cloze_scores
+from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.memory import NGram
 
@@ -26,16 +27,26 @@ MODELS = {
     "key_value_predict": lambda: ([keras.layers.LSTM(9)], KeyValuePredict(3)),
     "ngram": lambda: ([keras.layers.GRU(5), keras.layers.GRU(6)], NGram(3)),
 }
+LARGE = keras.initializers.RandomUniform(-0.7, 0.7)
+READS_AHEAD = {
+    "bidirectional": lambda: (
+        [keras.layers.LSTM(5)],
+        BidirectionalMemoryBlock(2, kernel_initializer=LARGE),
+    ),
+    "other_end": lambda: (
+        [keras.layers.LSTM(5)],
+        BidirectionalMemoryBlock(2, end_of_sentence_id=1),
+    ),
+}
 
 
 @functools.cache
 def make(name="key_value_predict"):
     """A model whose weights are large enough to tell sentences apart."""
     keras.utils.set_random_seed(3)
-    recurrent, memory = MODELS[name]()
-    uniform = keras.initializers.RandomUniform(-0.7, 0.7)
+    recurrent, memory = {**MODELS, **READS_AHEAD}[name]()
     return LanguageModel(
-        len(VOCABULARY), 6, recurrent, memory, initializer=uniform
+        len(VOCABULARY), 6, recurrent, memory, initializer=LARGE
     )
 
 
@@ -109,6 +120,25 @@ def test_any_batch_size_and_any_order(sentences, count, batch_size, seed):
     one = cloze_scores(model, questions, VOCABULARY, 4, 0)
     other = cloze_scores(model, questions[::-1], VOCABULARY, batch_size, 0)
     np.testing.assert_allclose(one, other[::-1], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 32])
+def test_a_model_that_reads_ahead_scores_each_sentence_by_itself(batch_size):
+    """Unpadded, each candidate alone."""
+    model, questions = make("bidirectional"), make_questions(5, 0, 0)
+    found = cloze_scores(model, questions, VOCABULARY, batch_size, 0)
+    expected = [scored_one_by_one(model, each) for each in questions]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
+    result = cloze_accuracy(model, questions, VOCABULARY, batch_size, 0)
+    assert "given the words before and behind" in result.protocol
+
+
+def test_what_a_model_that_reads_ahead_refuses():
+    questions = [*make_questions(2, 0, 0), *make_questions(1, 0, 3)]
+    with pytest.raises(ValueError, match="no context.* question 2 .* of 3 sen"):
+        cloze_scores(make("bidirectional"), questions, VOCABULARY)
+    with pytest.raises(ValueError, match="`vocabulary` must end .*, 1. .*=0"):
+        cloze_scores(make("other_end"), questions[:1], VOCABULARY)
 
 
 def test_candidates_may_differ_in_number():

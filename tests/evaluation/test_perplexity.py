@@ -9,6 +9,7 @@ import pytest
 from memlm_keras import LanguageModel
 from memlm_keras import data
 from memlm_keras.data import Batches
+from memlm_keras.data import SentenceBatches
 from memlm_keras.data import sentence_starts
 from memlm_keras.evaluation import Perplexity
 from memlm_keras.evaluation import perplexity
@@ -54,6 +55,21 @@ def test_articles_are_read_each_from_an_empty_history(model, tokens):
         expected -= model.score(np.concatenate([[0], article])[None]).sum()
     assert result.loss == pytest.approx(expected, rel=1e-5)
     assert "article" in result.protocol
+
+
+def test_whole_sentences_equal_sentences_in_segments(model, tokens):
+    """Batches of different times, and each sentence in one row or in many."""
+    tokens[-1] = 0
+    streams = Batches(
+        *(tokens, 4, 3, sentence_starts(tokens)), history_of="sentence"
+    )
+    expected = perplexity(model, streams, verbose=0)
+    batches = SentenceBatches(tokens, 4, length_multiple=4)
+    assert len({batches[at][1].shape[1] for at in range(len(batches))}) > 1
+    found = perplexity(model, batches, verbose=0)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+    assert found.predicted_tokens == found.total_tokens == 101
+    assert found.protocol == expected.protocol
 
 
 def test_evaluate_reports_the_same(model, tokens):
@@ -147,6 +163,8 @@ def test_both_protocols_are_printed(model, capsys):
 
 class Uniform:
     """A model of `size` equally probable words, that reads nothing."""
+
+    reads_ahead = False
 
     def __init__(self, size):
         self.size = size

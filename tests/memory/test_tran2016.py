@@ -13,55 +13,18 @@ from references import tran2016 as reference
 from references.finite_differences import assert_derivatives
 
 V = 11
-VARIANTS = {
-    "tm_gated": {},
-    "notm_gated": {"temporal": False},
-    "tm_linear": {"composition": "linear"},
-    "notm_linear": {"temporal": False, "composition": "linear"},
-    "code_gated": {"temporal_context": True, "gate_bias": True},
-    "code_linear": {
-        "composition": "linear",
-        "temporal_context": True,
-        "linear_kernel": True,
-    },
-}
-every_variant = pytest.mark.parametrize("variant", VARIANTS)
+every_variant = pytest.mark.parametrize("variant", reference.VARIANTS)
 
 
 def make(variant, d, window=3):
     layer = MemoryBlock(
         window,
-        **VARIANTS[variant],
+        **reference.VARIANTS[variant],
         vocabulary_size=V,
         kernel_initializer=keras.initializers.RandomUniform(-1, 1),
     )
     layer.build((None, None, d))
     return layer
-
-
-def symbols(layer, values=None):
-    """Names the weights by the paper's symbols, turned as printed."""
-    if values is None:
-        values = [value.astype("float64") for value in layer.get_weights()]
-    named = {w.name: value for w, value in zip(layer.weights, values)}
-    weights = {"M": named["input_embeddings"], "C": named["output_embeddings"]}
-    for symbol, name in (
-        ("T", "temporal_kernel"),
-        ("T_C", "output_temporal_kernel"),
-    ):
-        if name in named:
-            weights[symbol] = named[name]
-    if "hidden_kernel" in named:
-        weights["H"] = named["hidden_kernel"].T
-    if "context_kernel" in named:
-        parts = np.split(named["context_kernel"], 3, axis=1)
-        weights |= zip(("W_sz", "W_sr", "W"), (part.T for part in parts))
-        parts = np.split(named["gate_kernel"], 2, axis=1)
-        weights |= zip(("U_hz", "U_hr"), (part.T for part in parts))
-        weights["U"] = named["candidate_kernel"].T
-    if "bias" in named:
-        weights |= zip(("b_z", "b_r", "b"), np.split(named["bias"], 3))
-    return weights
 
 
 def inputs_of(seed, batch_size, time, d):
@@ -99,7 +62,7 @@ def test_outputs_equal_the_reference(
     expected, attention = reference.memory_block(
         outputs.astype("float64"),
         token_ids,
-        symbols(layer),
+        reference.symbols(layer),
         window,
         list(earlier_ids),
     )
@@ -133,7 +96,11 @@ def test_gradients_equal_finite_differences(variant, gradients):
     def reference_loss(values):
         outputs, *weights = values
         composed, _ = reference.memory_block(
-            outputs, token_ids, symbols(layer, weights), window, [[], []]
+            outputs,
+            token_ids,
+            reference.symbols(layer, weights),
+            window,
+            [[], []],
         )
         return np.sum(composed * direction)
 

@@ -1,0 +1,245 @@
+"""Models whose memory reads the words behind the one to predict."""
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import Ensemble
+from memlm_keras import LanguageModel
+from memlm_keras import analysis
+from memlm_keras import evaluation
+from memlm_keras import memory as memories
+from memlm_keras import serving
+from memlm_keras.data import Batches
+from memlm_keras.data import SentenceBatches
+from memlm_keras.data import Vocabulary
+from memlm_keras.training import SentenceCrossEntropy
+from references import daniluk2017
+from references import tran2016 as reference
+
+V = 9
+WINDOW = 2
+VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
+SENTENCES = [[3, 4, 1, 8], [5], [2, 2, 6], [], [7, 3, 3, 1, 4, 5, 6], [4, 1]]
+TOKENS = np.array(sum(([*each, 0] for each in SENTENCES), []), "int32")
+
+
+def make(**arguments):
+    keras.utils.set_random_seed(11)
+    uniform = keras.initializers.RandomUniform(-0.9, 0.9)
+    arguments = {
+        "memory": memories.BidirectionalMemoryBlock(
+            WINDOW, kernel_initializer=uniform
+        ),
+        "initializer": uniform,
+        **arguments,
+    }
+    layers = [keras.layers.LSTM(4), keras.layers.LSTM(5)]
+    return LanguageModel(V, 3, layers, **arguments)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return make()
+
+
+def rows_of(sentences, padding=0):
+    """Sentences between two ends, padded with ends to one length."""
+    longest = max(map(len, sentences)) + 2 + padding
+    rows = np.zeros((len(sentences), longest), "int32")
+    for row, sentence in zip(rows, sentences):
+        row[1 : 1 + len(sentence)] = sentence
+    return rows
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def expected_of(model, token_ids):
+    """Logits and attention by the references, in float64."""
+    outputs = model.embedding.get_weights()[0].astype("float64")[token_ids]
+    for layer in model.recurrent:
+        weights = (weight.astype("float64") for weight in layer.get_weights())
+        outputs = daniluk2017.lstm(outputs, *weights)
+    outputs, attention = reference.bidirectional_memory_block(
+        outputs, token_ids, reference.symbols(model.memory), WINDOW, 0
+    )
+    kernel, bias = model.head.get_weights()
+    return outputs @ kernel + bias, attention
+
+
+def scores_of(model, sentence):
+    """Log-probabilities of a sentence's words and of its end."""
+    row = rows_of([sentence])
+    logits, _ = expected_of(model, row[:, :-1])
+    logs = daniluk2017.log_softmax(logits)[0]
+    return logs[np.arange(len(sentence) + 1), row[0, 1:]]
+
+
+def test_logits_attention_and_scores_equal_the_reference(model):
+    tokens = rows_of(SENTENCES)
+    logits, attention = expected_of(model, tokens)
+    np.testing.assert_allclose(array(model(tokens)), logits, atol=1e-4)
+    found = model.attention(tokens)
+    np.testing.assert_allclose(found, attention, atol=1e-4)
+    assert found.shape == (*tokens.shape, 2 * WINDOW)
+
+
+@pytest.mark.parametrize("padding", [0, 5])
+def test_scores_are_those_of_each_sentence_by_itself(model, padding):
+    found = model.score(rows_of(SENTENCES, padding))
+    for sentence, scores in zip(SENTENCES, found):
+        expected = scores_of(model, sentence)
+        np.testing.assert_allclose(scores[: len(expected)], expected, atol=1e-4)
+
+
+def test_no_step_reads_the_word_that_it_predicts(model):
+    tokens = rows_of([[3, 4, 1, 8, 2, 5, 5]])
+    logits = array(model(tokens))
+    attention = model.attention(tokens)
+    for step in range(7):
+        other = tokens.copy()
+        other[0, step + 1] = other[0, step + 1] % (V - 1) + 1
+        for found, expected in (
+            (array(model(other)), logits),
+            (model.attention(other), attention),
+        ):
+            np.testing.assert_allclose(
+                found[0, step], expected[0, step], atol=1e-6
+            )
+            if step:
+                ahead = np.abs(found[0, step - 1] - expected[0, step - 1])
+                assert ahead.max() > 1e-5
+
+
+def test_no_history_is_all_that_can_be_read(model):
+    state = model.read([[], []])
+    assert set(state) == set(model.initial_state(2))
+    assert not [name for name in state if name.startswith("memory")]
+
+
+def test_saved_models_load(model, tmp_path):
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
+    tokens = rows_of(SENTENCES)
+    np.testing.assert_allclose(
+        array(loaded(tokens)), array(model(tokens)), atol=1e-6
+    )
+    assert loaded.reads_ahead
+
+
+def test_evaluation_equals_the_scores(capsys):
+    model = make()
+    expected = np.concatenate([scores_of(model, each) for each in SENTENCES])
+    batches = SentenceBatches(TOKENS, 2, length_multiple=4)
+    scores, weights = model.score_batches(batches)
+    assert weights.sum() == len(TOKENS)
+    np.testing.assert_allclose(
+        np.sort(scores[weights > 0]), np.sort(expected), atol=1e-4
+    )
+    result = evaluation.perplexity(model, batches, verbose=1)
+    assert result.loss == pytest.approx(-expected.sum(), rel=1e-4)
+    printed = capsys.readouterr().out
+    assert "pseudo-perplexity " in printed
+    assert "NO PERPLEXITY OF A LANGUAGE MODEL" in printed
+    model.compile("sgd")
+    logs = model.evaluate(batches, verbose=0, return_dict=True)
+    assert logs["perplexity"] == pytest.approx(result.perplexity, rel=1e-4)
+
+
+def test_attention_in_batches_is_that_of_each_sentence():
+    model = make()
+    batches = SentenceBatches(TOKENS, 2, length_multiple=4)
+    attention = model.attention_batches(batches)
+    for (inputs, _, weight), (found, _) in zip(batches, attention):
+        expected = model.attention(inputs["token_ids"])
+        counts = weight > 0
+        np.testing.assert_allclose(found[counts], expected[counts], atol=1e-6)
+
+
+def test_training_learns_from_what_is_behind():
+    """Of two equal words, the first is known by the second alone."""
+    random = np.random.default_rng(0)
+    words = random.integers(1, V, size=80)
+    tokens = np.stack([words, words, 0 * words], axis=1).astype("int32")
+    batches = SentenceBatches(tokens.ravel(), 40, length_multiple=1)
+    model = make()
+    model.compile(keras.optimizers.Adam(0.1), SentenceCrossEntropy())
+    model.fit(batches, epochs=14, verbose=0)
+    nats = model.evaluate(batches, verbose=0, return_dict=True)["nats"]
+    # A model that reads forward only needs log(V - 1) for the first of three.
+    assert nats < 0.5 * np.log(V - 1) / 3
+
+
+FORWARD = [
+    ("step", lambda lm: lm.step(np.array([[1]]), lm.initial_state(1))),
+    ("read", lambda lm: lm.read([[], [0, 3]])),
+    ("score", lambda lm: lm.score(rows_of([[1]]), lm.initial_state(1))),
+    ("generate", lambda lm: lm.generate(np.array([0, 3]), 5)),
+    ("Ensemble", lambda lm: Ensemble([make(), lm])),
+    ("export", lambda lm: serving.export(lm, "1", VOCABULARY)),
+    (
+        "mean_attention",
+        lambda lm: analysis.mean_attention(lm, SentenceBatches(TOKENS)),
+    ),
+    (
+        "sentence_predictions",
+        lambda lm: analysis.sentence_predictions(lm, "w1 w2", VOCABULARY),
+    ),
+    (
+        "Attention by words back",
+        lambda lm: analysis.attention_columns(lm, TOKENS, VOCABULARY, 3),
+    ),
+]
+
+
+@pytest.mark.parametrize("name, call", FORWARD, ids=[n for n, _ in FORWARD])
+def test_what_reads_forward_only_is_refused(name, call, model):
+    with pytest.raises(ValueError, match=f"{name}.* needs a model that reads "):
+        call(model)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lm, batches: lm.fit(batches, verbose=0),
+        lambda lm, batches: lm.fit(
+            SentenceBatches(TOKENS), validation_data=batches, verbose=0
+        ),
+        lambda lm, batches: lm.evaluate(batches, verbose=0),
+        lambda lm, batches: lm.predict(batches, verbose=0),
+        lambda lm, batches: lm.score_batches(batches),
+        lambda lm, batches: next(lm.attention_batches(batches)),
+        lambda lm, batches: evaluation.perplexity(lm, batches, verbose=0),
+    ],
+)
+def test_batches_that_cut_sentences_are_refused(call):
+    model = make()
+    model.compile("sgd")
+    with pytest.raises(ValueError, match="whole sentences.*Received: Batches"):
+        call(model, Batches(TOKENS, 2, 4))
+    others = SentenceBatches((TOKENS + 1) % V, 2, end_of_sentence_id=1)
+    with pytest.raises(ValueError, match="end_of_sentence_id=0. Received: .*1"):
+        call(model, others)
+
+
+def test_rows_of_several_sentences_are_refused(model):
+    rows = rows_of([[1, 2, 3, 4], [1, 2, 3, 4]])
+    rows[1, 2] = 0
+    for call in (model.score, model.attention):
+        with pytest.raises(ValueError, match="one sentence a row.*in row 1"):
+            call(rows)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        {"recurrent_above": [keras.layers.LSTM(3)]},
+        {"mixture": memories.NeuralCache(3)},
+    ],
+)
+def test_nothing_may_carry_what_was_read_ahead(layer):
+    (name,) = layer
+    with pytest.raises(ValueError, match=f"`{name}` cannot follow a memory"):
+        make(**layer)
