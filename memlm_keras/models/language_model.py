@@ -32,6 +32,8 @@ class LanguageModel(TrainedModel):
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
             al., 2014).
+        embedding_dropout: float in [0, 1), rate on the embeddings; `None` is
+            that of `dropout`.
         tie_embeddings: whether the output projection shares its matrix with
             the embedding.
         initializer: Keras initializer of embedding, projection and its bias.
@@ -94,12 +96,15 @@ class LanguageModel(TrainedModel):
         recurrent_above=(),
         output_bias=True,
         mixture=None,
+        embedding_dropout=None,
         name=None,
         dtype=None,
     ):
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         checks.require_rate("dropout", dropout)
+        if embedding_dropout is not None:
+            checks.require_rate("embedding_dropout", embedding_dropout)
         recurrent = checks.recurrent_layers(
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
@@ -145,9 +150,12 @@ class LanguageModel(TrainedModel):
                 dtype=policy,
                 name="head",
             )
+        rates = [dropout] * (len(recurrent) + len(recurrent_above) + 1)
+        if embedding_dropout is not None:
+            rates[0] = embedding_dropout
         dropouts = [
-            keras.layers.Dropout(dropout, dtype=policy, name=f"dropout_{index}")
-            for index in range(len(recurrent) + len(recurrent_above) + 1)
+            keras.layers.Dropout(rate, dtype=policy, name=f"dropout_{index}")
+            for index, rate in enumerate(rates)
         ]
         sentence = Sentence(
             *(embedding, recurrent, memory, recurrent_above, head, dropouts),
@@ -163,6 +171,7 @@ class LanguageModel(TrainedModel):
         self.vocabulary_size = vocabulary_size
         self.embedding_dim = embedding_dim
         self.dropout = dropout
+        self.embedding_dropout = embedding_dropout
         self.tie_embeddings = tie_embeddings
         self.initializer = initializer
         self.output_bias = output_bias
@@ -240,6 +249,7 @@ class LanguageModel(TrainedModel):
             ],
             "memory": keras.saving.serialize_keras_object(self.memory),
             "dropout": self.dropout,
+            "embedding_dropout": self.embedding_dropout,
             "tie_embeddings": self.tie_embeddings,
             "initializer": keras.initializers.serialize(self.initializer),
             "recurrent_above": [

@@ -505,6 +505,19 @@ def test_dropout_is_active_in_training_only():
     assert np.abs(first - second).max() > 1e-3
 
 
+@pytest.mark.parametrize("rate, drops", [(None, True), (0.0, False)])
+def test_dropout_of_the_embeddings_alone(rate, drops):
+    """The state of the first layer, whose outputs are dropped, tells."""
+    model = make(dropout=0.5, embedding_dropout=rate)
+    tokens, state = tokens_of(2, 4), model.initial_state(2)
+    logits, kept = model.step(tokens, state)
+    dropped_logits, dropped = model.step(tokens, state, training=True)
+    name = "recurrent_0_state_0"
+    difference = np.abs(array(dropped[name]) - array(kept[name])).max()
+    assert (difference > 1e-3) == drops
+    assert np.abs(array(dropped_logits) - array(logits)).max() > 1e-3
+
+
 def test_tied_embeddings_share_their_matrix():
     tied = make(memory="none", embedding_dim=UNITS, tie_embeddings=True)
     untied = make(memory="none", embedding_dim=UNITS)
@@ -522,6 +535,7 @@ def test_every_argument_survives_its_configuration():
         "recurrent": [keras.layers.GRU(3), keras.layers.LSTM(4)],
         "memory": memories.Attention(window=2),
         "dropout": 0.25,
+        "embedding_dropout": 0.125,
         "tie_embeddings": True,
         "initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
@@ -550,6 +564,7 @@ def test_every_argument_survives_its_configuration():
     assert not hasattr(revived.head, "bias")
     assert revived.memory.window == 2
     assert revived.dropout == 0.25
+    assert revived.embedding_dropout == 0.125
     assert revived.tie_embeddings is True
     assert revived.initializer.maxval == 0.2
     assert [w.path for w in revived.weights] == [w.path for w in model.weights]
@@ -764,6 +779,7 @@ def bidirectional():
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
         ({"dropout": -0.1}, "`dropout`.*at least 0.*dropout=-0.1"),
+        ({"embedding_dropout": 1.0}, "`embedding_dropout`.*less than 1.*1.0"),
     ],
 )
 def test_wrong_arguments(arguments, message):
