@@ -260,7 +260,7 @@ def table_rows():
     from memlm_keras.presets import tran2016
 
     rows = []
-    for name in tables.selected([*KNESER_NEY, *tran2016.ROWS]):
+    for name in tables.selected([*KNESER_NEY, *tran2016.PERPLEXITY_ROWS]):
         published = KNESER_NEY.get(name)
         details = {"preset": name, "layers": "", "window": ""}
         if published is None:

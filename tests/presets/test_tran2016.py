@@ -10,14 +10,14 @@ D = 128
 N = 15
 
 
-def lstms(layers):
+def lstms(layers, d=D):
     """Four gates of each layer: W_x and W_h, both (d, d), and a bias."""
-    return layers * 4 * (2 * D * D + D)
+    return layers * 4 * (2 * d * d + d)
 
 
-def memory_block(temporal, gated):
+def memory_block(temporal, gated, d=D, rows=N, vocabulary_size=V):
     """M and C (V, d), T (n, d), and six matrices of the gate (d, d)."""
-    return 2 * V * D + temporal * N * D + gated * 6 * D * D
+    return 2 * vocabulary_size * d + temporal * rows * d + gated * 6 * d * d
 
 
 SOFTMAX = V * D + V
@@ -38,10 +38,50 @@ TABLE = {
 }
 every_row = pytest.mark.parametrize("row", TABLE)
 
+# Units, words on each side, sides, published accuracy (Table 4).
+COMPLETION = {
+    "completion_lstm_256": (256, 0, 0, 0.560),
+    "completion_rm_256": (256, 15, 1, 0.643),
+    "completion_rm_512": (512, 15, 1, 0.692),
+    "completion_birm_256": (256, 7, 2, 0.596),
+    "completion_birm_512": (512, 10, 2, 0.670),
+}
+every_completion_row = pytest.mark.parametrize("row", COMPLETION)
+
 
 def test_names():
     names = [name for name in presets.names() if "tran2016/" in name]
-    assert set(names) == {f"tran2016/{row}" for row in TABLE}
+    assert set(names) == {f"tran2016/{row}" for row in (*TABLE, *COMPLETION)}
+
+
+@every_completion_row
+def test_parameters_of_the_models_that_complete_sentences(row):
+    d, words, sides, _ = COMPLETION[row]
+    size = 100
+    model = LanguageModel.from_preset(f"tran2016/{row}", size)
+    # Embedding and projection (V, d), and the bias of the latter.
+    expected = 2 * size * d + size + lstms(3, d)
+    if words:
+        expected += memory_block(True, True, d, sides * words, size)
+    assert model.count_params() == expected
+
+
+@every_completion_row
+def test_models_that_complete_sentences(row):
+    d, words, sides, accuracy = COMPLETION[row]
+    preset = presets.get(f"tran2016/{row}")
+    assert preset["units"] == preset["model"]["embedding_dim"] == d
+    assert preset["published"]["completion_accuracy"] == accuracy
+    model = LanguageModel.from_preset(f"tran2016/{row}", 11, scale=0.05)
+    assert (len(model.recurrent), len(model.recurrent_above)) == (3, 0)
+    # "After each LSTM layer", and so not on the embeddings.
+    assert (model.dropout, model.embedding_dropout) == (0.3, 0.0)
+    if words:
+        assert model.memory.window == words
+        assert (model.memory.temporal, model.memory.composition) == (
+            *(True, "gated"),
+        )
+    assert model.reads_ahead == (sides == 2)
 
 
 @every_row
@@ -63,7 +103,7 @@ def test_where_the_memory_stands(row):
         assert model.memory.window == N
 
 
-@every_row
+@pytest.mark.parametrize("row", [*TABLE, *COMPLETION])
 def test_training_of_the_paper(row):
     preset = presets.get(f"tran2016/{row}")
     assert preset["data"] == {"batch_size": 20, "sentences": True}
