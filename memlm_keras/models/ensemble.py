@@ -47,9 +47,10 @@ class Ensemble(TrainedModel):
 
     def __init__(self, models, name=None):
         checks.members(models, LanguageModel)
-        mean = Mean(models, name="mean")
+        mean = Mean(models)
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        super().__init__(token_ids, mean(token_ids), name=name)
+        logits = Members(mean, name="members")(token_ids)
+        super().__init__(token_ids, logits, name=name)
         self.vocabulary_size = models[0].vocabulary_size
         self.make_ready(mean)
 
@@ -81,24 +82,33 @@ class Ensemble(TrainedModel):
         return cls(models, config["name"])
 
 
-class Mean(keras.layers.Layer):
-    """Models side by side, and the mean of what they predict.
+class Members(keras.layers.Layer):
+    """The models of an ensemble as the only layer of its graph.
 
-    It is to an ensemble what `Sentence` is to one model; and the only layer of
-    its graph, in which layers of equal names could not be.
-
-    Args:
-        models: list of `LanguageModel`s.
-        **kwargs: arguments of `keras.layers.Layer`.
+    In a graph of all their layers there could be no two of one name.
     """
 
-    def __init__(self, models, **kwargs):
+    def __init__(self, mean, **kwargs):
         super().__init__(**kwargs)
-        self.models = list(models)
+        self.models = mean.models
+        self.mean = mean
         self.built = True
 
     def call(self, token_ids, training=None):
-        return self.forward(token_ids, training=training)[0]
+        return self.mean.forward(token_ids, training=training)[0]
+
+
+class Mean:
+    """Models side by side, and the mean of what they predict.
+
+    It is to an ensemble what `Sentence` is to one model.
+
+    Args:
+        models: list of `LanguageModel`s.
+    """
+
+    def __init__(self, models):
+        self.models = list(models)
 
     def initial_state(self, batch_size):
         """The states of all, each named `model_<index>_<name>`."""

@@ -7,16 +7,16 @@ from keras import ops
 from keras import tree
 
 from memlm_keras.models import checks
+from memlm_keras.models.batch_reading_model import BatchReadingModel
 from memlm_keras.models.carried_state import CarriedState
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
 from memlm_keras.models.metrics import mean_over_tokens
-from memlm_keras.models.streaming_model import StreamingModel
 from memlm_keras.models.varying_time import known_to_vary
 
 
-class TrainedModel(StreamingModel):
+class TrainedModel(BatchReadingModel):
     """What a language model does with Keras' training loops."""
 
     def make_ready(self, sentence):
