@@ -36,10 +36,9 @@ class Ensemble(TrainedModel):
 
     Example:
 
-    >>> ensemble = memlm_keras.Ensemble(
-    ...     [keras.saving.load_model(path) for path in paths]
-    ... )
-    >>> result = memlm_keras.evaluation.perplexity(ensemble, batches)
+    >>> ensemble = memlm_keras.Ensemble([lm, lm.with_mixture(None)])
+    >>> ensemble.score(np.array([[0, 5, 7, 0]])).shape
+    (1, 3)
     """
 
     memory = None

@@ -225,7 +225,9 @@ class LanguageModel(TrainedModel):
         Example:
 
         >>> cache = memlm_keras.memory.NeuralCache(500, theta=0.3, weight=0.1)
-        >>> memlm_keras.evaluation.perplexity(lm.with_mixture(cache), batches)
+        >>> cached = lm.with_mixture(cache)
+        >>> cached.mixture.size
+        500
         """
         checks.mixture(mixture)
         copy = type(self).from_config({**self.get_config(), "mixture": mixture})

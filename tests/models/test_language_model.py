@@ -540,6 +540,7 @@ def test_every_argument_survives_its_configuration():
         "initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
         "output_bias": False,
+        "mixture": memories.NeuralCache(3),
         "name": "tiny",
         "dtype": "mixed_bfloat16",
     }
