@@ -6,7 +6,6 @@ import pathlib
 
 import common
 import numpy as np
-import run_folders
 from absl import app
 from absl import flags
 
@@ -110,10 +109,10 @@ def check_run(memory):
     """
     if not FLAGS.analyses:
         return
-    if memory is None:
+    if memory is None or _reads_ahead(memory):
         raise app.UsageError(
-            "--analyses needs a model with a memory that attends, such as "
-            f"rm_tm_gated. Received: --model={FLAGS.model}"
+            "--analyses needs a model with a memory that attends to what was "
+            f"read before, such as rm_tm_gated. Received: --model={FLAGS.model}"
         )
     window = memory["config"]["window"]
     if "pairs" in FLAGS.analyses and window < _NEAREST:
@@ -125,33 +124,14 @@ def check_run(memory):
         _parses()
 
 
-def draw_finished(corpus, run_dir, settings):
-    """Draws the analyses asked for of a run that was finished before.
-
-    Args:
-        corpus: `Corpus`.
-        run_dir: `pathlib.Path` of the run folder.
-        settings: dict of plain values that say what the run is.
-
-    Returns:
-        Whether they were drawn, so that nothing is left to train.
-    """
-    if not FLAGS.analyses:
-        return False
-    model = run_folders.finished_model(run_dir, settings)
-    if model is None:
-        return False
-    print(f"{run_dir} is finished, and is not trained again.")
-    draw(model, corpus, run_dir, settings)
-    return True
-
-
 def draw(model, corpus, run_dir, settings):
     """Draws the analyses asked for in a run folder.
 
     Args:
         model: `LanguageModel` with a memory that attends.
-        corpus, run_dir, settings: as for `draw_finished`.
+        corpus: `Corpus`.
+        run_dir: `pathlib.Path` of the run folder.
+        settings: dict of plain values that say what the run is.
     """
     name = settings["preset"].rpartition("/")[2]
     for each in ANALYSES:
@@ -159,6 +139,12 @@ def draw(model, corpus, run_dir, settings):
             paths = [run_dir / file for file in ANALYSES[each]]
             _DRAW[each](model, corpus, f"{name} on {corpus.name}", *paths)
             print(f"{each}: see {', '.join(ANALYSES[each])}")
+
+
+def _reads_ahead(memory):
+    from memlm_keras import memory as memories
+
+    return getattr(memories, memory["class_name"]).reads_ahead
 
 
 def remove(run_dir):

@@ -240,23 +240,11 @@ def read_questions():
 
 def answer_questions(model, vocabulary):
     """Accuracy on the test questions of each word type, as plain values."""
-    import memlm_keras as memlm
-
     accuracies = {}
     for word_type, questions in read_questions().items():
         if FLAGS.verbose:
             print(f"Questions of {word_type}:")
-        result = memlm.evaluation.cloze_accuracy(
-            model, questions, vocabulary, verbose=FLAGS.verbose
-        )
-        accuracies[word_type] = {
-            "accuracy": result.accuracy,
-            "interval": result.interval,
-            "correct": result.correct,
-            "questions": result.questions,
-            "unknown_answers": result.unknown_answers,
-            "protocol": result.protocol,
-        }
+        accuracies[word_type] = run_folders.answer(model, questions, vocabulary)
     return {"cbt": accuracies}
 
 

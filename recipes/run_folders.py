@@ -178,7 +178,8 @@ def run(
         f"{results['test']['perplexity']:.1f}; "
         f"{results['tokens_per_second']:.0f} tokens a second. See {run_dir}"
     )
-    if model.attending is not None:
+    # The pictures are of what was read before.
+    if model.attending is not None and not model.reads_ahead:
         name = settings["preset"].rpartition("/")[2]
         draw_attention(model, name, corpus, evaluation["test"], run_dir)
     return results
@@ -307,6 +308,37 @@ def write_results(
     with files.atomic_path(run_dir / "results.json") as temporary:
         temporary.write_text(json.dumps(results, indent=2) + "\n")
     return results
+
+
+def add_results(run_dir, others):
+    """Adds plain values to the `results.json` of a run, or replaces them."""
+    from memlm_keras import files
+
+    path = run_dir / "results.json"
+    results = {**json.loads(path.read_text()), **others}
+    with files.atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def answer(model, questions, vocabulary):
+    """Answers cloze questions; returns plain values for `results.json`.
+
+    Args:
+        model: `LanguageModel`.
+        questions: list of `ClozeQuestion`s.
+        vocabulary: `Vocabulary`.
+    """
+    from memlm_keras.evaluation import cloze_accuracy
+
+    result = cloze_accuracy(model, questions, vocabulary, verbose=FLAGS.verbose)
+    return {
+        "accuracy": result.accuracy,
+        "interval": result.interval,
+        "correct": result.correct,
+        "questions": result.questions,
+        "unknown_answers": result.unknown_answers,
+        "protocol": result.protocol,
+    }
 
 
 def read_log(path):

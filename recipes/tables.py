@@ -66,6 +66,14 @@ class Measure:
     path: tuple
     digits: int
 
+    def is_in(self, results):
+        """Whether it was measured, by what `results.json` holds."""
+        for key in self.path:
+            if key not in results:
+                return False
+            results = results[key]
+        return True
+
     def of(self, results):
         """Value of the measure in what `results.json` holds."""
         return self._beside(results)[self.path[-1]]
@@ -344,7 +352,7 @@ def train(table, runs, command):
     Returns:
         Integer, the number of runs that failed.
     """
-    kept = {run: _kept_results(run) for run in runs}
+    kept = {run: _kept_results(table, run) for run in runs}
     kept = {run: results for run, results in kept.items() if results}
     if FLAGS.finished_only:
         runs = [run for run in runs if run in kept]
@@ -383,11 +391,13 @@ def train(table, runs, command):
     return len(progress.failed)
 
 
-def _kept_results(run):
+def _kept_results(table, run):
     if run.settings is None or not (run.folder / "config.json").exists():
         return None
     results = run_folders.finished_results(run.folder, FLAGS.finished_only)
     if results is None or not _is_of_this_backend(results):
+        return None
+    if not all(measure.is_in(results) for measure in table.measures):
         return None
     changed = run_folders.changed_settings(run.folder, run.settings)
     return None if changed else results

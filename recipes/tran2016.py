@@ -16,24 +16,40 @@ drawn there too; of a finished run they are drawn without training it again:
 
     python recipes/tran2016.py --model=rm_tm_gated --dataset=ptb \
         --analyses=columns,predictions,pairs
+
+Models for the Sentence Completion Challenge, with novels of
+memlm_keras.data.prepare_novels in folders train, valid and test, answer its
+questions when they are trained, or when they are finished:
+
+    python recipes/tran2016.py --model=completion_rm_256 --dataset=novels \
+        --vocabulary_size=64000 \
+        --questions=Holmes.machine_format.questions.txt \
+        --answers=Holmes.machine_format.answers.txt
+    python recipes/tran2016.py --table=completion --dataset=novels ...
 """
 
+import functools
 import pathlib
 import time
 
 import analyses
 import common
+import completion
 import run_folders
 import table_files
 import tables
 from absl import app
 from absl import flags
 
-TABLES = {"perplexity": "Table 2, perplexity"}
+TABLES = {
+    "perplexity": "Table 2, perplexity",
+    completion.TABLE: "Table 4, accuracy in sentence completion",
+}
 PERPLEXITIES = [
     tables.Measure("dev", ("validation", "perplexity"), 2),
     tables.Measure("test", ("test", "perplexity"), 2),
 ]
+ACCURACIES = [tables.Measure("accuracy", (completion.TABLE, "accuracy"), 3)]
 # Rows without a neural network, and their published test perplexities.
 KNESER_NEY = {
     "kneser_ney_5": {"german": 225.8, "italian": 167.5, "english": 219.0},
@@ -46,8 +62,9 @@ FLAGS = flags.FLAGS
 common.define_flags(run_dir="runs/tran2016")
 tables.define_flags(TABLES)
 analyses.define_flags()
+completion.define_flags()
 # So that --help tells of them.
-for module in (common, tables, analyses):
+for module in (common, tables, analyses, completion):
     flags.adopt_module_key_flags(module)
 FLAGS.set_default("epochs", 15)
 FLAGS.set_default("patience", 15)
@@ -64,9 +81,16 @@ flags.DEFINE_string(
     "Row of the paper's table, as the presets tran2016/ name it, or "
     "kneser_ney_5 or kneser_ney_5_cache.",
 )
-flags.DEFINE_float("scale", 1.0, "Factor on the paper's 128 units.")
-flags.DEFINE_integer("window", None, "Words in the memory; the paper's: 15.")
-flags.DEFINE_float("dropout", 0.0, "Dropout rate; the paper states none.")
+flags.DEFINE_float("scale", 1.0, "Factor on the paper's units.")
+flags.DEFINE_integer(
+    "window", None, "Words in the memory; the preset's: 15, mostly."
+)
+flags.DEFINE_float(
+    "dropout",
+    None,
+    "Dropout rate; the preset's: 0.3 for completion_..., else 0, as the paper "
+    "states none.",
+)
 flags.DEFINE_integer("batch_size", None, "Sentences of a batch; preset: 20.")
 flags.DEFINE_integer(
     "length_multiple",
@@ -85,6 +109,7 @@ def main(argv):
         raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
     tables.check_flags(TABLE_FLAGS, ROW_FLAGS)
     analyses.check_flags()
+    completion.check_flags()
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
         return fill_table()
@@ -102,11 +127,19 @@ def train_one():
     # Before the corpus is read: a wrong name shows at once.
     preset = get_preset(FLAGS.model)
     analyses.check_run(preset["model"]["memory"])
+    completion.check_run(can_answer=True)
     corpus = common.load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)
-    if analyses.draw_finished(corpus, run_dir, settings):
-        return
+    if FLAGS.analyses or FLAGS.questions:
+        model = run_folders.finished_model(run_dir, settings)
+        if model is not None:
+            print(f"{run_dir} is finished, and is not trained again.")
+            analyses.draw(model, corpus, run_dir, settings)
+            run_folders.add_results(
+                run_dir, completion.answer(model, corpus.vocabulary)
+            )
+            return
     run_folders.open_run_dir(run_dir, settings)
     if run_folders.finished_results(run_dir) is not None:
         print(f"{run_dir} is finished: {run_dir / 'results.json'}")
@@ -124,21 +157,25 @@ def train_one():
     optimizer.learning_rate = settings["learning_rate"]
     loss = keras.saving.deserialize_keras_object(preset["loss"])
     model.compile(optimizer, loss)
+
+    def sentence_batches(split, **arguments):
+        return corpus.sentence_batches(
+            split,
+            settings["batch_size"],
+            length_multiple=settings["length_multiple"],
+            **arguments,
+        )
+
     evaluation = {
-        split: corpus.batches(split, 64, 32, sentences=True)
+        split: sentence_batches(split)
+        if model.reads_ahead
+        else corpus.batches(split, 64, 32, sentences=True)
         for split in ("validation", "test")
     }
-
     run_folders.run(
         model,
         corpus,
-        corpus.sentence_batches(
-            "train",
-            settings["batch_size"],
-            length_multiple=settings["length_multiple"],
-            shuffle=True,
-            seed=FLAGS.seed,
-        ),
+        sentence_batches("train", shuffle=True, seed=FLAGS.seed),
         evaluation["validation"],
         evaluation,
         run_dir,
@@ -148,6 +185,7 @@ def train_one():
                 memlm.training.halve_after(settings["halve_after"])
             )
         ],
+        measure=functools.partial(completion.answer, model, corpus.vocabulary),
     )
     analyses.draw(model, corpus, run_dir, settings)
 
@@ -157,6 +195,7 @@ def count_ngrams():
     from memlm_keras import ngrams
 
     analyses.check_run(None)
+    completion.check_run(can_answer=False)
     corpus = common.load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)
@@ -221,7 +260,7 @@ def describe(corpus, model, seed):
         **corpus_settings,
         "scale": FLAGS.scale,
         "window": FLAGS.window,
-        "dropout": FLAGS.dropout,
+        "dropout": common.given("dropout", preset["model"].get("dropout", 0.0)),
         "batch_size": common.given("batch_size", preset["data"]["batch_size"]),
         "length_multiple": FLAGS.length_multiple,
         "learning_rate": common.given("learning_rate", learning_rate),
@@ -243,7 +282,9 @@ def fill_table():
         title=f"Tran et al. (2016), {TABLES[FLAGS.table]}",
         folder=tables.folder(_size_parts()),
         rows=table_rows(),
-        measures=PERPLEXITIES,
+        measures=(
+            ACCURACIES if FLAGS.table == completion.TABLE else PERPLEXITIES
+        ),
         settings=(
             *("dataset", "vocabulary_size", "scale", "dropout", "batch_size"),
             *("length_multiple", "learning_rate", "halve_after", "patience"),
@@ -256,11 +297,15 @@ def fill_table():
 
 
 def table_rows():
-    """Rows of the table, the n-gram models first."""
+    """Rows of the table that is asked for, n-gram models first."""
     from memlm_keras.presets import tran2016
 
+    names = {
+        "perplexity": [*KNESER_NEY, *tran2016.PERPLEXITY_ROWS],
+        completion.TABLE: tran2016.COMPLETION_ROWS,
+    }[FLAGS.table]
     rows = []
-    for name in tables.selected([*KNESER_NEY, *tran2016.PERPLEXITY_ROWS]):
+    for name in tables.selected(names):
         published = KNESER_NEY.get(name)
         details = {"preset": name, "layers": "", "window": ""}
         if published is None:
@@ -281,14 +326,17 @@ def table_rows():
                 label=name,
                 flags={"model": name},
                 details=details,
-                published={"test": published.get(corpus)},
+                published={
+                    "test": published.get(corpus),
+                    "accuracy": published.get("completion_accuracy"),
+                },
             )
         )
     return rows
 
 
 def _window(model):
-    without = FLAGS.window is None or model.startswith("lstm")
+    without = FLAGS.window is None or "lstm" in model
     return {} if without else {"window": FLAGS.window}
 
 

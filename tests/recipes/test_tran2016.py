@@ -174,9 +174,106 @@ def test_analyses_when_trained_and_of_a_finished_run(tmp_path):
     assert [row["distance"] for row in means] == [str(d) for d in range(7, 16)]
 
 
+def write_questions(folder):
+    """Three questions; no candidate of the last is a word of the text."""
+    candidates = {
+        "the [{}] sea": ("old", "man", "saw", "a", "the"),
+        "a man [{}] the sea": ("saw", "old", "sea", "a", "the"),
+        "the [{}] man": ("tall", "wide", "thin", "kind", "mute"),
+    }
+    questions, answers = [], []
+    for number, (sentence, words) in enumerate(candidates.items(), 1):
+        lines = [
+            f"{number}{letter}) {sentence.format(word)}"
+            for letter, word in zip("abcde", words)
+        ]
+        questions += lines
+        answers.append(lines[0])
+    paths = [folder / "questions.txt", folder / "answers.txt"]
+    for path, lines in zip(paths, (questions, answers)):
+        path.write_text("\n".join(lines) + "\n")
+    return f"--questions={paths[0]}", f"--answers={paths[1]}"
+
+
+def test_sentence_completion(tmp_path):
+    write_text(tmp_path / "text")
+    challenge = write_questions(tmp_path)
+    runs = tmp_path / "runs"
+    folders = {
+        name: runs / f"text-{name}-scale0.05-seed0"
+        for name in ("completion_lstm_256", "completion_birm_256")
+    }
+    trained = run(tmp_path, "--model=completion_lstm_256", "--epochs=1")
+    assert trained.returncode == 0, trained.stderr
+    weights = (folders["completion_lstm_256"] / "model.keras").read_bytes()
+
+    arguments = (
+        *("--table=completion", "--epochs=1", *challenge),
+        f"--rows={','.join(folders)}",
+    )
+    first = run(tmp_path, *arguments)
+    assert first.returncode == 0, first.stdout + first.stderr
+    # What was trained before is only asked.
+    found = (folders["completion_lstm_256"] / "model.keras").read_bytes()
+    assert found == weights
+    table = read_csv(runs / "text-completion-scale0.05" / "table.csv")
+    assert [float(row["paper_accuracy"]) for row in table] == [0.56, 0.596]
+    for row, (name, folder) in zip(table, folders.items(), strict=True):
+        results = json.loads((folder / "results.json").read_text())
+        assert results["preset"] == f"tran2016/{name}"
+        assert results["dropout"] == 0.3
+        answered = results["completion"]
+        assert float(row["accuracy"]) == answered["accuracy"]
+        assert answered["accuracy"] == answered["correct"] / 3
+        assert answered["questions"] == 3
+        assert answered["unknown_answers"] == 1
+        # The first of equals is right.
+        low, high = answered["interval"]
+        assert 0 < low < answered["accuracy"] <= high <= 1
+    # The last is of the model that reads ahead.
+    assert "the words before and behind it" in answered["protocol"]
+    assert "NO PERPLEXITY" in results["validation"]["protocol"]
+    assert not (folder / "mean_attention.png").exists()
+
+    again = run(tmp_path, *arguments)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert again.stdout.count("finished before") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("--questions=x", "need each other.*Received: questions"),
+        ("--table=completion", "needs both. Received: none"),
+        ("--questions=x --answers=y", "no file --questions=x"),
+        (
+            f"--questions={RECIPE} --answers={RECIPE} --table=perplexity",
+            "contradicts --table=perplexity",
+        ),
+        (
+            f"--questions={RECIPE} --answers={RECIPE} --model=kneser_ney_5",
+            "neural model.*=kneser_ney_5",
+        ),
+        (
+            f"--questions={RECIPE} --answers={RECIPE}",
+            "line 1: expected a number, a letter",
+        ),
+        (
+            "--analyses=columns --model=completion_birm_256",
+            "what was read before.*=completion_birm_256",
+        ),
+    ],
+)
+def test_wrong_flags_of_sentence_completion(arguments, message, tmp_path):
+    result = run(tmp_path, *arguments.split())
+    assert result.returncode
+    assert re.search(message, result.stdout + result.stderr, re.S)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_help_tells_of_the_flags_of_all_files(tmp_path):
     found = run(tmp_path, "--help").stdout
-    for flag in ("model", "dataset", "table", "analyses"):
+    for flag in ("model", "dataset", "table", "analyses", "questions"):
         assert f"--{flag}:" in found
 
 
