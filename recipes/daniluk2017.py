@@ -64,6 +64,13 @@ flags.DEFINE_bool(
     "scale and vocabulary, as the paper's sizes do at 77,003 words; but for "
     "rm_tm_gated, which is larger there too.",
 )
+flags.DEFINE_float(
+    "initial_range",
+    None,
+    "Weights are drawn from U(-r, r) with this r; the preset's: 0.1. With "
+    "--scale=s, 0.1 / sqrt(s) begins as the paper's sizes do.",
+    lower_bound=0.0,
+)
 flags.DEFINE_integer("window", None, "Attention window instead of the paper's.")
 flags.DEFINE_float("dropout", 0.0, "Dropout rate; the paper states none.")
 flags.DEFINE_integer("batch_size", None, "Rows of a batch; the preset's: 64.")
@@ -121,6 +128,7 @@ def train_one():
         dropout=settings["dropout"],
         units=settings["units"],
         embedding_dim=settings["embedding_dim"],
+        **_initial_range(),
         **_window(FLAGS.window),
     )
     optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])
@@ -193,6 +201,7 @@ def describe(corpus, model, seed, window=None):
         "scale": FLAGS.scale,
         "match_parameters": FLAGS.match_parameters,
         "window": window,
+        **_initial_range(),
         "dropout": FLAGS.dropout,
         "batch_size": common.given("batch_size", preset["data"]["batch_size"]),
         "segment_length": common.given(
@@ -263,7 +272,7 @@ def fill_table():
         settings=(
             *("dataset", "vocabulary_size", "articles", "scale"),
             *("match_parameters", "dropout", "batch_size", "segment_length"),
-            *("learning_rate", "patience"),
+            *("initial_range", "learning_rate", "patience"),
         ),
         draw=draw_table,
     )
@@ -348,6 +357,13 @@ def draw_table(table, progress):
 
 def _window(window):
     return {} if window is None else {"window": window}
+
+
+def _initial_range():
+    """As a dict, empty where the preset's is kept."""
+    if FLAGS.initial_range is None:
+        return {}
+    return {"initial_range": FLAGS.initial_range}
 
 
 def _size_parts():

@@ -5,6 +5,7 @@ from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import zaremba2014
 from memlm_keras.presets.matching import match_parameters
+from memlm_keras.presets.serialized import with_range
 
 __all__ = ["get", "match_parameters", "model_config", "names"]
 
@@ -14,7 +15,7 @@ _PAPERS = {
     "salton2017": salton2017,
     "zaremba2014": zaremba2014,
 }
-_SIZES = ("scale", "units", "embedding_dim", "window")
+_SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 _FIXED = ("recurrent", "memory", "recurrent_above", "mixture")
 
 
@@ -29,8 +30,11 @@ def get(name, /, **sizes):
     Args:
         name: string, one of `names()`.
         **sizes: `scale` (float, factor on all sizes) or `units` and
-            `embedding_dim` (integers), and `window` (integer), each in place
-            of the paper's.
+            `embedding_dim` (integers), `window` (integer), and `initial_range`
+            (float r, weights drawn from U(-r, r)), each in place of the
+            paper's. A product of a vector of n numbers with such weights grows
+            as r sqrt(n): models of s times the paper's sizes begin as the
+            paper's do with 1 / sqrt(s) times its range.
 
     Returns:
         A dict with the keys `name`, `source`, `model` (arguments of
@@ -40,8 +44,8 @@ def get(name, /, **sizes):
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
-            does not have, a scale that is not positive, or `scale` together
-            with the size that it scales.
+            does not have, a scale or an initial range that is not positive, or
+            `scale` together with the size that it scales.
 
     Example:
 
@@ -61,16 +65,22 @@ def get(name, /, **sizes):
             f"The sizes of a preset are {', '.join(_SIZES)}. Received: "
             f"{', '.join(unknown)}"
         )
-    scale = sizes.get("scale", 1.0)
-    if scale <= 0:
-        raise ValueError(f"`scale` must be positive. Received: scale={scale}")
+    for size in ("scale", "initial_range"):
+        if sizes.get(size, 1.0) <= 0:
+            raise ValueError(
+                f"`{size}` must be positive. Received: {size}={sizes[size]}"
+            )
     scaled = [size for size in ("units", "embedding_dim") if size in sizes]
     if len(scaled) == 2 and "scale" in sizes:
         raise ValueError(
             "`scale` contradicts `units` and `embedding_dim`, which leave "
             f"nothing to scale. Received: {sizes}"
         )
-    return _PAPERS[paper].preset(row, **sizes)
+    limit = sizes.pop("initial_range", None)
+    preset = _PAPERS[paper].preset(row, **sizes)
+    if limit is not None:
+        preset["model"] = with_range(preset["model"], limit)
+    return preset
 
 
 def model_config(name, /, **overrides):

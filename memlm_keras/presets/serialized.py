@@ -23,6 +23,17 @@ def uniform(limit):
     )
 
 
+def with_range(value, limit):
+    """Copy of a serialized value whose uniform weights have another range."""
+    if isinstance(value, list):
+        return [with_range(item, limit) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("class_name") == "RandomUniform":
+        return uniform(limit)
+    return {key: with_range(item, limit) for key, item in value.items()}
+
+
 def recurrent_arguments(units, initializer):
     """Arguments of a recurrent layer with one initializer for all weights."""
     return {

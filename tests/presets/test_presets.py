@@ -301,6 +301,24 @@ def test_making_a_model_leaves_the_preset_alone():
 
 
 @pytest.mark.parametrize("name", presets.names())
+def test_another_initial_range(name):
+    sizes = {"units": 60, "embedding_dim": 60, "initial_range": 0.3}
+    if name in ("tran2016/memn",):
+        del sizes["embedding_dim"]
+    changed = LanguageModel.from_preset(name, vocabulary_size=41, **sizes)
+    drawn = [
+        np.ravel(weight.numpy())
+        for weight in changed.weights
+        if np.ptp(weight.numpy()) > 0
+    ]
+    largest = np.abs(np.concatenate(drawn))
+    # Forget biases of 1 stay.
+    assert 0.28 < largest[largest < 1].max() <= 0.3
+    # The paper's own preset is not changed by it.
+    assert '"maxval": 0.3' not in json.dumps(presets.get(name))
+
+
+@pytest.mark.parametrize("name", presets.names())
 def test_scaled_presets_divide(name):
     for scale in (0.01, 0.1, 0.5):
         preset = presets.get(name, scale=scale)
@@ -323,6 +341,7 @@ def test_scaled_presets_divide(name):
             "`scale` contradicts `units` and `embedding_dim`",
         ),
         ("daniluk2017/lstm", {"scale": 0}, "`scale` must be positive.*scale=0"),
+        ("daniluk2017/lstm", {"initial_range": 0}, "initial_range=0"),
         ("daniluk2017/lstm", {"window": 3}, "`window` contradicts.*window=3"),
         ("daniluk2017/ngram_3", {"window": 3}, "`window` contradicts"),
         ("daniluk2017/fofe_hornn", {"window": 3}, "`window` contradicts"),
