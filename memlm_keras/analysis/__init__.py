@@ -20,6 +20,8 @@ from memlm_keras.analysis.predictions import SentencePredictions
 from memlm_keras.analysis.predictions import plot_sentence_predictions
 from memlm_keras.analysis.predictions import sentence_predictions
 from memlm_keras.analysis.predictions import write_sentence_predictions
+from memlm_keras.analysis.sentence_attention import attention_by_word
+from memlm_keras.analysis.sentence_attention import plot_sentence_attention
 from memlm_keras.data.conllu import ParsedSentence
 from memlm_keras.data.conllu import read_conllu
 
@@ -29,6 +31,7 @@ __all__ = [
     "DistantPairs",
     "ParsedSentence",
     "SentencePredictions",
+    "attention_by_word",
     "attention_columns",
     "dependency_attention",
     "distant_pairs",
@@ -38,6 +41,7 @@ __all__ = [
     "plot_dependency_attention",
     "plot_distant_pairs",
     "plot_mean_attention",
+    "plot_sentence_attention",
     "plot_sentence_predictions",
     "read_conllu",
     "sentence_predictions",
