@@ -10,6 +10,7 @@ from memlm_keras import memory
 from memlm_keras import ngrams
 from memlm_keras import presets
 from memlm_keras import serving
+from memlm_keras import smoothing
 from memlm_keras import training
 from memlm_keras.models import Ensemble
 from memlm_keras.models import LanguageModel
@@ -29,5 +30,6 @@ __all__ = [
     "ngrams",
     "presets",
     "serving",
+    "smoothing",
     "training",
 ]

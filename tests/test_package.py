@@ -29,6 +29,7 @@ PUBLIC_NAMES = {
         "ngrams",
         "presets",
         "serving",
+        "smoothing",
         "training",
     ],
     "memlm_keras.analysis": [
@@ -121,6 +122,7 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
     "memlm_keras.serving": ["export"],
+    "memlm_keras.smoothing": ["NoisedBatches", "StreamStatistics"],
     "memlm_keras.training": [
         "Checkpoint",
         "SentenceCrossEntropy",
@@ -232,7 +234,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        "presets",
+        *("presets", "smoothing"),
     )
 ]
 

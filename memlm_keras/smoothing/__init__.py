@@ -1,0 +1,6 @@
+"""Noise and smoothing: words replaced by others, by statistics of the text."""
+
+from memlm_keras.smoothing.noising import NoisedBatches
+from memlm_keras.smoothing.statistics import StreamStatistics
+
+__all__ = ["NoisedBatches", "StreamStatistics"]

@@ -1,0 +1,122 @@
+"""Data noising: words of the training text replaced by others."""
+
+import keras
+import numpy as np
+
+from memlm_keras.data.epochs import EpochBatches
+from memlm_keras.smoothing.alias import AliasTable
+from memlm_keras.smoothing.schemes import replacement
+
+
+class NoisedBatches(keras.utils.PyDataset):
+    """Batches whose words are replaced by others, anew each time.
+
+    Each input word x is replaced with the probability gamma_x by a word drawn
+    from q (Xie et al., 2017, Section 3 and Table 1), with u, r, c and N1+ of
+    `StreamStatistics`:
+
+    | scheme | gamma_x | q |
+    |---|---|---|
+    | `blank` | gamma_0 | the blank token |
+    | `linear_interpolation` | gamma_0 | u |
+    | `absolute_discounting` | gamma_0 N1+(x .) / c(x) | u |
+    | `kneser_ney` | gamma_0 N1+(x .) / c(x) | r |
+
+    With `kneser_ney`, the target of a replaced input is replaced as well, by
+    another draw from r; otherwise targets are kept.
+
+    Items are those of the batches, of the same shapes, rows and order: states
+    are carried as without noise. The noise follows from `seed`, the epoch and
+    the place of the batch in it, and is drawn by NumPy: it is new at each
+    epoch, the same on every backend, and the same where training is resumed.
+    To evaluate, use batches without noise.
+
+    Args:
+        batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
+            What they are asked for otherwise, they answer themselves.
+        scheme: string, as above.
+        rate: float in [0, 1], gamma_0.
+        statistics: `StreamStatistics` of the training text.
+        seed: integer from which the noise follows.
+        blank_id: integer, the blank token, for the scheme `blank` only. It may
+            be a word of the vocabulary, such as `<unk>`, or one more.
+
+    Raises:
+        ValueError: for other arguments, and statistics of a smaller vocabulary
+            than that of the batches.
+
+    Example:
+
+    >>> tokens = np.arange(100) % 7
+    >>> noised = NoisedBatches(
+    ...     memlm_keras.data.Batches(tokens, batch_size=4, segment_length=5),
+    ...     "kneser_ney",
+    ...     rate=0.2,
+    ...     statistics=memlm_keras.smoothing.StreamStatistics.count(tokens, 7),
+    ... )
+    >>> inputs, targets, sample_weight = noised[0]
+    >>> inputs["token_ids"].shape
+    (4, 5)
+    """
+
+    # An end may be replaced, and another one put in before it.
+    whole_sentences = False
+
+    def __init__(
+        self, batches, scheme, rate, statistics, seed=0, blank_id=None
+    ):
+        super().__init__()
+        if not isinstance(batches, EpochBatches):
+            raise ValueError(
+                "`batches` must be `memlm_keras.data.Batches` or "
+                f"`SentenceBatches`. Received: {batches!r}"
+            )
+        rates, proposal = replacement(scheme, rate, statistics, blank_id)
+        if batches.largest_id >= len(rates):
+            raise ValueError(
+                "`statistics` must be of the vocabulary of the batches. "
+                f"Received: statistics of {len(rates)} words, and batches with "
+                f"the token id {batches.largest_id}"
+            )
+        self.batches = batches
+        self.scheme = scheme
+        self.rate = float(rate)
+        self.seed = int(seed)
+        self.blank_id = blank_id
+        self._rates = rates
+        self._table = AliasTable.of(proposal)
+        self._largest_proposed = int(np.flatnonzero(proposal).max())
+
+    def __getattr__(self, name):
+        if name == "batches":
+            raise AttributeError(name)
+        return getattr(self.batches, name)
+
+    @property
+    def largest_id(self):
+        """Largest token id, those of the noise included."""
+        return max(self.batches.largest_id, self._largest_proposed)
+
+    def identity(self):
+        """Plain values that say which batches these are, for checkpoints."""
+        noise = [self.scheme, self.rate, self.seed, self.blank_id]
+        return {**self.batches.identity(), "noise": noise}
+
+    def __len__(self):
+        return len(self.batches)
+
+    def __getitem__(self, index):
+        inputs, targets, sample_weight = self.batches[index]
+        place = (self.batches.epoch, self.batches.start_batch + index)
+        generator = np.random.default_rng(
+            np.random.SeedSequence(self.seed, spawn_key=place)
+        )
+        token_ids = inputs["token_ids"]
+        shape = token_ids.shape
+        replaced = generator.random(shape) < self._rates[token_ids]
+        drawn = self._table.draw(generator, shape)
+        noised = {**inputs, "token_ids": np.where(replaced, drawn, token_ids)}
+        if self.scheme == "kneser_ney":
+            drawn = self._table.draw(generator, shape)
+            targets = np.where(replaced, drawn, targets)
+        return noised, targets, sample_weight
