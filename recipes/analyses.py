@@ -5,6 +5,7 @@ import itertools
 import pathlib
 
 import common
+import drawn_sentence
 import numpy as np
 from absl import app
 from absl import flags
@@ -27,7 +28,6 @@ _NEEDS = {
     "sentence": "predictions",
     "conllu": "dependencies",
 }
-_LONGEST_DRAWN = 20  # Words of a sentence that is chosen to be drawn.
 _NEAREST = 7  # "More than six positions to the left."
 _DEPENDENCIES_DRAWN = 24
 
@@ -52,13 +52,7 @@ def define_flags():
         "it has fewer.",
         lower_bound=1,
     )
-    flags.DEFINE_string(
-        "sentence",
-        None,
-        "With --analyses=predictions: the sentence, its words as the corpus "
-        "has them, with spaces between them; by default the longest of the "
-        f"test text with at most {_LONGEST_DRAWN} words, all of them known.",
-    )
+    drawn_sentence.define_flags("With --analyses=predictions: ")
     flags.DEFINE_string(
         "conllu",
         None,
@@ -86,11 +80,7 @@ def check_flags():
     for flag, analysis in _NEEDS.items():
         if FLAGS[flag].present and analysis not in FLAGS.analyses:
             raise app.UsageError(f"--{flag} needs --analyses={analysis}.")
-    if FLAGS.sentence is not None and not FLAGS.sentence.split():
-        raise app.UsageError(
-            "--sentence must hold at least one word. Received: "
-            f"{FLAGS.sentence!r}"
-        )
+    drawn_sentence.check_flags()
     if "dependencies" in FLAGS.analyses:
         _parsed_files()
 
@@ -173,7 +163,7 @@ def _draw_columns(model, corpus, title, picture, table):
 def _draw_predictions(model, corpus, title, picture, table):
     from memlm_keras import analysis
 
-    words = _sentence(corpus)
+    words = drawn_sentence.words(corpus)
     found = analysis.sentence_predictions(model, words, corpus.vocabulary)
     analysis.plot_sentence_predictions(found, picture, title)
     analysis.write_sentence_predictions(found, table)
@@ -224,31 +214,6 @@ _DRAW = {
     "pairs": _draw_pairs,
     "dependencies": _draw_dependencies,
 }
-
-
-def _sentence(corpus):
-    """Words of the sentence to draw, as `--sentence` says."""
-    from memlm_keras.data import sentence_starts
-
-    vocabulary = corpus.vocabulary
-    unknown = vocabulary.unknown_id
-    if FLAGS.sentence is not None:
-        words = FLAGS.sentence.split()
-        known = vocabulary.encode(words) != unknown
-        if not known.all():
-            lacking = [word for word, has in zip(words, known) if not has]
-            print("The vocabulary lacks, of --sentence:", " ".join(lacking))
-        return words
-    tokens = np.asarray(corpus.test.tokens)
-
-    def preference(sentence):
-        short = len(sentence) <= _LONGEST_DRAWN + 1
-        length = len(sentence) if short else -len(sentence)
-        return short, unknown not in sentence, length
-
-    starts = sentence_starts(tokens, vocabulary.end_of_sentence_id)
-    chosen = max(np.split(tokens, starts[1:]), key=preference)
-    return vocabulary.decode(chosen[:-1])
 
 
 @functools.cache

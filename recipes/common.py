@@ -102,8 +102,12 @@ def choose_backend(backend=None):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-def load_corpus():
+def load_corpus(sentences=False):
     """Loads the corpus that the flags ask for.
+
+    Args:
+        sentences: whether lines that hold several sentences are split at them,
+            as those of WikiText-2 do.
 
     Raises:
         app.UsageError: if flags contradict each other.
@@ -140,6 +144,8 @@ def load_corpus():
             raise app.UsageError(
                 f"There is no file or folder --dataset={FLAGS.dataset}."
             )
+        if sentences and FLAGS.dataset == "wikitext-2":
+            building["sentences"] = True
         return data.load(FLAGS.dataset, data_dir=FLAGS.data_dir, **building)
     if splits is None:
         return data.load_articles(path, **reading, **building)

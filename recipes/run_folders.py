@@ -77,17 +77,22 @@ def finished_results(run_dir, whatever_epochs=False):
 
     A run has come to its end with the epochs that are asked for, when patience
     ended, when its loss was not finite, or if it has no epochs; with
-    `whatever_epochs`, once there are results.
+    `whatever_epochs`, once there are results. Where no epochs or patience are
+    asked for, those that it was trained with count.
     """
     path = run_dir / "results.json"
     if not path.exists():
         return None
     results = json.loads(path.read_text())
     waited = results["epochs"] - results["best_epoch"]
+    epochs, patience = (
+        results[key] if FLAGS[flag].value is None else FLAGS[flag].value
+        for flag, key in (("epochs", "most_epochs"), ("patience", "patience"))
+    )
     ended = (
         whatever_epochs
-        or results["epochs"] >= FLAGS.epochs
-        or waited >= max(1, FLAGS.patience)
+        or results["epochs"] >= epochs
+        or waited >= max(1, patience)
         or not results.get("finite", True)
         or results.get("ended", False)
     )
@@ -140,6 +145,7 @@ def run(
     settings,
     callbacks=(),
     measure=None,
+    also=(),
 ):
     """Trains a model in a run folder, and measures it.
 
@@ -149,6 +155,7 @@ def run(
         evaluation: dict by split of the `Batches` to report perplexity on.
         measure: function without arguments, called when the model is trained,
             that returns a dict of plain values for `results.json`; or `None`.
+        also: tuple of strings, other protocols to report perplexity by.
 
     Returns:
         What `results.json` holds.
@@ -165,7 +172,7 @@ def run(
     if not finite:
         print("The loss was not finite; the last good weights were kept.")
     evaluations = {
-        split: perplexity(model, batches, verbose=FLAGS.verbose)
+        split: perplexity(model, batches, verbose=FLAGS.verbose, also=also)
         for split, batches in evaluation.items()
     }
     others = {"finite": finite, **(measure() if measure else {})}
@@ -257,10 +264,7 @@ def train(model, corpus, batches, validation, run_dir, settings, callbacks=()):
 
 def write_config(run_dir, settings):
     """Writes `config.json` of a run: the settings that say what it is."""
-    from memlm_keras import files
-
-    with files.atomic_path(run_dir / "config.json") as temporary:
-        temporary.write_text(json.dumps(settings, indent=2) + "\n")
+    write_json(run_dir / "config.json", settings)
 
 
 def write_results(
@@ -276,8 +280,6 @@ def write_results(
         log: list of dicts, as of `read_log`; `None` reads `log.csv`.
         **others: other plain values to write.
     """
-    from memlm_keras import files
-
     log = read_log(run_dir / "log.csv") if log is None else log
     results = {
         **settings,
@@ -291,33 +293,62 @@ def write_results(
         "tokens_per_second": statistics.median(
             row["tokens_per_second"] for row in log
         ),
+        **provenance(),
+        **others,
+        **plain_perplexities(evaluations),
+    }
+    write_json(run_dir / "results.json", results)
+    return results
+
+
+def provenance():
+    """How, when and where results came about, as plain values."""
+    return {
         "peak_memory_mib": peak_memory_mib(),
         "command": shlex.join(["python", *sys.argv]),
         "date": time.strftime("%Y-%m-%d"),
         **environment(),
-        **others,
     }
-    for split, result in evaluations.items():
-        results[split] = {
-            "perplexity": result.perplexity,
-            "loss": result.loss,
-            "predicted_tokens": result.predicted_tokens,
-            "total_tokens": result.total_tokens,
-            "protocol": result.protocol,
-        }
-    with files.atomic_path(run_dir / "results.json") as temporary:
-        temporary.write_text(json.dumps(results, indent=2) + "\n")
-    return results
+
+
+def write_json(path, values):
+    """Writes plain values as JSON, whole or not at all."""
+    from memlm_keras import files
+
+    with files.atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2) + "\n")
+
+
+def plain_perplexities(evaluations):
+    """`plain_perplexity` of a dict of `Perplexity` by split."""
+    return {
+        split: plain_perplexity(result) for split, result in evaluations.items()
+    }
+
+
+def plain_perplexity(result):
+    """A `Perplexity` as plain values, those of other protocols by their names.
+
+    Args:
+        result: `Perplexity`.
+    """
+    return {
+        "perplexity": result.perplexity,
+        "loss": result.loss,
+        "predicted_tokens": result.predicted_tokens,
+        "total_tokens": result.total_tokens,
+        "protocol": result.protocol,
+        **{
+            name: plain_perplexity(other)
+            for name, other in result.others.items()
+        },
+    }
 
 
 def add_results(run_dir, others):
     """Adds plain values to the `results.json` of a run, or replaces them."""
-    from memlm_keras import files
-
     path = run_dir / "results.json"
-    results = {**json.loads(path.read_text()), **others}
-    with files.atomic_path(path) as temporary:
-        temporary.write_text(json.dumps(results, indent=2) + "\n")
+    write_json(path, {**json.loads(path.read_text()), **others})
 
 
 def answer(model, questions, vocabulary):

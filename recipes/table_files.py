@@ -159,7 +159,8 @@ def _record(table, row, progress):
         f"{r['best_epoch']}/{r['epochs']}" for r in results
     )
     for measure in table.measures:
-        summary = summarize([measure.of(r) for r in results])
+        measured = [measure.of(r) for r in results]
+        summary = summarize([value for value in measured if value is not None])
         for field in dataclasses.fields(Summary):
             value = getattr(summary, field.name, None)
             column = f"{measure.name}_{field.name}".removesuffix("_mean")
@@ -247,7 +248,8 @@ def _facts(table, progress):
         for measure in table.measures
         for results in progress.finished.values()
     ):
-        yield f"* {protocol}"
+        if protocol is not None:
+            yield f"* {protocol}"
     yield f"* command: `{shlex.join(['python', *sys.argv])}`"
 
 

@@ -60,11 +60,13 @@ class Measure:
         path: tuple of strings, keys that lead to it in `results.json`, where
             `"protocol"` stands beside it.
         digits: integer, digits behind the point in Markdown.
+        optional: whether rows may lack it.
     """
 
     name: str
     path: tuple
     digits: int
+    optional: bool = False
 
     def is_in(self, results):
         """Whether it was measured, by what `results.json` holds."""
@@ -75,11 +77,15 @@ class Measure:
         return True
 
     def of(self, results):
-        """Value of the measure in what `results.json` holds."""
+        """Value of the measure in what `results.json` holds, or `None`."""
+        if self.optional and not self.is_in(results):
+            return None
         return self._beside(results)[self.path[-1]]
 
     def protocol(self, results):
-        """How it was measured."""
+        """How it was measured, or `None`."""
+        if self.optional and not self.is_in(results):
+            return None
         return self._beside(results)["protocol"]
 
     def _beside(self, results):
@@ -397,7 +403,8 @@ def _kept_results(table, run):
     results = run_folders.finished_results(run.folder, FLAGS.finished_only)
     if results is None or not _is_of_this_backend(results):
         return None
-    if not all(measure.is_in(results) for measure in table.measures):
+    required = [m for m in table.measures if not m.optional]
+    if not all(measure.is_in(results) for measure in required):
         return None
     changed = run_folders.changed_settings(run.folder, run.settings)
     return None if changed else results
@@ -491,6 +498,7 @@ def _outcome(table, progress, run):
     measured = ", ".join(
         f"{measure.name} {measure.of(results):.{measure.digits}f}"
         for measure in table.measures
+        if measure.of(results) is not None
     )
     outcome = f"{measured}; best of {results['epochs']} epochs: "
     outcome += str(results["best_epoch"])

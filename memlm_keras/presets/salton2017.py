@@ -13,6 +13,7 @@ and clips at 10 on WikiText-2, where the paper says 5.
 from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
+from memlm_keras.presets.serialized import refuse_window
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Attentive Language Models"
@@ -37,6 +38,9 @@ ROWS = {
     "ptb_combined": ("ptb", "combined", 72.6, 70.7),
     "wikitext2_single": ("wikitext2", "single", 73.7, 69.7),
     "wikitext2_combined": ("wikitext2", "combined", 74.3, 70.8),
+    # No rows of the paper: all else being equal, no memory.
+    "ptb_lstm": ("ptb", None, None, None),
+    "wikitext2_lstm": ("wikitext2", None, None, None),
 }
 
 
@@ -49,15 +53,19 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         units: integer, units of all layers instead of the paper's.
         embedding_dim: integer, another name of the same, as they are tied.
         window: integer, of the memory: how many outputs a combined score
-            attends over, and a single score reports.
+            attends over, and a single score reports; not for a row without a
+            memory.
 
     Returns:
         A dict of plain values.
 
     Raises:
-        ValueError: for `units` that contradict `embedding_dim`.
+        ValueError: for `units` that contradict `embedding_dim`, and a `window`
+            in a row without a memory.
     """
     corpus, score, validation, test = ROWS[row]
+    if score is None:
+        refuse_window(f"salton2017/{row}", window)
     name, paper_units, dropout, kept_epochs, factor, paper_window = CORPORA[
         corpus
     ]
@@ -78,7 +86,8 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
                 lstm(units, weights, unit_forget_bias=False, zero_biases=True)
                 for _ in range(LAYERS)
             ],
-            "memory": from_memlm_keras(
+            "memory": score
+            and from_memlm_keras(
                 "memory.salton2017",
                 "Attentive",
                 {

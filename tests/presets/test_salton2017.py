@@ -43,6 +43,24 @@ def test_parameters(row, not_drawn):
     assert model.count_params() == by_hand == expected
 
 
+@pytest.mark.parametrize("corpus", ["ptb", "wikitext2"])
+def test_the_row_without_a_memory(corpus, not_drawn):
+    """But for the memory it is the single row, in model and training."""
+    lstm = presets.get(f"salton2017/{corpus}_lstm")
+    single = presets.get(f"salton2017/{corpus}_single")
+    assert lstm["model"].pop("memory") is None
+    del single["model"]["memory"]
+    for preset in (lstm, single):
+        del preset["name"], preset["published"]
+    assert lstm == single
+    model = LanguageModel.from_preset(f"salton2017/{corpus}_lstm", 31)
+    k = model.embedding_dim
+    memory = k * k + k + 2 * k * k + k
+    assert model.count_params() == parameters(31, k, False) - memory
+    with pytest.raises(ValueError, match="`window` contradicts"):
+        presets.get(f"salton2017/{corpus}_lstm", window=3)
+
+
 @every_row
 def test_the_model_of_the_paper(row):
     limit = 0.05

@@ -1,0 +1,176 @@
+"""Trains the systems that Salton et al. (2017) compare their models with.
+
+    python recipes/baselines.py --model=zaremba2014/small --dataset=ptb
+    python recipes/baselines.py --model=zaremba2014/small --dataset=ptb \
+        --cache_size=500  # a neural cache on top; nothing is trained again
+    python recipes/baselines.py --model=merity2017/ptb_pointer_sentinel \
+        --dataset=ptb
+    python recipes/baselines.py --table=ptb --dataset=ptb
+    python recipes/baselines.py --dataset=ptb \
+        --average=runs/a/model.keras,runs/b/model.keras
+
+A preset of zaremba2014, press2016, gal2016, grave2017 or merity2017 is trained
+as it stands: its data, optimizer, loss and schedule. A run folder is written,
+as by recipes/daniluk2017.py. With a cache, its theta and weight are chosen on
+the validation text, and the perplexities with it are written beside those
+without. --average reads models of finished runs, and averages what they
+predict.
+"""
+
+import pathlib
+
+import common
+import preset_runs
+import run_folders
+import tables
+from absl import app
+from absl import flags
+
+PAPERS = ("zaremba2014", "press2016", "gal2016", "grave2017", "merity2017")
+MEASURES = [
+    *preset_runs.PERPLEXITIES,
+    tables.Measure(
+        "dev, cache", ("cache", "validation", "perplexity"), 2, optional=True
+    ),
+    tables.Measure(
+        "test, cache", ("cache", "test", "perplexity"), 2, optional=True
+    ),
+]
+
+FLAGS = flags.FLAGS
+common.define_flags(run_dir="runs/baselines")
+tables.define_flags(preset_runs.TABLES)
+preset_runs.define_flags()
+# So that --help tells of them.
+for module in (common, tables, preset_runs):
+    flags.adopt_module_key_flags(module)
+flags.DEFINE_string(
+    "model", "zaremba2014/small", f"Preset of {', '.join(PAPERS)}."
+)
+flags.DEFINE_integer(
+    "cache_size",
+    None,
+    "Outputs in a neural cache (Grave et al., 2017) on top of the trained "
+    "model; the preset's, if it has one.",
+    lower_bound=1,
+)
+flags.DEFINE_list(
+    "average",
+    None,
+    "Instead of training: files model.keras of trained models of the corpus, "
+    "or their run folders. The mean of their probabilities is evaluated.",
+)
+
+
+def main(argv):
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
+    tables.check_flags((), ("model", "average"))
+    common.choose_backend(FLAGS.backend)
+    if FLAGS.table is not None:
+        return preset_runs.fill_table(
+            "Systems that Salton et al. (2017) compare with, "
+            f"{preset_runs.TABLES[FLAGS.table]}",
+            PAPERS,
+            MEASURES,
+        )
+    if FLAGS.average is not None:
+        return average()
+    if FLAGS.model.partition("/")[0] not in PAPERS:
+        raise app.UsageError(
+            f"--model must be a preset of {', '.join(PAPERS)}. Received: "
+            f"--model={FLAGS.model}"
+        )
+    cache = preset_runs.get_preset(FLAGS.model).get("cache")
+    if FLAGS.cache_size is not None:
+        cache = {**(cache or {}), "size": FLAGS.cache_size}
+    preset_runs.train(
+        FLAGS.model, cache and (lambda *read: read_with_cache(*read, cache))
+    )
+
+
+def read_with_cache(model, corpus, evaluation, cache):
+    """Perplexities with a neural cache, as plain values.
+
+    Args:
+        model: trained `LanguageModel`.
+        corpus: not used.
+        evaluation: dict by split of the batches to evaluate on.
+        cache: dict, arguments of `memlm_keras.evaluation.choose_cache`.
+    """
+    from memlm_keras.evaluation import choose_cache
+    from memlm_keras.evaluation import perplexity
+
+    choice = choose_cache(
+        model, evaluation["validation"], verbose=FLAGS.verbose, **cache
+    )
+    chosen = choice.cache
+    cached = model.with_mixture(chosen)
+    return {
+        "cache": {
+            "size": chosen.size,
+            "theta": chosen.theta,
+            "weight": chosen.weight,
+            **run_folders.plain_perplexities(
+                {
+                    split: perplexity(cached, batches, verbose=FLAGS.verbose)
+                    for split, batches in evaluation.items()
+                }
+            ),
+        }
+    }
+
+
+def average():
+    """Evaluates the mean of several trained models."""
+    import keras
+
+    import memlm_keras as memlm
+
+    paths = [pathlib.Path(name) for name in FLAGS.average]
+    paths = [p / "model.keras" if p.is_dir() else p for p in paths]
+    missing = [str(path) for path in paths if not path.is_file()]
+    if missing:
+        raise app.UsageError(
+            f"--average must list models. There is no file {missing[0]}."
+        )
+    corpus = common.load_corpus()
+    ensemble = memlm.Ensemble(
+        [keras.saving.load_model(path, compile=False) for path in paths]
+    )
+    if ensemble.vocabulary_size != len(corpus.vocabulary):
+        raise app.UsageError(
+            f"--average lists models of {ensemble.vocabulary_size:,} words; "
+            f"the vocabulary of --dataset={FLAGS.dataset} has "
+            f"{len(corpus.vocabulary):,}."
+        )
+    found = {
+        split: memlm.evaluation.perplexity(
+            ensemble, corpus.batches(split, 1, 100), verbose=FLAGS.verbose
+        )
+        for split in ("validation", "test")
+    }
+    name = f"{common.dataset_name()}-average{len(paths)}"
+    run_dir = pathlib.Path(FLAGS.run_dir, name)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    run_folders.write_json(
+        run_dir / "results.json",
+        {
+            "models": [str(path) for path in paths],
+            "dataset": common.dataset_name(),
+            "corpus": corpus.fingerprint,
+            "vocabulary_size": len(corpus.vocabulary),
+            "parameters": ensemble.count_params(),
+            **run_folders.provenance(),
+            **run_folders.plain_perplexities(found),
+        },
+    )
+    print(
+        f"Average of {len(paths)}: validation "
+        f"{found['validation'].perplexity:.2f}, test "
+        f"{found['test'].perplexity:.2f}. See {run_dir}"
+    )
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,184 @@
+"""Recipes whose rows are presets: salton2017.py and baselines.py."""
+
+import csv
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import perplexity
+
+RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three splits of short sentences of different lengths."""
+    (tmp_path / "text").mkdir()
+    words = np.array(["the", "old", "man", "that", "saw", "a", "sea"])
+    generator = np.random.default_rng(0)
+    for split, sentences in (("train", 60), ("valid", 20), ("test", 20)):
+        lines = [
+            " ".join(generator.choice(words, generator.integers(1, 12)))
+            for _ in range(sentences)
+        ]
+        (tmp_path / "text" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def run(folder, recipe, *arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, str(RECIPES / recipe)),
+            f"--dataset={folder / 'text'}",
+            f"--run_dir={folder / 'runs'}",
+            "--scale=0.02",
+            *arguments,
+        ],
+        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def done(result):
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def results_of(run_dir):
+    return json.loads((run_dir / "results.json").read_text())
+
+
+def corpus_of(folder):
+    from memlm_keras import data
+
+    files = (folder / "text" / f"{s}.txt" for s in ("train", "valid", "test"))
+    return data.load_text(*files)
+
+
+def model_of(run_dir):
+    import keras
+
+    return keras.saving.load_model(run_dir / "model.keras", compile=False)
+
+
+def test_attentive_models_side_by_side(folder):
+    arguments = (
+        *("--table=ptb", "--rows=salton2017/ptb_single,salton2017/ptb_lstm"),
+        *("--epochs=2", "--batch_size=8", "--sentence=the man that saw sea"),
+    )
+    done(run(folder, "salton2017.py", *arguments))
+    runs = folder / "runs"
+    table = runs / "text-ptb-scale0.02"
+    assert (table / "sentence_attention.png").exists()
+    with open(table / "table.csv", newline="") as file:
+        rows = {row["preset"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["salton2017/ptb_single", "salton2017/ptb_lstm"]
+    assert rows["salton2017/ptb_single"]["paper_test"] == "70.1"
+    assert rows["salton2017/ptb_lstm"]["paper_test"] == ""
+
+    found = results_of(runs / "text-salton2017-ptb_single-scale0.02-seed0")
+    assert found["longest"] == 35 and found["batch_size"] == 8
+    assert found["halve_after"] == 12 and found["factor"] == 0.5
+    assert found["most_epochs"] == 2 and found["patience"] == 10
+    standard, theirs = found["test"], found["test"]["salton2017"]
+    # Their protocol leaves the first word of each sentence out.
+    assert standard["predicted_tokens"] == standard["total_tokens"]
+    assert theirs["predicted_tokens"] == standard["total_tokens"] - 20
+    assert theirs["perplexity"] == pytest.approx(
+        math.exp(theirs["loss"] / theirs["total_tokens"])
+    )
+    assert theirs["perplexity"] < standard["perplexity"]
+
+    again = done(run(folder, "salton2017.py", *arguments))
+    assert again.count("finished before") == 2
+
+
+def test_a_cache_on_a_finished_run(folder):
+    model = "--model=zaremba2014/small"
+    done(run(folder, "baselines.py", model, "--epochs=2", "--batch_size=4"))
+    run_dir = folder / "runs" / "text-zaremba2014-small-scale0.02-seed0"
+    plain = results_of(run_dir)
+    assert plain["segment_length"] == 20 and plain["halve_after"] == 4
+    assert "cache" not in plain
+    weights = (run_dir / "model.keras").read_bytes()
+
+    out = done(
+        run(folder, "baselines.py", model, "--batch_size=4", "--cache_size=9")
+    )
+    assert "is not trained again" in out
+    assert (run_dir / "model.keras").read_bytes() == weights
+    found = results_of(run_dir)
+    cache = found.pop("cache")
+    assert found == plain
+    lm, corpus = model_of(run_dir), corpus_of(folder)
+    choice = choose_cache(
+        lm, corpus.batches("validation", 1, 100), size=9, verbose=0
+    )
+    assert cache["size"] == 9
+    assert cache["theta"] == choice.cache.theta
+    assert cache["weight"] == choice.cache.weight
+    assert cache["validation"]["perplexity"] == pytest.approx(
+        choice.perplexities.min(), rel=1e-4
+    )
+    assert cache["test"]["predicted_tokens"] == found["test"]["total_tokens"]
+
+
+def test_the_average_of_two_runs(folder):
+    run_dirs = []
+    for seed in (0, 1):
+        done(
+            run(
+                *(folder, "baselines.py", "--model=zaremba2014/small"),
+                *(f"--seed={seed}", "--epochs=1", "--batch_size=4"),
+            )
+        )
+        name = f"text-zaremba2014-small-scale0.02-seed{seed}"
+        run_dirs.append(folder / "runs" / name)
+    average = f"--average={run_dirs[0]},{run_dirs[1] / 'model.keras'}"
+    out = done(run(folder, "baselines.py", average))
+    assert "Average of 2" in out
+    found = results_of(folder / "runs" / "text-average2")
+
+    batches = corpus_of(folder).batches("test", 1, 100)
+    both = []
+    for run_dir in run_dirs:
+        lm = model_of(run_dir)
+        assert perplexity(lm, batches, verbose=0).perplexity == pytest.approx(
+            results_of(run_dir)["test"]["perplexity"], rel=1e-4
+        )
+        scores, weights = lm.score_batches(batches, verbose=0)
+        both.append(np.exp(scores.astype("float64")))
+    loss = -np.sum(np.log((both[0] + both[1]) / 2) * weights)
+    assert found["test"]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert found["test"]["predicted_tokens"] == weights.sum()
+    assert found["parameters"] == 2 * lm.count_params()
+
+
+@pytest.mark.parametrize(
+    "recipe, arguments, message",
+    [
+        ("salton2017.py", ["--model=zaremba2014/small"], "baselines.py has"),
+        ("baselines.py", ["--model=salton2017/ptb_single"], "zaremba2014"),
+        ("baselines.py", ["--average=nowhere"], "There is no file nowhere"),
+        ("baselines.py", ["--table=ptb", "--average=a"], "--average contradi"),
+        ("salton2017.py", ["--sentence= "], "--sentence must hold"),
+        (
+            "salton2017.py",
+            ["--table=ptb", "--dataset=wikitext-2"],
+            "--table=ptb needs --dataset=ptb",
+        ),
+    ],
+)
+def test_wrong_flags(folder, recipe, arguments, message):
+    result = run(folder, recipe, *arguments)
+    assert result.returncode != 0
+    assert message in result.stdout + result.stderr
+    assert not (folder / "runs").exists()
