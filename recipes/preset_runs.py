@@ -290,7 +290,10 @@ def _learning_rates(preset, settings):
     from memlm_keras import training
 
     if settings["halve_after"] is None:
-        return []
+        plateau = preset["schedule"].get("reduce_on_plateau")
+        if plateau is None:
+            return []
+        return [keras.callbacks.ReduceLROnPlateau(**plateau)]
     schedule = training.halve_after(
         settings["halve_after"], settings["factor"] or 0.5
     )

@@ -1,6 +1,8 @@
 """Presets: every row of every paper's tables as a named configuration."""
 
 from memlm_keras.presets import daniluk2017
+from memlm_keras.presets import grave2017
+from memlm_keras.presets import merity2017
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import zaremba2014
@@ -14,6 +16,8 @@ _PAPERS = {
     "tran2016": tran2016,
     "salton2017": salton2017,
     "zaremba2014": zaremba2014,
+    "grave2017": grave2017,
+    "merity2017": merity2017,
 }
 _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 _FIXED = ("recurrent", "memory", "recurrent_above", "mixture")
@@ -40,7 +44,10 @@ def get(name, /, **sizes):
         A dict with the keys `name`, `source`, `model` (arguments of
         `LanguageModel` but the vocabulary size), `data`, `optimizer`,
         `schedule`, `published`, `units` (of the recurrent layer) and
-        `units_divisor`. It is the caller's own.
+        `units_divisor`; where the paper's loss is not the mean over tokens,
+        `loss`; and for `grave2017`, `cache`: the arguments of
+        `evaluation.choose_cache` for the trained model, or `None`. It is the
+        caller's own.
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row

@@ -10,10 +10,11 @@ remembered. The authors' code drops the memory's outputs in place of its inputs,
 and clips at 10 on WikiText-2, where the paper says 5.
 """
 
-from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import refuse_window
+from memlm_keras.presets.serialized import sgd
+from memlm_keras.presets.serialized import summed_over_time
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Attentive Language Models"
@@ -107,10 +108,8 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
             "longest": 35,
             "equal_lengths": False,
         },
-        "optimizer": from_keras(
-            "optimizers", "SGD", {"learning_rate": 1.0, "global_clipnorm": 5.0}
-        ),
-        "loss": from_memlm_keras("training.losses", "SentenceCrossEntropy", {}),
+        "optimizer": sgd(5.0),
+        "loss": summed_over_time(),
         "schedule": {
             # The most that the authors' code trains; the paper names none.
             "epochs": 100,

@@ -60,6 +60,20 @@ def lstm(units, initializer, unit_forget_bias=True, zero_biases=False):
     return from_keras("layers", "LSTM", config)
 
 
+def sgd(norm, **arguments):
+    """Serialized SGD at a learning rate of 1, clipped by global norm."""
+    return from_keras(
+        "optimizers",
+        "SGD",
+        {"learning_rate": 1.0, "global_clipnorm": norm, **arguments},
+    )
+
+
+def summed_over_time():
+    """Serialized loss that sums over time and averages over rows."""
+    return from_memlm_keras("training.losses", "SentenceCrossEntropy", {})
+
+
 def refuse_window(name, window):
     """Raises `ValueError` where a window is given to a row without one."""
     if window is not None:

@@ -7,10 +7,11 @@ have three LSTM layers, below the memory, and "dropout after each LSTM layer"
 (Section 6): on its outputs, and not on the embeddings.
 """
 
-from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import refuse_window
+from memlm_keras.presets.serialized import sgd
+from memlm_keras.presets.serialized import summed_over_time
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Recurrent Memory Networks for Language Modeling"
@@ -152,10 +153,8 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         "units": units,
         "units_divisor": 1,
         "data": {"batch_size": 20, "sentences": True},
-        "optimizer": from_keras(
-            "optimizers", "SGD", {"learning_rate": 1.0, "global_clipnorm": 5.0}
-        ),
-        "loss": from_memlm_keras("training.losses", "SentenceCrossEntropy", {}),
+        "optimizer": sgd(5.0),
+        "loss": summed_over_time(),
         "schedule": {
             "epochs": 15,
             "halve_after": 4,

@@ -6,10 +6,11 @@ connections, and one stream of text whose state is carried on (Section 4.1).
 The small model, which the authors' code calls non-regularized, has none.
 """
 
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import from_memlm_keras
+from memlm_keras.presets.one_stream import given_or_scaled
+from memlm_keras.presets.one_stream import one_stream
 from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import refuse_window
+from memlm_keras.presets.serialized import sgd
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Recurrent Neural Network Regularization"
@@ -43,38 +44,28 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
     """
     refuse_window(f"zaremba2014/{row}", window)
     paper_units, limit, dropout, steps, norm, *training = ROWS[row]
-    epochs, kept_epochs, factor, validation, test = training
-    scaled = max(1, round(paper_units * scale))
-    units = units or scaled
-    return {
-        "name": f"zaremba2014/{row}",
-        "source": f"Zaremba et al. (2014), {TITLE}, Section 4.1 and Table 1",
-        "model": {
-            "embedding_dim": embedding_dim or scaled,
+    epochs, kept_epochs, factor, *perplexities = training
+    units, embedding_dim = given_or_scaled(
+        paper_units, scale, units, embedding_dim
+    )
+    return one_stream(
+        f"zaremba2014/{row}",
+        f"Zaremba et al. (2014), {TITLE}, Section 4.1 and Table 1",
+        model={
+            "embedding_dim": embedding_dim,
             "recurrent": [
                 lstm(units, uniform(limit), unit_forget_bias=False)
                 for _ in range(LAYERS)
             ],
-            "memory": None,
             "dropout": dropout,
             "initializer": uniform(limit),
         },
-        "units": units,
-        "units_divisor": 1,
-        "data": {"batch_size": 20, "segment_length": steps},
-        "optimizer": from_keras(
-            "optimizers", "SGD", {"learning_rate": 1.0, "global_clipnorm": norm}
-        ),
-        "loss": from_memlm_keras("training.losses", "SentenceCrossEntropy", {}),
-        "schedule": {
+        data=(20, steps),
+        optimizer=sgd(norm),
+        schedule={
             "epochs": epochs,
             "halve_after": kept_epochs,
             "factor": factor,
-            "selected_by": "validation perplexity",
         },
-        "published": {
-            "corpus": "Penn Treebank",
-            "validation_perplexity": validation,
-            "test_perplexity": test,
-        },
-    }
+        published=("Penn Treebank", *perplexities),
+    )
