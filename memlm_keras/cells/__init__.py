@@ -1,7 +1,19 @@
 """Recurrent cells, and the layer that runs them over sequences."""
 
+from memlm_keras.cells.associative_gru import AssociativeGRUCell
+from memlm_keras.cells.associative_gru import DualAssociativeGRUCell
+from memlm_keras.cells.associative_memory import AssociativeMemoryCell
+from memlm_keras.cells.associative_memory import DualAssociativeMemoryCell
 from memlm_keras.cells.hornn import FOFEHORNNCell
 from memlm_keras.cells.hornn import GatedHORNNCell
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 
-__all__ = ["FOFEHORNNCell", "GatedHORNNCell", "ProjectedRNN"]
+__all__ = [
+    "AssociativeGRUCell",
+    "AssociativeMemoryCell",
+    "DualAssociativeGRUCell",
+    "DualAssociativeMemoryCell",
+    "FOFEHORNNCell",
+    "GatedHORNNCell",
+    "ProjectedRNN",
+]

@@ -1,0 +1,180 @@
+"""What the cells with an associative memory have in common.
+
+Weissenborn (2016), "Neural Associative Memory for Dual-Sequence Modeling",
+Sections 3 and 4.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+from memlm_keras.arguments import distinct
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.cells import complex_vectors
+
+SOURCE_KEYS = ("shared", "separate")
+
+
+class AssociativeCell(keras.layers.Layer):
+    """A cell whose state is in a redundant associative memory.
+
+    Its states are flat: the last output, `(B, k)`, the memory, `(B, N_c H)`,
+    then what else the inner cell remembers; and, where there is a `source_key`,
+    the memory of a source sequence, `(B, N_c H)`, which is read and never
+    written.
+
+    Keys of the copies are permuted by fixed permutations, which are weights
+    that are not trained: they are drawn from `seed` and saved with the model.
+    Cells of one seed, size and number of copies have the same.
+
+    Args:
+        memory_units: integer, numbers in a value of the memory, H.
+        output_units: integer, k.
+        num_copies: integer, redundant copies of the memory, N_c.
+        seed: integer, from which the permutations follow.
+        kernel_initializer: initializer of all matrices.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Attributes:
+        source_key: `None`, `"shared"` or `"separate"`: whether a source memory
+            is read, and under the key of the own memory or another.
+        remainder: tuple of integers, sizes of what else is remembered.
+    """
+
+    source_key = None
+    remainder = ()
+
+    def __init__(
+        self,
+        memory_units,
+        output_units,
+        num_copies,
+        seed,
+        kernel_initializer,
+        **kwargs,
+    ):
+        require_positive_integer("num_copies", num_copies)
+        if memory_units % 2:
+            raise ValueError(
+                f"{type(self).__name__} keeps complex numbers, of two real "
+                "ones each, so its `units` must be even. Received: "
+                f"units={memory_units}"
+            )
+        super().__init__(**kwargs)
+        self.memory_units = memory_units
+        self.output_size = output_units
+        self.num_copies = num_copies
+        self.seed = seed
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    @property
+    def state_size(self):
+        """List of the sizes of the states."""
+        flat = self.num_copies * self.memory_units
+        # Where a step is masked, Keras takes the first for the output.
+        sizes = [self.output_size, flat, *self.remainder]
+        return sizes if self.source_key is None else [*sizes, flat]
+
+    @property
+    def num_keys(self):
+        """How many keys a step computes."""
+        return 2 if self.source_key == "separate" else 1
+
+    def build(self, inputs_shape):
+        self.permutations = self.add_weight(
+            name="permutations",
+            shape=(self.num_copies, self.memory_units // 2),
+            initializer=self._draw,
+            dtype="int32",
+            trainable=False,
+        )
+
+    def _draw(self, shape, dtype):
+        copies, numbers = shape
+        random = np.random.default_rng(self.seed)
+        drawn = [random.permutation(numbers) for _ in range(copies - 1)]
+        return ops.convert_to_tensor(
+            np.array([np.arange(numbers), *drawn]), dtype=dtype
+        )
+
+    def add_kernel(self, name, shape):
+        """Adds a trainable matrix whose values are those of no other."""
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=distinct(self.kernel_initializer, len(self.weights)),
+        )
+
+    def get_initial_state(self, batch_size=None):
+        """Returns zeros for each state: no output, an empty memory."""
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in self.state_size
+        ]
+
+    def call(self, inputs, states, training=None):
+        return self.step(self.project_inputs(inputs), states)
+
+    def keys(self, projected):
+        """Bounded, permuted keys: `(B, N_c, H)` of `(B, H)`."""
+        return complex_vectors.permute(
+            complex_vectors.bound(projected), self.permutations
+        )
+
+    def copies(self, memory):
+        """The copies of a flat memory: `(B, N_c, H)` of `(B, N_c H)`."""
+        return ops.reshape(memory, (-1, self.num_copies, self.memory_units))
+
+    def flat(self, memory):
+        """The way back of `copies`."""
+        return ops.reshape(memory, (-1, self.num_copies * self.memory_units))
+
+    def read_all(self, projected_keys, states):
+        """Reads the memory and, where there is one, the source's.
+
+        Args:
+            projected_keys: float tensor `(B, num_keys H)`, not yet bounded.
+            states: list of the states before the step.
+
+        Returns:
+            A tuple of the own memory's keys, `(B, N_c, H)`, what was read of
+            it, `(B, H)`, and what was read of the source's, or `None`.
+        """
+        own, *others = ops.split(projected_keys, self.num_keys, axis=-1)
+        keys = self.keys(own)
+        value = complex_vectors.read(keys, self.copies(states[1]))
+        if self.source_key is None:
+            return keys, value, None
+        source_keys = self.keys(others[0]) if others else keys
+        source = complex_vectors.read(source_keys, self.copies(states[-1]))
+        return keys, value, source
+
+    def written(self, keys, change, states):
+        """The flat memory after `change`, `(B, H)`, was added under a key."""
+        return self.flat(
+            complex_vectors.write(keys, change, self.copies(states[1]))
+        )
+
+    def step(self, projected, states):
+        """Computes one output and the new states; as of `trace`, less."""
+        output, states, _ = self.trace(projected, states)
+        return output, states
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_copies": self.num_copies,
+            "seed": self.seed,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+        }
+
+
+def require_source_key(source_key):
+    """Raises `ValueError` unless it is one of `SOURCE_KEYS`."""
+    if source_key not in SOURCE_KEYS:
+        raise ValueError(
+            f"`source_key` must be one of {SOURCE_KEYS}. Received: "
+            f"source_key={source_key!r}"
+        )

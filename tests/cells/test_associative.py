@@ -1,0 +1,435 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras import LanguageModel
+from memlm_keras.cells import AssociativeGRUCell
+from memlm_keras.cells import AssociativeMemoryCell
+from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.cells import DualAssociativeMemoryCell
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import complex_vectors
+from references import weissenborn2016 as reference
+from references.finite_differences import assert_derivatives
+
+INNER = {
+    "lstm": keras.layers.LSTMCell,
+    "simple_rnn": keras.layers.SimpleRNNCell,
+}
+KINDS = ["gru", "lstm", "simple_rnn"]
+SOURCES = [None, "shared", "separate"]
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_source = pytest.mark.parametrize("source_key", SOURCES)
+
+
+def make(kind, source_key, units=4, num_copies=3, input_dim=3, **arguments):
+    """A built cell whose weights are all large and all different."""
+    arguments["num_copies"] = num_copies
+    arguments["kernel_initializer"] = keras.initializers.RandomUniform(-1, 1)
+    if source_key is not None:
+        arguments["source_key"] = source_key
+    if kind == "gru":
+        dual = source_key is not None
+        cell = (DualAssociativeGRUCell if dual else AssociativeGRUCell)(
+            units, **arguments
+        )
+    else:
+        large = keras.initializers.RandomUniform(-1, 1)
+        inner = INNER[kind](
+            units,
+            kernel_initializer=large,
+            recurrent_initializer=keras.initializers.RandomUniform(-1, 1),
+            bias_initializer=keras.initializers.RandomUniform(-1, 1),
+            **({"unit_forget_bias": False} if kind == "lstm" else {}),
+        )
+        dual = source_key is not None
+        cell = (DualAssociativeMemoryCell if dual else AssociativeMemoryCell)(
+            inner, **arguments
+        )
+    cell.build((None, input_dim))
+    if kind == "gru":
+        values = np.random.default_rng(5).uniform(-1, 1, cell.bias.shape)
+        cell.bias.assign(values)
+    return cell
+
+
+def run_reference(kind, cell, inputs, states, weights=None):
+    """Outputs and new flat states, of float64 arrays."""
+    if weights is None:
+        weights = {
+            weight.path: keras.ops.convert_to_numpy(weight).astype("float64")
+            for weight in cell.trainable_variables
+        }
+    named = {path.rpartition("/")[2]: value for path, value in weights.items()}
+    permutations = keras.ops.convert_to_numpy(cell.permutations)
+    h = cell.memory_units
+    separate = cell.source_key == "separate"
+    if kind == "gru":
+        joined = np.concatenate([named["kernel"], named["recurrent_kernel"]])
+        keys, rest = np.split(joined.T, [cell.num_keys * h])
+        of_s = named["memory_kernel"].T
+        bias = named["bias"]
+        symbols = {
+            "W": np.concatenate([rest[: 2 * h], of_s[: 2 * h]], axis=1),
+            "W'": np.concatenate([rest[2 * h :], of_s[2 * h :]], axis=1),
+            "b": bias[: 2 * h],
+            "b'": bias[2 * h :],
+        }
+        if cell.source_key is not None:
+            symbols["V"], symbols["V'"] = np.split(
+                named["source_kernel"].T, [2 * h]
+            )
+        inner = reference.gru(symbols)
+    else:
+        own = cell.kernel.path, cell.recurrent_kernel.path
+        keys = np.concatenate([weights[path] for path in own]).T
+        inner = getattr(reference, kind)(
+            *(
+                weights[getattr(cell.cell, name).path]
+                for name in ("kernel", "recurrent_kernel", "bias")
+            )
+        )
+    outputs, new_states, retrieved = [], [], []
+    for row in range(len(inputs)):
+        output, memory, *others = (state[row] for state in states)
+        source = None
+        if cell.source_key is not None:
+            *others, source = others
+            source = unflatten(source, h)
+        found, (memory, output, remainder), phi = reference.am_rnn(
+            inputs[row],
+            keys[:h],
+            inner,
+            (unflatten(memory, h), output, others[0] if others else None),
+            permutations,
+            source,
+            keys[h:] if separate else None,
+        )
+        outputs.append(found)
+        retrieved.append(phi)
+        new = [output, flatten(memory)]
+        new += [] if remainder is None else [remainder]
+        new += [] if source is None else [flatten(source)]
+        new_states.append(new)
+    return (
+        np.array(outputs),
+        [np.array(state) for state in zip(*new_states)],
+        np.array(retrieved),
+    )
+
+
+def unflatten(memory, h):
+    return [
+        reference.to_complex(copy)
+        for copy in np.split(memory, len(memory) // h)
+    ]
+
+
+def flatten(memory):
+    return np.concatenate([reference.to_real(copy) for copy in memory])
+
+
+def random_arrays(random, cell, batch_size, time, input_dim=3):
+    inputs = random.normal(size=(batch_size, time, input_dim))
+    states = [
+        random.uniform(-1, 1, (batch_size, size)) for size in cell.state_size
+    ]
+    return inputs.astype("float32"), [s.astype("float32") for s in states]
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def tensor(numbers):
+    """Halves of complex numbers."""
+    halves = np.concatenate([numbers.real, numbers.imag], axis=-1)
+    return keras.ops.convert_to_tensor(halves, "float32")
+
+
+def permuted(vector, permutations):
+    indices = keras.ops.convert_to_tensor(np.array(permutations), "int32")
+    return complex_vectors.permute(vector, indices)
+
+
+def complex_numbers(random, *shape):
+    return random.normal(size=(*shape, 2)) @ [1, 1j]
+
+
+def phases(random, *shape):
+    return np.exp(2j * np.pi * random.uniform(size=shape))
+
+
+# === Complex vectors ===
+
+
+def test_complex_arithmetic_is_numpys(random):
+    a, b = complex_numbers(random, 3, 5), complex_numbers(random, 3, 5)
+    permutations = [random.permutation(5) for _ in range(4)]
+    for found, expected in (
+        (complex_vectors.encode(tensor(a), tensor(b)), a * b),
+        (complex_vectors.conjugate(tensor(a)), a.conj()),
+        (complex_vectors.bound(tensor(a)), a / np.maximum(1, np.abs(a))),
+        (
+            permuted(tensor(a), permutations),
+            np.stack([a[:, p] for p in permutations], axis=1),
+        ),
+    ):
+        np.testing.assert_allclose(
+            arrays(found), arrays(tensor(expected)), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_the_gradient_of_a_key_of_zeros_is_finite(gradients):
+    def loss(tensors):
+        return keras.ops.sum(complex_vectors.bound(tensors[0]))
+
+    (found,) = gradients(loss, [np.zeros((2, 4), "float32")])
+    np.testing.assert_allclose(found, 1.0)
+
+
+def test_what_is_written_under_a_key_is_read_under_it(random):
+    """Alone in the memory and with a modulus of one, exactly."""
+    value = tensor(complex_numbers(random, 2, 6))
+    permutations = [random.permutation(6) for _ in range(8)]
+    keys = permuted(tensor(phases(random, 2, 6)), permutations)
+    empty = keras.ops.zeros((2, 8, 12))
+    memory = complex_vectors.write(keys, value, empty)
+    np.testing.assert_allclose(
+        arrays(complex_vectors.read(keys, memory)),
+        arrays(value),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("num_copies", [1, 4, 16])
+@pytest.mark.parametrize("items", [2, 10, 50])
+def test_retrieval_error_of_the_theory(num_copies, items):
+    """E||x~ - x||^2 / E||x||^2 = (N - 1) / N_c, with random phases."""
+    random = np.random.default_rng(7)
+    numbers, trials = 256, 20
+    permutations = [np.arange(numbers)]
+    permutations += [random.permutation(numbers) for _ in range(num_copies - 1)]
+    keys = permuted(
+        tensor(phases(random, trials, items, numbers)), permutations
+    )
+    value = tensor(complex_numbers(random, trials, items, numbers))
+    empty = keras.ops.zeros((trials, items, num_copies, 2 * numbers))
+    each = complex_vectors.write(keys, value, empty)
+    memory = keras.ops.sum(each, axis=1, keepdims=True)
+    error = arrays(complex_vectors.read(keys, memory)) - arrays(value)
+    ratio = np.square(error).sum() / np.square(arrays(value)).sum()
+    assert ratio == pytest.approx((items - 1) / num_copies, rel=0.1)
+
+
+# === Cells ===
+
+
+@every_kind
+@every_source
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 4),
+    half=st.integers(1, 3),
+    num_copies=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_outputs_and_states_equal_the_reference(
+    kind, source_key, compiled, batch_size, time, half, num_copies, seed
+):
+    cell = make(kind, source_key, 2 * half, num_copies)
+    random = np.random.default_rng(seed)
+    inputs, states = random_arrays(random, cell, batch_size, time)
+    expected, expected_states, _ = run_reference(
+        kind, cell, inputs.astype("float64"), states
+    )
+    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    read = compiled(lambda x, states: layer(x, initial_state=states))
+    outputs, *new_states = arrays(read(inputs, states))
+    np.testing.assert_allclose(outputs, expected, rtol=1e-3, atol=1e-4)
+    assert len(new_states) == len(expected_states)
+    for found, wanted in zip(new_states, expected_states):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+
+@every_kind
+@every_source
+def test_keras_rnn_and_masks_give_the_same(kind, source_key, random):
+    cell = make(kind, source_key)
+    inputs, states = random_arrays(random, cell, 2, 5)
+    arguments = {"return_sequences": True, "return_state": True}
+    projected = ProjectedRNN(cell, **arguments)
+    expected = arrays(projected(inputs, initial_state=states))
+    plain = arrays(
+        keras.layers.RNN(cell, **arguments)(inputs, initial_state=states)
+    )
+    for found, wanted in zip(plain, expected):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
+    masked = arrays(projected(inputs, initial_state=states, mask=mask))
+    cut = arrays(
+        projected(inputs[:1, :3], initial_state=[s[:1] for s in states])
+    )
+    np.testing.assert_allclose(masked[0][0, :3], cut[0][0], atol=1e-5)
+    for found, wanted in zip(masked[1:], cut[1:]):
+        np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "kind, source_key",
+    [("gru", None), ("gru", "shared"), ("gru", "separate"), ("lstm", "shared")],
+)
+def test_gradients_equal_finite_differences(kind, source_key, gradients):
+    """Of a sum over time with regard to inputs, states and all weights."""
+    cell = make(kind, source_key, units=2, num_copies=2, input_dim=2)
+    inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 3, 2)
+    direction = np.random.default_rng(4).normal(size=(2, 3, 2))
+    direction = direction.astype("float32")
+    layer = ProjectedRNN(cell, return_sequences=True)
+    layer.build(inputs.shape)
+    variables = cell.trainable_variables
+    count = len(states)
+
+    def loss(tensors):
+        sequence, *others = tensors
+        mapping = list(zip(variables, others[count:]))
+        with keras.StatelessScope(state_mapping=mapping):
+            outputs = layer(sequence, initial_state=others[:count])
+        return keras.ops.sum(keras.ops.multiply(outputs, direction))
+
+    def reference_loss(values):
+        sequence, *others = values
+        weights = {
+            variable.path: value
+            for variable, value in zip(variables, others[count:])
+        }
+        outputs, _, _ = run_reference(
+            kind, cell, sequence, others[:count], weights
+        )
+        return np.sum(outputs * direction)
+
+    values = [inputs, *states, *map(arrays, variables)]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_an_empty_source_changes_nothing(random):
+    """So that one dual cell can read source and target."""
+    dual, single = make("gru", "shared"), make("gru", None)
+    named = {w.path.rpartition("/")[2]: w for w in dual.weights}
+    for weight in single.weights:
+        weight.assign(named[weight.path.rpartition("/")[2]])
+    inputs, states = random_arrays(random, single, 2, 5)
+    empty = np.zeros_like(states[1])
+    np.testing.assert_allclose(
+        arrays(ProjectedRNN(dual)(inputs, initial_state=[*states, empty])),
+        arrays(ProjectedRNN(single)(inputs, initial_state=states)),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@every_source
+@every_kind
+def test_a_trace_tells_what_was_read_and_written(kind, source_key, random):
+    cell = make(kind, source_key)
+    inputs, states = random_arrays(random, cell, 2, 1)
+    projected = cell.project_inputs(inputs[:, 0])
+    output, new_states, traced = cell.trace(projected, states)
+    _, _, retrieved = run_reference(kind, cell, inputs, states)
+    traced = arrays(traced)
+    assert ("source" in traced) == (source_key is not None)
+    if source_key is not None:
+        np.testing.assert_allclose(
+            traced["source"], retrieved[:, 0], rtol=1e-4, atol=1e-5
+        )
+    np.testing.assert_allclose(
+        traced["read"] + traced["written"],
+        traced["state"],
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    if kind != "lstm":
+        np.testing.assert_allclose(traced["state"], arrays(output), atol=1e-6)
+
+
+@every_kind
+@every_source
+def test_configurations_and_permutations_round_trip(
+    kind, source_key, random, tmp_path
+):
+    """Permutations are saved: another seed in the file changes nothing."""
+    cell = make(kind, source_key, seed=11)
+    inputs, _ = random_arrays(random, cell, 2, 4)
+    tokens = keras.Input((None, 3))
+    model = keras.Model(tokens, ProjectedRNN(cell)(tokens))
+    permutations = arrays(cell.permutations)
+    np.testing.assert_array_equal(permutations[0], [0, 1])
+    np.testing.assert_array_equal(np.sort(permutations), [[0, 1]] * 3)
+    expected = arrays(model(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(arrays(loaded(inputs)), expected, atol=1e-6)
+    (layer,) = (la for la in loaded.layers if hasattr(la, "cell"))
+    assert json.dumps(layer.cell.get_config()) == json.dumps(cell.get_config())
+    np.testing.assert_array_equal(arrays(layer.cell.permutations), permutations)
+
+
+def test_cells_of_one_seed_have_the_same_permutations():
+    first, other = make("gru", None, 40), make("lstm", "shared", 40)
+    np.testing.assert_array_equal(
+        arrays(first.permutations), arrays(other.permutations)
+    )
+    third = make("gru", None, 40, seed=1)
+    assert (arrays(first.permutations) != arrays(third.permutations)).any()
+    trainable = [weight.name for weight in first.trainable_variables]
+    assert "permutations" not in trainable
+
+
+def test_a_language_model_of_associative_memory_streams(random):
+    lm = LanguageModel(11, 5, [AssociativeGRUCell(6), AssociativeGRUCell(4)])
+    tokens = random.integers(0, 11, (2, 9))
+    expected = arrays(lm(tokens))
+    state, found = lm.initial_state(2), []
+    for column in np.split(tokens, 9, axis=1):
+        logits, state = lm.step(column, state)
+        found.append(arrays(logits))
+    np.testing.assert_allclose(
+        np.concatenate(found, axis=1), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    "make_cell, message",
+    [
+        (lambda: AssociativeGRUCell(5), "must be even.*units=5"),
+        (
+            lambda: AssociativeGRUCell(0),
+            "`units` must be an integer",
+        ),
+        (
+            lambda: AssociativeGRUCell(4, num_copies=0),
+            "`num_copies` must be an int",
+        ),
+        (
+            lambda: DualAssociativeGRUCell(4, source_key="own"),
+            "`source_key` must be one of .*source_key='own'",
+        ),
+        (
+            lambda: AssociativeMemoryCell(keras.layers.GRUCell(3)),
+            "must be even.*units=3",
+        ),
+        (
+            lambda: AssociativeMemoryCell(make("gru", None)).build((None, 3)),
+            "must read inputs of 7 numbers.*built for 3",
+        ),
+    ],
+)
+def test_wrong_arguments(make_cell, message):
+    with pytest.raises(ValueError, match=message):
+        make_cell()

@@ -1,0 +1,122 @@
+"""Naive float64 references of the cells with an associative memory.
+
+Complex vectors are NumPy's complex numbers here, memories lists of one complex
+vector for each copy, and every matrix multiplies a column vector from the left.
+"""
+
+import numpy as np
+
+
+def to_complex(vector):
+    half = len(vector) // 2
+    return vector[:half] + 1j * vector[half:]
+
+
+def to_real(vector):
+    return np.concatenate([vector.real, vector.imag])
+
+
+def bound(vector):
+    return np.array([r / max(1.0, abs(r)) for r in vector])
+
+
+def read(key, memory, permutations):
+    """1 / N_c sum_s (P_s conj(r)) (x) m_s."""
+    total = 0
+    for permutation, copy in zip(permutations, memory):
+        total = total + key.conj()[permutation] * copy
+    return total / len(memory)
+
+
+def write(key, value, memory, permutations):
+    """m_s + (P_s r) (x) x."""
+    return [
+        copy + key[permutation] * value
+        for permutation, copy in zip(permutations, memory)
+    ]
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def am_rnn(
+    inputs, w_key, cell, state, permutations, source=None, w_source=None
+):
+    """Runs one sequence; Equations 8, 11, 12 and 13.
+
+    Args:
+        inputs: float64 `(time, input_dim)`.
+        w_key: `W_r`, `(H, input_dim + k)`.
+        cell: function of `x`, `h`, the read value, the remainder and the value
+            of the source (or `None`) that returns `c_t, h_t, remainder`.
+        state: `(memory, h, remainder)`, memory a list of complex vectors.
+        permutations: integer `(N_c, H / 2)`.
+        source: memory of the source sequence, or `None`.
+        w_source: `W_r'`, or `None` where the key is shared.
+
+    Returns:
+        Outputs `(time, k)`, the new state, and the values read of the source.
+    """
+    memory, h, remainder = state
+    outputs, retrieved = [], []
+    for x in inputs:
+        joined = np.concatenate([x, h])
+        key = bound(to_complex(w_key @ joined))
+        value = to_real(read(key, memory, permutations))
+        phi = None
+        if source is not None:
+            other = key
+            if w_source is not None:
+                other = bound(to_complex(w_source @ joined))
+            phi = to_real(read(other, source, permutations))
+            retrieved.append(phi)
+        c, h, remainder = cell(x, h, value, remainder, phi)
+        memory = write(key, to_complex(c - value), memory, permutations)
+        outputs.append(h)
+    return np.array(outputs), (memory, h, remainder), np.array(retrieved)
+
+
+def gru(weights):
+    """The paper's GRU, of `W`, `W'`, `b`, `b'` and perhaps `V` and `V'`."""
+
+    def cell(x, h, s, remainder, phi):
+        gates = weights["W"] @ np.concatenate([x, h, s]) + weights["b"]
+        if phi is not None:
+            gates = gates + weights["V"] @ phi
+        update, reset = np.split(sigmoid(gates), 2)
+        total = weights["W'"] @ np.concatenate([x, h, reset * s])
+        total = total + weights["b'"]
+        if phi is not None:
+            total = total + weights["V'"] @ phi
+        state = s + update * (np.tanh(total) - s)
+        return state, state, remainder
+
+    return cell
+
+
+def lstm(kernel, recurrent_kernel, bias):
+    """Keras' LSTM: `n`, its last output, passes by the memory."""
+
+    def cell(x, h, c, remainder, phi):
+        parts = [x, h] if phi is None else [x, h, phi]
+        total = kernel.T @ np.concatenate(parts)
+        total = total + recurrent_kernel.T @ remainder + bias
+        i, f, candidate, o = np.split(total, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
+        h = sigmoid(o) * np.tanh(c)
+        return c, h, h
+
+    return cell
+
+
+def simple_rnn(kernel, recurrent_kernel, bias):
+    """Keras' simple RNN: all of its state is in the memory."""
+
+    def cell(x, h, c, remainder, phi):
+        parts = [x, h] if phi is None else [x, h, phi]
+        total = kernel.T @ np.concatenate(parts) + bias
+        c = np.tanh(total + recurrent_kernel.T @ c)
+        return c, c, remainder
+
+    return cell
