@@ -12,6 +12,14 @@ from memlm_keras.data.corpora import load
 from memlm_keras.data.corpora import load_text
 from memlm_keras.data.corpus import Corpus
 from memlm_keras.data.novels import prepare_novels
+from memlm_keras.data.pair_batches import PairBatches
+from memlm_keras.data.pair_corpora import load_pairs
+from memlm_keras.data.pair_corpora import read_sick
+from memlm_keras.data.pair_corpora import read_snli
+from memlm_keras.data.pairs import PairCorpus
+from memlm_keras.data.pairs import PairSplit
+from memlm_keras.data.pairs import SentencePair
+from memlm_keras.data.pairs import encode_pairs
 from memlm_keras.data.sentence_completion import completion_questions
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
@@ -23,18 +31,26 @@ __all__ = [
     "Batches",
     "ClozeQuestion",
     "Corpus",
+    "PairBatches",
+    "PairCorpus",
+    "PairSplit",
     "SentenceBatches",
+    "SentencePair",
     "Split",
     "Vocabulary",
     "cbt_questions",
     "completion_questions",
+    "encode_pairs",
     "load",
     "load_articles",
     "load_cbt",
     "load_conllu",
+    "load_pairs",
     "load_text",
     "prepare_novels",
     "read_cloze_questions",
+    "read_sick",
+    "read_snli",
     "sentence_starts",
 ]
 

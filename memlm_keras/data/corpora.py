@@ -127,6 +127,18 @@ _PUBLIC = {
             "drop_titles": True,
         },
     ),
+    # Of pairs of sentences, which `pair_corpora` reads.
+    "snli": _PublicCorpus(
+        urls=("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
+        archive_hash={
+            "sha256": "afb3d70a5af5d8de0d9d81e2637e0fb8"
+            "c22d1235c2749d83125ca43dab0dbd3e"
+        },
+        folder_in_archive="snli_1.0",
+        hash_algorithm="sha256",
+        files={},
+        reading={},
+    ),
 }
 
 
@@ -211,9 +223,10 @@ def load(
         from memlm_keras.data import embedded
 
         return embedded.load()
-    if name not in _PUBLIC:
+    names = [public for public, corpus in _PUBLIC.items() if corpus.files]
+    if name not in names:
         raise ValueError(
-            f"`name` must be one of {[*_PUBLIC, 'embedded']}. Received: "
+            f"`name` must be one of {[*names, 'embedded']}. Received: "
             f"name={name!r}. For other text, use `load_text`."
         )
     sources = public_sources(name, data_dir, cache_dir, verify)

@@ -1,0 +1,223 @@
+"""Corpora of sentence pairs by name, and the files that they are read from.
+
+SNLI: Bowman et al. (2015), as jsonl or as tab-separated text. SICK: Marelli et
+al. (2014), in the files of the SemEval task or in the one of the later release.
+"""
+
+import json
+import pathlib
+
+from memlm_keras.data import embedded_pairs
+from memlm_keras.data.corpora import public_files
+from memlm_keras.data.pairs import LABELS
+from memlm_keras.data.pairs import SPLITS
+from memlm_keras.data.pairs import SentencePair
+from memlm_keras.data.pairs import encode_pairs
+from memlm_keras.data.text import read_lines
+
+NAMES = ("embedded", "snli", "sick")
+_SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
+_SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+_SICK_LATER = ("TRAIN", "TRIAL", "TEST")
+
+
+def load_pairs(
+    name,
+    data_dir=None,
+    cache_dir=None,
+    vocabulary=None,
+    vocabulary_size=None,
+    minimum_count=1,
+    lowercase=False,
+):
+    """Loads a corpus of sentence pairs.
+
+    * `"embedded"`: pairs that are generated, 20,000 to train on; see
+      `memlm_keras.data.embedded_pairs`.
+    * `"snli"`: 549,367, 9,842 and 9,824 pairs with a gold label, of
+      `snli_1.0_train.jsonl` and so on, or of the same as `.txt`. Tokens are the
+      leaves of the parses that the corpus comes with.
+    * `"sick"`: 4,500, 500 and 4,927 pairs, split at white space, of
+      `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or of
+      `SICK.txt` of the later release. It is not downloaded.
+
+    Args:
+        name: One of the names above.
+        data_dir: Folder of the files; `None` downloads what can be.
+        cache_dir: As for `memlm_keras.data.load`.
+        vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
+        lowercase: Whether to lower-case all tokens.
+
+    Returns:
+        `PairCorpus` with the labels entailment, neutral and contradiction.
+
+    Raises:
+        ValueError: There is no such corpus, or a file is damaged.
+        FileNotFoundError: A file is not in `data_dir`, or `"sick"` is asked
+            for without one.
+        OSError: The download failed.
+
+    Example:
+
+    >>> corpus = memlm_keras.data.load_pairs("embedded")
+    >>> len(corpus.train), corpus.labels
+    (20000, ('entailment', 'neutral', 'contradiction'))
+    """
+    if name == "embedded":
+        splits = {
+            split: embedded_pairs.generate_pairs(size, [0, index])
+            for index, (split, size) in enumerate(embedded_pairs.SIZES.items())
+        }
+    elif name == "snli":
+        splits = dict(zip(SPLITS, map(read_snli, _snli(data_dir, cache_dir))))
+    elif name == "sick":
+        splits = _sick(data_dir)
+    else:
+        raise ValueError(f"`name` must be one of {NAMES}. Received: {name!r}")
+    if lowercase:
+        splits = {split: map(_lower, pairs) for split, pairs in splits.items()}
+    return encode_pairs(
+        name,
+        splits,
+        LABELS,
+        vocabulary,
+        vocabulary_size,
+        minimum_count,
+    )
+
+
+def read_snli(path):
+    r"""Reads a file of SNLI one pair after the other.
+
+    Pairs whose annotators did not agree, with the gold label `-`, are left
+    out.
+
+    Args:
+        path: Path of a file `.jsonl`, or of one with tabs between the columns
+            that its first line names; UTF-8.
+
+    Yields:
+        `SentencePair`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is not UTF-8 or has no pair, or a line lacks
+            `gold_label` or the parse of a sentence.
+
+    Example:
+
+    >>> pair = next(read_snli("snli_1.0_dev.jsonl"))
+    """
+    records = _json_records if pathlib.Path(path).suffix == ".jsonl" else _table
+    columns = "gold_label", "sentence1_binary_parse", "sentence2_binary_parse"
+    for label, premise, hypothesis in _fields(path, records(path), columns):
+        if label != "-":
+            yield SentencePair(_leaves(premise), _leaves(hypothesis), label)
+
+
+def read_sick(path, part=None):
+    """Reads a file of SICK one pair after the other.
+
+    Args:
+        path: Path of the file, with tabs between the columns that its first
+            line names; UTF-8.
+        part: `None`, or `"TRAIN"`, `"TRIAL"` or `"TEST"`: only pairs of that
+            part, as the later release marks them.
+
+    Yields:
+        `SentencePair`, labels in lower case.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is not UTF-8 or has no pair, or a line lacks a
+            column.
+
+    Example:
+
+    >>> pair = next(read_sick("SICK_trial.txt"))
+    """
+    label = "entailment_judgment" if part is None else "entailment_label"
+    columns = [label, "sentence_A", "sentence_B"]
+    columns += [] if part is None else ["SemEval_set"]
+    for label, premise, hypothesis, *found in _fields(
+        path, _table(path), columns
+    ):
+        if part is None or found == [part]:
+            yield SentencePair(
+                tuple(premise.split()), tuple(hypothesis.split()), label.lower()
+            )
+
+
+def _snli(data_dir, cache_dir):
+    for ending in (".jsonl", ".txt"):
+        files = [f"{name}{ending}" for name in _SNLI]
+        try:
+            return public_files("snli", files, data_dir, cache_dir)
+        except FileNotFoundError as error:
+            missing = error
+    raise missing
+
+
+def _sick(data_dir):
+    folder = pathlib.Path("." if data_dir is None else data_dir)
+    later = folder / "SICK.txt"
+    if data_dir is not None and later.is_file():
+        return {
+            split: read_sick(later, part)
+            for split, part in zip(SPLITS, _SICK_LATER)
+        }
+    paths = [folder / file for file in _SICK]
+    for path in paths:
+        if data_dir is None or not path.is_file():
+            raise FileNotFoundError(
+                "SICK is read from `data_dir`, a folder that holds "
+                f"{', '.join(_SICK)}, or SICK.txt. Received: "
+                f"data_dir={data_dir}"
+            )
+    return dict(zip(SPLITS, map(read_sick, paths)))
+
+
+def _fields(path, records, columns):
+    """Yields the named columns of each record; there is at least one."""
+    number = None
+    for number, record in records:
+        missing = [column for column in columns if record.get(column) is None]
+        if missing:
+            raise ValueError(
+                f"{path}, line {number}: there is no {missing[0]!r}. Expected "
+                f"the columns {', '.join(columns)}."
+            )
+        yield [record[column] for column in columns]
+    if number is None:
+        raise ValueError(f"The file {path} has no pairs.")
+
+
+def _json_records(path):
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+
+
+def _table(path):
+    # Quotation marks are part of the sentences, and quote nothing.
+    lines = enumerate(read_lines(path), 1)
+    header = next(lines, (1, ""))[1].split("\t")
+    for number, line in lines:
+        if line.strip():
+            yield number, dict(zip(header, line.split("\t")))
+
+
+def _leaves(parse):
+    return tuple(token for token in parse.split() if token not in "()")
+
+
+def _lower(pair):
+    return SentencePair(
+        tuple(token.lower() for token in pair.premise),
+        tuple(token.lower() for token in pair.hypothesis),
+        pair.label,
+    )

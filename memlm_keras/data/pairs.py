@@ -1,0 +1,196 @@
+"""Pairs of sentences with labels: what is said, and what may follow from it."""
+
+import dataclasses
+import functools
+import hashlib
+
+import numpy as np
+
+from memlm_keras.data.pair_batches import PairBatches
+from memlm_keras.data.vocabulary import Vocabulary
+
+SPLITS = ("train", "validation", "test")
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SentencePair:
+    """A premise, a hypothesis, and whether the second follows from the first.
+
+    Args:
+        premise: Tuple of tokens, at least one.
+        hypothesis: Tuple of tokens, at least one.
+        label: String.
+
+    Raises:
+        ValueError: A sentence has no tokens, or is a string.
+
+    Example:
+
+    >>> pair = SentencePair(("a", "man", "sits"), ("he", "sits"), "entailment")
+    """
+
+    premise: tuple
+    hypothesis: tuple
+    label: str
+
+    def __post_init__(self):
+        for name in ("premise", "hypothesis"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not value:
+                raise ValueError(
+                    f"`{name}` must be a tuple of at least one token. "
+                    f"Received: {value!r}"
+                )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairSplit:
+    """Encoded pairs, one after the other.
+
+    Args:
+        premises, hypotheses: Tuples of 1-D int32 arrays of token ids.
+        labels: int32 array, indices into the labels of the corpus.
+    """
+
+    premises: tuple
+    hypotheses: tuple
+    labels: np.ndarray
+
+    def __len__(self):
+        return len(self.labels)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairCorpus:
+    """A vocabulary, labels, and pairs of sentences encoded with them.
+
+    Args:
+        name: Name to report results under.
+        vocabulary: `Vocabulary`.
+        labels: Tuple of strings.
+        train, validation, test: `PairSplit`s.
+
+    Example:
+
+    >>> corpus = load_pairs("embedded")
+    >>> batches = corpus.batches("train", batch_size=50, shuffle=True)
+    """
+
+    name: str
+    vocabulary: Vocabulary
+    labels: tuple
+    train: PairSplit
+    validation: PairSplit
+    test: PairSplit
+
+    @functools.cached_property
+    def fingerprint(self):
+        """Short hash of vocabulary, labels and all pairs, 16 characters."""
+        texts = (*self.vocabulary.tokens, "", *self.labels)
+        digest = hashlib.sha256("\0".join(texts).encode())
+        for name in SPLITS:
+            split = getattr(self, name)
+            for sentences in (split.premises, split.hypotheses):
+                for sentence in sentences:
+                    digest.update(len(sentence).to_bytes(4, "little"))
+                    digest.update(sentence.tobytes())
+            digest.update(split.labels.tobytes())
+        return digest.hexdigest()[:16]
+
+    def batches(self, split, batch_size=50, shuffle=False, seed=0, **kwargs):
+        """Makes the `PairBatches` of one split.
+
+        Args:
+            split: `"train"`, `"validation"` or `"test"`, or a `PairSplit`.
+            batch_size, shuffle, seed, **kwargs: As for `PairBatches`.
+
+        Returns:
+            `PairBatches`.
+
+        Raises:
+            ValueError: There is no such split.
+        """
+        if isinstance(split, str):
+            if split not in SPLITS:
+                raise ValueError(
+                    f"`split` must be one of {SPLITS}, or a `PairSplit`. "
+                    f"Received: split={split!r}"
+                )
+            split = getattr(self, split)
+        return PairBatches(
+            split.premises,
+            split.hypotheses,
+            split.labels,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            seed=seed,
+            **kwargs,
+        )
+
+
+def encode_pairs(
+    name,
+    splits,
+    labels=LABELS,
+    vocabulary=None,
+    vocabulary_size=None,
+    minimum_count=1,
+):
+    """Makes a corpus of pairs.
+
+    Args:
+        name: Name to report results under.
+        splits: Dict by `"train"`, `"validation"` and `"test"` of iterables of
+            `SentencePair`s.
+        labels: Tuple of strings, all that a pair may have.
+        vocabulary: `Vocabulary`; `None` builds one of the training pairs.
+        vocabulary_size: Largest number of entries of the one that is built.
+        minimum_count: Tokens seen fewer times are left out of it.
+
+    Returns:
+        `PairCorpus`.
+
+    Raises:
+        ValueError: A split has no pairs or a pair another label, or
+            `vocabulary` is given together with arguments to build one.
+    """
+    if vocabulary is not None and (vocabulary_size, minimum_count) != (None, 1):
+        raise ValueError(
+            "`vocabulary` contradicts `vocabulary_size` and `minimum_count`, "
+            "of which one is built. Received: vocabulary_size="
+            f"{vocabulary_size}, minimum_count={minimum_count}"
+        )
+    splits = {split: list(splits[split]) for split in SPLITS}
+    for split, pairs in splits.items():
+        if not pairs:
+            raise ValueError(f"The split {split!r} of {name!r} has no pairs.")
+    if vocabulary is None:
+        vocabulary = Vocabulary.build(
+            (
+                sentence
+                for pair in splits["train"]
+                for sentence in (pair.premise, pair.hypothesis)
+            ),
+            size=vocabulary_size,
+            minimum_count=minimum_count,
+        )
+    encoded = {
+        split: _encode(pairs, labels, vocabulary)
+        for split, pairs in splits.items()
+    }
+    return PairCorpus(name, vocabulary, tuple(labels), **encoded)
+
+
+def _encode(pairs, labels, vocabulary):
+    unknown = sorted({pair.label for pair in pairs} - set(labels))
+    if unknown:
+        raise ValueError(
+            f"The label of a pair must be one of {tuple(labels)}. Received: "
+            f"{unknown[0]!r}"
+        )
+    return PairSplit(
+        tuple(vocabulary.encode(pair.premise) for pair in pairs),
+        tuple(vocabulary.encode(pair.hypothesis) for pair in pairs),
+        np.array([labels.index(pair.label) for pair in pairs], "int32"),
+    )

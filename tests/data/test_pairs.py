@@ -1,0 +1,329 @@
+"""Sentence pairs: readers, batches and the generated ones."""
+
+import collections
+import json
+import pathlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras import data
+from memlm_keras.data import PairBatches
+from memlm_keras.data import SentencePair
+from memlm_keras.data import embedded_pairs
+
+SICK = pathlib.Path(__file__).parents[3] / "shared" / "data" / "sick"
+
+
+def snli_record(label, premise, hypothesis):
+    return {
+        "annotator_labels": [label],
+        "captionID": "3.jpg#1",
+        "gold_label": label,
+        "pairID": "3.jpg#1r1n",
+        "sentence1": "whatever",
+        "sentence1_binary_parse": premise,
+        "sentence2": "whatever",
+        "sentence2_binary_parse": hypothesis,
+    }
+
+
+RECORDS = [
+    snli_record("neutral", "( ( A man ) ( sits . ) )", "( He ( rests . ) )"),
+    snli_record("-", "( ( A man ) ( sits . ) )", "( He ( eats . ) )"),
+    snli_record("entailment", '( It ( " ( is " ) ) )', "( Él ( is . ) )"),
+    snli_record("contradiction", "( A ( b . ) )", "Alone"),
+]
+PAIRS = [
+    SentencePair(("A", "man", "sits", "."), ("He", "rests", "."), "neutral"),
+    SentencePair(("It", '"', "is", '"'), ("Él", "is", "."), "entailment"),
+    SentencePair(("A", "b", "."), ("Alone",), "contradiction"),
+]
+
+
+def write_snli(folder, ending):
+    folder.mkdir()
+    for name in ("train", "dev", "test"):
+        path = folder / f"snli_1.0_{name}{ending}"
+        if ending == ".jsonl":
+            lines = [json.dumps(r, ensure_ascii=False) for r in RECORDS]
+        else:
+            rows = [RECORDS[0], *(r.values() for r in RECORDS)]
+            lines = ["\t".join(map(str, row)) for row in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".txt"])
+def test_snli(tmp_path, ending):
+    folder = tmp_path / "snli_1.0"
+    write_snli(folder, ending)
+    found = list(data.read_snli(folder / f"snli_1.0_dev{ending}"))
+    assert found == PAIRS
+    corpus = data.load_pairs("snli", data_dir=tmp_path)
+    assert len(corpus.train) == len(corpus.test) == 3
+    np.testing.assert_array_equal(corpus.train.labels, [1, 0, 2])
+    assert corpus.vocabulary.decode(corpus.train.premises[1]) == [
+        *("It", '"', "is", '"')
+    ]
+    lower = data.load_pairs("snli", data_dir=folder, lowercase=True)
+    assert "alone" in lower.vocabulary and "Alone" not in lower.vocabulary
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.jsonl", "", "has no pairs"),
+        ("a.jsonl", '{"gold_label": "neutral"}\n', "line 1.*sentence1_binary"),
+        ("a.jsonl", "{}\n{\n", "line 1.*'gold_label'"),
+        ("a.jsonl", "{\n", "line 1: Expecting"),
+        ("a.txt", "", "has no pairs"),
+        ("a.txt", "gold_label\tx\n", "has no pairs"),
+        ("a.txt", "gold_label\tx\nneutral\ty\n", "line 2.*sentence1_binary"),
+    ],
+)
+def test_damaged_snli(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        list(data.read_snli(tmp_path / name))
+
+
+def test_both_releases_of_sick(tmp_path):
+    """With the line ends of either, and quotation marks that quote nothing."""
+    rows = [
+        ("1", 'A "dog', "No dog", "3.3", "CONTRADICTION"),
+        ("2", "A cat", "A cat is", "4", "ENTAILMENT"),
+        ("3", "A cat", "A man", "1", "NEUTRAL"),
+    ]
+    header = "pair_ID sentence_A sentence_B relatedness_score "
+    first = (header + "entailment_judgment").split()
+    later = "pair_ID sentence_A sentence_B entailment_label SemEval_set".split()
+    names = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    lines = ["\t".join(later)]
+    for row, name, part in zip(rows, names, ("TRAIN", "TRIAL", "TEST")):
+        text = "\r\n".join(["\t".join(first), "\t".join(row), ""])
+        (tmp_path / "old" / name).write_text(text, newline="")
+        lines.append("\t".join([*row[:3], row[4], part]))
+    (tmp_path / "new" / "SICK.txt").write_text("\n".join(lines) + "\n")
+
+    old = data.load_pairs("sick", data_dir=tmp_path / "old")
+    new = data.load_pairs("sick", data_dir=tmp_path / "new")
+    assert old.fingerprint == new.fingerprint
+    assert [len(getattr(old, s)) for s in ("train", "validation", "test")] == [
+        *(1, 1, 1)
+    ]
+    assert old.labels[old.train.labels[0]] == "contradiction"
+    assert old.vocabulary.decode(old.train.premises[0]) == ["A", '"dog']
+    with pytest.raises(FileNotFoundError, match="`data_dir`.*SICK_train.txt"):
+        data.load_pairs("sick", data_dir=tmp_path)
+    with pytest.raises(FileNotFoundError, match="data_dir=None"):
+        data.load_pairs("sick")
+
+
+@pytest.mark.skipif(not SICK.is_dir(), reason=f"SICK is not in {SICK}")
+def test_the_real_sick():
+    corpus = data.load_pairs("sick", data_dir=SICK)
+    counts = [
+        np.bincount(getattr(corpus, split).labels).tolist()
+        for split in ("train", "validation", "test")
+    ]
+    assert [sum(count) for count in counts] == [4500, 500, 4927]
+    # Counted by the SemEval task: entailment, neutral, contradiction.
+    assert counts == [[1299, 2536, 665], [144, 282, 74], [1414, 2793, 720]]
+    assert len(corpus.batches("train", 50)) == 90
+
+
+def test_wrong_corpora(tmp_path):
+    with pytest.raises(ValueError, match="`name` must be one of.*'ptb'"):
+        data.load_pairs("ptb")
+    with pytest.raises(ValueError, match="`name` must be one of.*'snli'"):
+        data.load("snli")
+    with pytest.raises(FileNotFoundError, match="snli_1.0_train.txt"):
+        data.load_pairs("snli", data_dir=tmp_path)
+    splits = {"train": PAIRS, "validation": PAIRS, "test": PAIRS}
+    with pytest.raises(ValueError, match="contradicts `vocabulary_size`"):
+        data.encode_pairs(
+            "x",
+            splits,
+            vocabulary=data.Vocabulary(["a"]),
+            vocabulary_size=9,
+        )
+    with pytest.raises(ValueError, match="'test' of 'x' has no pairs"):
+        data.encode_pairs("x", {**splits, "test": []})
+    with pytest.raises(ValueError, match="one of.*'yes'.*'contradiction'"):
+        data.encode_pairs("x", splits, labels=("yes", "neutral", "entailment"))
+    with pytest.raises(ValueError, match="`premise` must be a tuple.*'a b'"):
+        SentencePair("a b", ("c",), "neutral")
+    with pytest.raises(ValueError, match="`hypothesis` must be a tuple"):
+        SentencePair(("c",), (), "neutral")
+    corpus = data.encode_pairs("x", splits)
+    with pytest.raises(ValueError, match="`split` must be one of"):
+        corpus.batches("dev")
+
+
+# === Generated pairs ===
+
+
+def facts_of(tokens):
+    facts, fact = [], []
+    for token in tokens:
+        if token == ".":
+            facts.append((fact[0], " ".join(fact[1:-1]), fact[-1]))
+            fact = []
+        else:
+            fact.append(token)
+    assert not fact
+    return facts
+
+
+def test_generated_labels_are_what_the_facts_say():
+    pairs = embedded_pairs.generate_pairs(600, seed=3)
+    assert pairs[:5] == embedded_pairs.generate_pairs(5, seed=3)
+    assert pairs != embedded_pairs.generate_pairs(600, seed=4)
+    labels = collections.Counter(pair.label for pair in pairs)
+    assert labels == dict.fromkeys(data.load_pairs("embedded").labels, 200)
+    for pair in pairs:
+        facts = facts_of(pair.premise)
+        ((name, kind, value),) = facts_of(pair.hypothesis)
+        assert set(pair.hypothesis) <= set(pair.premise)
+        said = {v for n, k, v in facts if (n, k) == (name, kind)}
+        # Nobody is said to be two things of one kind.
+        assert len({(n, k) for n, k, _ in facts}) == len(facts)
+        expected = {
+            "entailment": said == {value},
+            "contradiction": len(said) == 1 and value not in said,
+            "neutral": not said,
+        }
+        assert expected[pair.label], pair
+
+
+def test_counts_of_words_do_not_tell_the_label():
+    """How often the asked name, kind and value occur, and how many facts."""
+    pairs = embedded_pairs.generate_pairs(6000, seed=0)
+    found = {label: [] for label in ("entailment", "neutral", "contradiction")}
+    for pair in pairs:
+        facts = facts_of(pair.premise)
+        ((name, kind, value),) = facts_of(pair.hypothesis)
+        found[pair.label].append(
+            [
+                sum(n == name for n, _, _ in facts),
+                sum(k == kind for _, k, _ in facts),
+                sum(v == value for _, _, v in facts),
+                len(facts),
+                next(i for i, f in enumerate(facts) if f[0] == name),
+            ]
+        )
+    means = np.array([np.mean(rows, axis=0) for rows in found.values()])
+    errors = np.array([np.std(rows, axis=0) for rows in found.values()])
+    errors = errors.max(axis=0) / np.sqrt(2000)
+    assert (np.ptp(means, axis=0) < 5 * errors + 1e-9).all(), means
+
+
+def test_wrong_generated_pairs():
+    with pytest.raises(ValueError, match="`num_pairs`"):
+        embedded_pairs.generate_pairs(-1, seed=0)
+    for people in ((2, 3), (5, 4), (3, 17)):
+        with pytest.raises(ValueError, match="`people` must be"):
+            embedded_pairs.generate_pairs(1, seed=0, people=people)
+
+
+# === Batches ===
+
+
+@given(
+    lengths=st.lists(
+        st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=30
+    ),
+    batch_size=st.integers(1, 7),
+    shuffle=st.booleans(),
+    bucket_batches=st.integers(1, 3),
+    length_multiple=st.integers(1, 4),
+)
+def test_every_pair_is_in_one_batch_of_an_epoch(
+    lengths, batch_size, shuffle, bucket_batches, length_multiple
+):
+    random = np.random.default_rng(0)
+    premises = [random.integers(2, 99, a) for a, _ in lengths]
+    hypotheses = [random.integers(2, 99, b) for _, b in lengths]
+    labels = np.arange(len(lengths))
+    batches = PairBatches(
+        *(premises, hypotheses, labels, batch_size, shuffle),
+        bucket_batches=bucket_batches,
+        length_multiple=length_multiple,
+    )
+    assert batches.largest_id == max(
+        max(map(max, premises)), max(map(max, hypotheses))
+    )
+    for _ in range(2):
+        seen = []
+        for inputs, found, weight in batches:
+            for name, sentences in (
+                ("premise", premises),
+                ("hypothesis", hypotheses),
+            ):
+                tokens, sizes = inputs[name], inputs[f"{name}_length"]
+                assert tokens.shape[1] % length_multiple == 0
+                assert tokens.shape[1] - sizes.max() < length_multiple
+                assert len(tokens) == batch_size
+                for row in np.flatnonzero(weight):
+                    sentence = tokens[row, : sizes[row]]
+                    np.testing.assert_array_equal(
+                        sentence, sentences[found[row]]
+                    )
+                    assert not tokens[row, sizes[row] :].any()
+            seen += found[weight > 0].tolist()
+        assert sorted(seen) == labels.tolist()
+        batches.on_epoch_end()
+
+
+def test_orders_follow_from_seed_and_epoch():
+    pairs = data.load_pairs("embedded").validation
+
+    def orders(**arguments):
+        batches = PairBatches(
+            *(pairs.premises, pairs.hypotheses, pairs.labels, 10),
+            **arguments,
+        )
+        first = batches.order.copy()
+        batches.on_epoch_end()
+        return first, batches.order.copy(), batches
+
+    first, second, batches = orders(shuffle=True, seed=1)
+    assert (first != second).any()
+    batches.start_at(0)
+    np.testing.assert_array_equal(batches.order, first)
+    again, _, _ = orders(shuffle=True, seed=1)
+    np.testing.assert_array_equal(again, first)
+    other, _, _ = orders(shuffle=True, seed=2)
+    assert (first != other).any()
+    fixed, still, _ = orders()
+    np.testing.assert_array_equal(fixed, still)
+    # Pairs of about equal lengths go together.
+    lengths = np.array([len(premise) for premise in pairs.premises])
+    spread = np.ptp(lengths[first].reshape(-1, 10), axis=1).mean()
+    assert spread < 0.5 * np.ptp(lengths.reshape(-1, 10), axis=1).mean()
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"premises": [[1], []]}, "`premises` must hold.*position 1"),
+        ({"hypotheses": [[1], [0.5]]}, "`hypotheses` must hold.*position 1"),
+        ({"labels": [0]}, "must be of one number.*2, 2 and 1"),
+        ({"batch_size": 0}, "`batch_size` must be at least 1"),
+        ({"bucket_batches": 0}, "`bucket_batches` must be at least 1"),
+        ({"length_multiple": 0}, "`length_multiple` must be at least 1"),
+    ],
+)
+def test_wrong_batches(change, message):
+    arguments = {
+        "premises": [[1], [2]],
+        "hypotheses": [[1], [2]],
+        "labels": [0, 1],
+        **change,
+    }
+    with pytest.raises(ValueError, match=message):
+        PairBatches(**arguments)
