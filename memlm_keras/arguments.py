@@ -10,6 +10,15 @@ def require_positive_integer(name, value, minimum=1):
         )
 
 
+def require_rate(name, value):
+    """Raises `ValueError` unless `value` is a rate in [0, 1)."""
+    if not 0 <= value < 1:
+        raise ValueError(
+            f"`{name}` must be at least 0 and less than 1. "
+            f"Received: {name}={value!r}"
+        )
+
+
 def require_vocabulary(model, vocabulary):
     """Raises `ValueError` unless a vocabulary has the size of the model's."""
     if len(vocabulary) != model.vocabulary_size:

@@ -101,6 +101,7 @@ PUBLIC_NAMES = {
         "choose_cache",
         "cloze_accuracy",
         "cloze_scores",
+        "monte_carlo_perplexity",
         "perplexity",
     ],
     "memlm_keras.heads": ["TiedProjection"],

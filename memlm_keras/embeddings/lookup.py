@@ -3,6 +3,8 @@
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_rate
+
 
 def look_up(table, token_ids):
     """Rows of a table.
@@ -46,8 +48,27 @@ def _with_dense_gradient(table):
 class Embedding(keras.layers.ReversibleEmbedding):
     """A `keras.layers.ReversibleEmbedding` that trains alike on all backends.
 
-    Arguments, calls and weights are those of Keras' layer; see `look_up` for
-    what differs on TensorFlow.
+    Weights are those of Keras' layer; see `look_up` for what differs on
+    TensorFlow. Besides, words can be dropped while training (Gal and
+    Ghahramani, 2016, Section 4.2): a word that is dropped from a row of a batch
+    is dropped wherever it occurs in that row, and the others are scaled by
+    `1 / (1 - word_dropout)`.
+
+    Args:
+        input_dim: integer, number of tokens.
+        output_dim: integer, size of the vectors.
+        word_dropout: float in [0, 1), probability that a word is dropped.
+        seed: integer or `None`, of the words that are dropped.
+        **kwargs: other arguments of `keras.layers.ReversibleEmbedding`.
+
+    Call arguments:
+        inputs: integer tensor `(batch, time)`; with `reverse`, float tensor
+            `(..., output_dim)`.
+        reverse: whether to project to logits.
+        training: optional bool, whether words are dropped.
+
+    Raises:
+        ValueError: if `word_dropout` is not in [0, 1).
 
     Example:
 
@@ -56,8 +77,40 @@ class Embedding(keras.layers.ReversibleEmbedding):
     (1, 3, 16)
     """
 
-    def call(self, inputs, reverse=False):
+    def __init__(
+        self, input_dim, output_dim, word_dropout=0.0, seed=None, **kwargs
+    ):
+        require_rate("word_dropout", word_dropout)
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.word_dropout = word_dropout
+        self.seed = seed
+        if word_dropout:
+            self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def call(self, inputs, reverse=False, training=None):
         if reverse:
             return super().call(inputs, reverse=True)
-        outputs = look_up(self.embeddings, ops.cast(inputs, "int32"))
+        token_ids = ops.cast(inputs, "int32")
+        outputs = look_up(self.embeddings, token_ids)
+        if training and self.word_dropout:
+            kept = self._kept_words(token_ids)
+            outputs = outputs * ops.cast(kept, outputs.dtype)
         return ops.cast(outputs, self.compute_dtype)
+
+    def compute_output_spec(self, inputs, reverse=False, training=None):
+        """As of Keras' layer, which knows no `training`."""
+        return super().compute_output_spec(inputs, reverse=reverse)
+
+    def _kept_words(self, token_ids):
+        words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
+        kept = keras.random.dropout(
+            words, self.word_dropout, seed=self.seed_generator
+        )
+        return ops.take_along_axis(kept, token_ids, axis=1)[..., None]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "word_dropout": self.word_dropout,
+            "seed": self.seed,
+        }

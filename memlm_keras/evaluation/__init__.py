@@ -5,6 +5,7 @@ from memlm_keras.evaluation.cache import choose_cache
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy
 from memlm_keras.evaluation.cloze import cloze_scores
+from memlm_keras.evaluation.monte_carlo import monte_carlo_perplexity
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 
@@ -15,5 +16,6 @@ __all__ = [
     "choose_cache",
     "cloze_accuracy",
     "cloze_scores",
+    "monte_carlo_perplexity",
     "perplexity",
 ]

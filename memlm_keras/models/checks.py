@@ -10,15 +10,6 @@ from memlm_keras.memory.base import Memory
 from memlm_keras.memory.mixture import WordMixture
 
 
-def require_rate(name, value):
-    """Raises `ValueError` unless `value` is a rate in [0, 1)."""
-    if not 0 <= value < 1:
-        raise ValueError(
-            f"`{name}` must be at least 0 and less than 1. "
-            f"Received: {name}={value!r}"
-        )
-
-
 def recurrent_layers(name, layers, at_least=1):
     """Returns recurrent layers that give sequences and states.
 

@@ -2,11 +2,12 @@
 
 import keras
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
-from memlm_keras.heads import TiedProjection
 from memlm_keras.models import checks
+from memlm_keras.models import layers
+from memlm_keras.models import thinning
 from memlm_keras.models.sentence import Sentence
 from memlm_keras.models.trained_model import TrainedModel
 
@@ -34,6 +35,13 @@ class LanguageModel(TrainedModel):
             al., 2014).
         embedding_dropout: float in [0, 1), rate on the embeddings; `None` is
             that of `dropout`.
+        output_dropout: float in [0, 1), rate on the outputs of the last
+            recurrent layer; `None` is that of `dropout`.
+        variational_dropout: whether the masks of these are the same at all
+            steps of a sequence (Gal and Ghahramani, 2016). Those of recurrent
+            connections are arguments of Keras' layers, `recurrent_dropout`.
+        word_dropout: float in [0, 1), probability that a word is dropped, all
+            its occurrences in a row alike (Gal and Ghahramani, 2016).
         tie_embeddings: whether the output projection shares its matrix with
             the embedding.
         initializer: Keras initializer of embedding, projection and its bias.
@@ -97,14 +105,21 @@ class LanguageModel(TrainedModel):
         output_bias=True,
         mixture=None,
         embedding_dropout=None,
+        output_dropout=None,
+        variational_dropout=False,
+        word_dropout=0.0,
         name=None,
         dtype=None,
     ):
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
-        checks.require_rate("dropout", dropout)
-        if embedding_dropout is not None:
-            checks.require_rate("embedding_dropout", embedding_dropout)
+        require_rate("dropout", dropout)
+        for name_of_rate, rate in (
+            ("embedding_dropout", embedding_dropout),
+            ("output_dropout", output_dropout),
+        ):
+            if rate is not None:
+                require_rate(name_of_rate, rate)
         recurrent = checks.recurrent_layers(
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
@@ -120,43 +135,24 @@ class LanguageModel(TrainedModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
-        def initialized(default, index):
-            if initializer is None:
-                return default
-            return distinct(initializer, index)
-
+        initializers = layers.Initializers(initializer)
         embedding = Embedding(
             vocabulary_size,
             embedding_dim,
-            embeddings_initializer=initialized("uniform", 0),
+            word_dropout=word_dropout,
+            embeddings_initializer=initializers.get(0, "uniform"),
             dtype=policy,
             name="embedding",
         )
-        bias_initializer = initialized("zeros", 1)
-        if tie_embeddings:
-            head = TiedProjection(
-                embedding,
-                use_bias=output_bias,
-                bias_initializer=bias_initializer,
-                dtype=policy,
-                name="head",
-            )
-        else:
-            head = keras.layers.Dense(
-                vocabulary_size,
-                use_bias=output_bias,
-                kernel_initializer=initialized("glorot_uniform", 2),
-                bias_initializer=bias_initializer,
-                dtype=policy,
-                name="head",
-            )
+        head = layers.output_projection(
+            *(embedding, tie_embeddings, output_bias, initializers, policy)
+        )
         rates = [dropout] * (len(recurrent) + len(recurrent_above) + 1)
         if embedding_dropout is not None:
             rates[0] = embedding_dropout
-        dropouts = [
-            keras.layers.Dropout(rate, dtype=policy, name=f"dropout_{index}")
-            for index, rate in enumerate(rates)
-        ]
+        if output_dropout is not None:
+            rates[-1] = output_dropout
+        dropouts = layers.dropouts(rates, variational_dropout, policy)
         sentence = Sentence(
             *(embedding, recurrent, memory, recurrent_above, head, dropouts),
             mixture,
@@ -172,6 +168,9 @@ class LanguageModel(TrainedModel):
         self.embedding_dim = embedding_dim
         self.dropout = dropout
         self.embedding_dropout = embedding_dropout
+        self.output_dropout = output_dropout
+        self.variational_dropout = variational_dropout
+        self.word_dropout = word_dropout
         self.tie_embeddings = tie_embeddings
         self.initializer = initializer
         self.output_bias = output_bias
@@ -237,6 +236,39 @@ class LanguageModel(TrainedModel):
                 weights[layer.name].set_weights(layer.get_weights())
         return copy
 
+    def thinned(self, seed, into=None):
+        """Makes a copy of this model with dropout masks drawn once for all.
+
+        A network that loses the same units at every step is one whose weights
+        have lost the rows of these units: a word's row of the embedding, rows
+        of the kernels of recurrent layers for their inputs and for their
+        recurrent connections, and of that of the output projection. So the
+        copy is an ordinary model without dropout, untied if this one is tied.
+        The mean of many is the Monte Carlo average of Gal and Ghahramani
+        (2016), as `memlm_keras.evaluation.monte_carlo_perplexity` takes it.
+
+        All rates that this model is trained with are drawn at, kept units
+        scaled by `1 / (1 - rate)`; other noise of cells keeps its expectation.
+
+        Args:
+            seed: integer. Masks of one seed are the same on all backends.
+            into: a copy that this method made before, to be given new weights
+                in place of a new copy; or `None`.
+
+        Returns:
+            `LanguageModel`.
+
+        Raises:
+            ValueError: if a rate on what a memory or a mixture reads is not
+                zero, since they have no rows for it to lose.
+
+        Example:
+
+        >>> copies = [lm.thinned(seed) for seed in range(3)]
+        >>> average = memlm_keras.Ensemble(copies)
+        """
+        return thinning.thinned(self, seed, into)
+
     # === Serialization ===
 
     def get_config(self):
@@ -252,6 +284,9 @@ class LanguageModel(TrainedModel):
             "memory": keras.saving.serialize_keras_object(self.memory),
             "dropout": self.dropout,
             "embedding_dropout": self.embedding_dropout,
+            "output_dropout": self.output_dropout,
+            "variational_dropout": self.variational_dropout,
+            "word_dropout": self.word_dropout,
             "tie_embeddings": self.tie_embeddings,
             "initializer": keras.initializers.serialize(self.initializer),
             "recurrent_above": [

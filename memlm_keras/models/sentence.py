@@ -108,7 +108,8 @@ class Sentence:
             `(outputs, state, attention)`; attention is `None` without memory.
         """
         new_state = {}
-        outputs = self.dropouts[0](self.embedding(token_ids), training=training)
+        outputs = self.embedding(token_ids, training=training)
+        outputs = self.dropouts[0](outputs, training=training)
         outputs = self._recur(self.below, outputs, state, new_state, training)
         attention = None
         if self.memory is not None:

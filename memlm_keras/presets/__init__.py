@@ -1,6 +1,7 @@
 """Presets: every row of every paper's tables as a named configuration."""
 
 from memlm_keras.presets import daniluk2017
+from memlm_keras.presets import gal2016
 from memlm_keras.presets import grave2017
 from memlm_keras.presets import merity2017
 from memlm_keras.presets import salton2017
@@ -16,6 +17,7 @@ _PAPERS = {
     "tran2016": tran2016,
     "salton2017": salton2017,
     "zaremba2014": zaremba2014,
+    "gal2016": gal2016,
     "grave2017": grave2017,
     "merity2017": merity2017,
 }

@@ -44,7 +44,9 @@ def recurrent_arguments(units, initializer):
     }
 
 
-def lstm(units, initializer, unit_forget_bias=True, zero_biases=False):
+def lstm(
+    units, initializer, unit_forget_bias=True, zero_biases=False, **arguments
+):
     """Serialized LSTM.
 
     Args:
@@ -52,8 +54,9 @@ def lstm(units, initializer, unit_forget_bias=True, zero_biases=False):
         initializer: serialized initializer of all weights.
         unit_forget_bias: whether the forget-gate bias is 1 all the same.
         zero_biases: whether the biases are zero all the same.
+        **arguments: other arguments of `keras.layers.LSTM`.
     """
-    config = recurrent_arguments(units, initializer)
+    config = {**recurrent_arguments(units, initializer), **arguments}
     if zero_biases:
         config["bias_initializer"] = from_keras("initializers", "Zeros", {})
     config["unit_forget_bias"] = unit_forget_bias

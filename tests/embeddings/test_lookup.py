@@ -83,10 +83,43 @@ def test_rows_and_logits_are_those_of_the_layer_of_keras():
 
 
 def test_an_embedding_survives_its_configuration():
-    layer = Embedding(5, 3, dtype="mixed_bfloat16", name="embedding")
+    layer = Embedding(
+        *(5, 3, 0.25, 7), dtype="mixed_bfloat16", name="embedding"
+    )
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
     revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
     assert type(revived) is Embedding
     assert revived.get_config() == layer.get_config()
-    vectors = revived(np.array([1]))
+    assert (revived.word_dropout, revived.seed) == (0.25, 7)
+    vectors = revived(np.array([[1]]), training=True)
     assert keras.backend.standardize_dtype(vectors.dtype) == "bfloat16"
+
+
+def test_a_word_is_dropped_wherever_it_occurs_in_a_row():
+    layer = Embedding(50, 3, word_dropout=0.4, seed=1)
+    layer.build()
+    token_ids = np.random.default_rng(0).integers(50, size=(40, 60))
+    table = keras.ops.convert_to_numpy(layer.embeddings)
+    vectors = keras.ops.convert_to_numpy(layer(token_ids, training=True))
+    factors = vectors / table[token_ids]
+    np.testing.assert_allclose(factors, factors[..., :1].repeat(3, -1), 1e-4)
+    kept = np.full((40, 50), np.nan)
+    for row, ids in enumerate(token_ids):
+        for position, word in enumerate(ids):
+            factor = factors[row, position, 0]
+            if not np.isnan(kept[row, word]):
+                np.testing.assert_allclose(factor, kept[row, word], rtol=1e-4)
+            kept[row, word] = factor
+    drawn = kept[~np.isnan(kept)]
+    is_dropped = np.isclose(drawn, 0.0)
+    np.testing.assert_allclose(drawn[~is_dropped], 1 / 0.6, rtol=1e-4)
+    # Of more than a thousand pairs of a row and a word.
+    np.testing.assert_allclose(is_dropped.mean(), 0.4, atol=0.05)
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(layer(token_ids)), table[token_ids]
+    )
+
+
+def test_wrong_rate_of_words_that_are_dropped():
+    with pytest.raises(ValueError, match="`word_dropout`.*word_dropout=1.0"):
+        Embedding(5, 3, word_dropout=1.0)

@@ -536,6 +536,9 @@ def test_every_argument_survives_its_configuration():
         "memory": memories.Attention(window=2),
         "dropout": 0.25,
         "embedding_dropout": 0.125,
+        "output_dropout": 0.375,
+        "variational_dropout": True,
+        "word_dropout": 0.0625,
         "tie_embeddings": True,
         "initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
@@ -565,7 +568,11 @@ def test_every_argument_survives_its_configuration():
     assert not hasattr(revived.head, "bias")
     assert revived.memory.window == 2
     assert revived.dropout == 0.25
-    assert revived.embedding_dropout == 0.125
+    rates = [layer.rate for layer in revived.sentence.dropouts]
+    assert rates == [0.125, 0.25, 0.25, 0.375]
+    for layer in revived.sentence.dropouts:
+        assert isinstance(layer, keras.layers.SpatialDropout1D)
+    assert revived.embedding.word_dropout == 0.0625
     assert revived.tie_embeddings is True
     assert revived.initializer.maxval == 0.2
     assert [w.path for w in revived.weights] == [w.path for w in model.weights]

@@ -1,0 +1,75 @@
+"""Perplexity of the average of many thinned networks."""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.evaluation.perplexity import perplexity
+
+
+def monte_carlo_perplexity(
+    model, batches, samples=100, seed=0, verbose=1, also=()
+):
+    """Perplexity of the mean of what thinned networks predict.
+
+    Gal and Ghahramani (2016) average the probabilities that a trained model
+    gives with dropout masks drawn anew, one set for the whole text. That is the
+    perplexity of an `Ensemble` of `model.thinned(seed)`, `model.thinned(seed +
+    1)` and so on, but only one of them is in memory at a time.
+
+    Args:
+        model: `memlm_keras.LanguageModel`.
+        batches: as of `perplexity`.
+        samples: integer, number of thinned networks.
+        seed: integer, that of the first.
+        verbose: 0 prints nothing, 1 a progress bar and the result.
+        also: as of `perplexity`.
+
+    Returns:
+        `Perplexity`.
+
+    Raises:
+        ValueError: if `samples` is not a positive integer, and for what
+            `LanguageModel.thinned` and `perplexity` refuse.
+
+    Example:
+
+    >>> batches = corpus.batches("test", batch_size=1, segment_length=100)
+    >>> memlm_keras.evaluation.monte_carlo_perplexity(lm, batches, samples=100)
+    """
+    require_positive_integer("samples", samples)
+    average = _Average(model, samples, seed, verbose)
+    result = perplexity(average, batches, verbose=0, also=also)
+    result = dataclasses.replace(
+        result,
+        protocol=f"{result.protocol}, mean of {samples} thinned networks",
+    )
+    if verbose:
+        print(result)
+    return result
+
+
+class _Average:
+    """The mean of thinned networks, as far as `perplexity` asks for it."""
+
+    def __init__(self, model, samples, seed, verbose):
+        self.model = model
+        self.samples = samples
+        self.seed = seed
+        self.verbose = verbose
+        self.memory = model.memory
+        self.reads_ahead = model.reads_ahead
+
+    def score_batches(self, batches, verbose=0):
+        """As of `LanguageModel`."""
+        total, thinned = -np.inf, None
+        progress = keras.utils.Progbar(self.samples, verbose=self.verbose)
+        for index in range(self.samples):
+            thinned = self.model.thinned(self.seed + index, into=thinned)
+            scores, weights = thinned.score_batches(batches)
+            total = np.logaddexp(total, scores.astype("float64"))
+            progress.add(1)
+        return total - math.log(self.samples), weights

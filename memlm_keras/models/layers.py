@@ -1,0 +1,65 @@
+"""The layers of a language model that are Keras' own."""
+
+import keras
+
+from memlm_keras.arguments import distinct
+from memlm_keras.heads import TiedProjection
+
+
+class Initializers:
+    """Initializers of the weights around the recurrent layers and memory.
+
+    Args:
+        initializer: Keras initializer of them all, or `None` for Keras' usual.
+    """
+
+    def __init__(self, initializer):
+        self._initializer = initializer
+
+    def get(self, index, default):
+        """Returns the initializer of the weight of an index of its own."""
+        if self._initializer is None:
+            return default
+        return distinct(self._initializer, index)
+
+
+def output_projection(embedding, tie_embeddings, use_bias, initializers, dtype):
+    """Makes the layer from the last outputs to logits.
+
+    Args:
+        embedding: the `Embedding` of the model.
+        tie_embeddings: whether its matrix is shared.
+        use_bias: whether there is a bias.
+        initializers: `Initializers`.
+        dtype: dtype policy.
+    """
+    arguments = {
+        "use_bias": use_bias,
+        "bias_initializer": initializers.get(1, "zeros"),
+        "dtype": dtype,
+        "name": "head",
+    }
+    if tie_embeddings:
+        return TiedProjection(embedding, **arguments)
+    return keras.layers.Dense(
+        embedding.input_dim,
+        kernel_initializer=initializers.get(2, "glorot_uniform"),
+        **arguments,
+    )
+
+
+def dropouts(rates, variational, dtype):
+    """Makes one dropout layer for each rate.
+
+    Args:
+        rates: list of floats.
+        variational: whether a mask is the same at all steps of a sequence.
+        dtype: dtype policy.
+    """
+    kind = (
+        keras.layers.SpatialDropout1D if variational else keras.layers.Dropout
+    )
+    return [
+        kind(rate, dtype=dtype, name=f"dropout_{index}")
+        for index, rate in enumerate(rates)
+    ]

@@ -1,0 +1,152 @@
+"""Dropout masks that are drawn once for all, as masked weights."""
+
+import numpy as np
+from keras import ops
+
+
+def thinned(model, seed, into=None):
+    """As of `LanguageModel.thinned`."""
+    _check(model)
+    masks = draw_masks(model, seed)
+    if into is None:
+        config = {**model.get_config(), "tie_embeddings": False}
+        into = type(model).from_config(_without_dropout(config))
+    copies = {layer.name: layer for layer in into.layers}
+    for layer in model.layers:
+        if layer not in (model.embedding, model.head):
+            copies[layer.name].set_weights(layer.get_weights())
+    embeddings = _array(model.embedding.embeddings)
+    into.embedding.embeddings.assign(
+        embeddings * masks["words"][:, None] * masks["inputs"][0]
+    )
+    read = dict(zip(_readers(model), masks["inputs"]))
+    read[_readers(model)[0]] = np.ones(1, "float32")
+    for index, layer in enumerate(_recurrent(model)):
+        copy = copies[layer.name].cell
+        rows = masks["kernels"][index] * read.get(layer, 1.0)
+        _thin(layer.cell, copy, "kernel", rows)
+        rows = masks["recurrent_kernels"][index]
+        _thin(layer.cell, copy, "recurrent_kernel", rows)
+    kernel = embeddings.T if model.tie_embeddings else _array(model.head.kernel)
+    rows = read.get(model.head, np.ones(1, "float32"))
+    into.head.kernel.assign(kernel * rows[:, None])
+    if model.output_bias:
+        into.head.bias.assign(_array(model.head.bias))
+    return into
+
+
+def draw_masks(model, seed):
+    """Draws one mask for every place where a model drops units.
+
+    Args:
+        model: `memlm_keras.LanguageModel`.
+        seed: integer.
+
+    Returns:
+        A dict of float32 arrays, zero where dropped and else `1 / (1 - rate)`:
+        `words`, `(vocabulary_size,)`; `inputs`, a list of one `(units,)` for
+        the embeddings and one for the outputs of each recurrent layer; and
+        `kernels` and `recurrent_kernels`, lists of one `(gates, units)` for
+        each, of what it reads and of its own last output. Where nothing is
+        dropped, these two are `(1, 1)`.
+    """
+    random = np.random.default_rng(seed)
+
+    def mask(rate, *shape):
+        kept = random.random(shape) >= rate
+        return (kept / (1.0 - rate)).astype("float32")
+
+    cells = [layer.cell for layer in _recurrent(model)]
+    units = [model.embedding_dim, *(cell.output_size for cell in cells)]
+    rates = [dropout.rate for dropout in model.sentence.dropouts]
+    masks = {
+        "words": mask(model.word_dropout, model.vocabulary_size),
+        "inputs": [mask(rate, size) for rate, size in zip(rates, units)],
+        "kernels": [],
+        "recurrent_kernels": [],
+    }
+    for cell in cells:
+        gates = getattr(cell, "dropout_mask_count", None) or 1
+        for name, argument in (
+            ("kernel", "dropout"),
+            ("recurrent_kernel", "recurrent_dropout"),
+        ):
+            rate = getattr(cell, argument, 0.0)
+            shape = (gates, getattr(cell, name).shape[0]) if rate else (1, 1)
+            masks[f"{name}s"].append(mask(rate, *shape))
+    return masks
+
+
+def _recurrent(model):
+    return [*model.recurrent, *model.recurrent_above]
+
+
+def _readers(model):
+    """What reads the outputs of each dropout layer, in order."""
+    if model.memory is None:
+        return [*_recurrent(model), model.head]
+    above = [*model.recurrent_above, model.head]
+    # Nothing is dropped between the memory and what reads it.
+    return [*model.recurrent, model.memory, *above[1:]]
+
+
+def _thin(cell, copy, name, rows):
+    """Masks rows of a kernel, `rows` of each gate, in the copy of a cell."""
+    if np.all(rows == 1.0):
+        return
+    gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
+    masked = [gate * mask[:, None] for gate, mask in zip(gates, rows)]
+    getattr(copy, name).assign(np.concatenate(masked, axis=1))
+
+
+def _without_dropout(config):
+    """A configuration with all rates of dropout zero."""
+    if isinstance(config, list):
+        return [_without_dropout(part) for part in config]
+    if not isinstance(config, dict):
+        return config
+    rates = {
+        "dropout": 0.0,
+        "recurrent_dropout": 0.0,
+        "word_dropout": 0.0,
+        "embedding_dropout": None,
+        "output_dropout": None,
+    }
+    return {
+        key: rates[key] if key in rates else _without_dropout(value)
+        for key, value in config.items()
+    }
+
+
+def _check(model):
+    """Raises `ValueError` where a mask has no rows to be masked."""
+    readers = _readers(model)
+    # The columns of the embedding are masked for whatever reads it.
+    for reader, dropout in list(zip(readers, model.sentence.dropouts))[1:]:
+        if not dropout.rate:
+            continue
+        if reader is model.memory or (
+            reader is model.head and model.mixture is not None
+        ):
+            reader = model.memory or model.mixture
+            _refuse(f"a {type(reader).__name__} that reads outputs dropped")
+        cell = getattr(reader, "cell", None)
+        if cell is not None and not hasattr(cell, "kernel"):
+            _refuse(f"a {type(cell).__name__} without a kernel for its inputs")
+    for layer in _recurrent(model):
+        if any(
+            getattr(cell, "dropout", 0) or getattr(cell, "recurrent_dropout", 0)
+            for cell in getattr(layer.cell, "cells", ())
+        ):
+            _refuse("stacked cells with dropout")
+
+
+def _refuse(received):
+    raise ValueError(
+        "`thinned` needs a model in which what is dropped is multiplied by a "
+        f"kernel, as recurrent layers and the head have. Received: {received}"
+    )
+
+
+def _array(variable):
+    return ops.convert_to_numpy(variable)

@@ -1,0 +1,297 @@
+"""Variational dropout: masks of sequences, and masks drawn once for all."""
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras
+from memlm_keras import Ensemble
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.evaluation import monte_carlo_perplexity
+from memlm_keras.evaluation import perplexity
+from memlm_keras.memory import KeyValuePredict
+from memlm_keras.memory import NeuralCache
+from memlm_keras.memory import Projection
+from memlm_keras.models.thinning import draw_masks
+from references.gal2016 import thinned_probabilities
+
+V = 13
+RATES = {
+    "dropout": 0.25,
+    "embedding_dropout": 0.2,
+    "output_dropout": 0.5,
+    "variational_dropout": True,
+    "word_dropout": 0.3,
+}
+
+
+def lstms(**rates):
+    return [keras.layers.LSTM(6, **rates), keras.layers.LSTM(5, **rates)]
+
+
+def make(recurrent=None, embedding_dim=5, **arguments):
+    return LanguageModel(
+        V,
+        embedding_dim,
+        recurrent or lstms(),
+        initializer=keras.initializers.RandomUniform(-0.9, 0.9),
+        **arguments,
+    )
+
+
+def text(length=40, seed=0):
+    return np.random.default_rng(seed).integers(V, size=length).astype("int32")
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def probabilities(model, tokens):
+    return array(keras.ops.softmax(model(tokens)))
+
+
+@pytest.mark.parametrize("tie_embeddings", [False, True])
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {"dropout": 0.4, "recurrent_dropout": 0.3},
+        {"dropout": 0.4},
+        {"recurrent_dropout": 0.3},
+        {},
+    ],
+)
+def test_masked_weights_are_masked_activations(rates, tie_embeddings):
+    model = make(lstms(**rates), tie_embeddings=tie_embeddings, **RATES)
+    thinned = model.thinned(3)
+    masks = draw_masks(model, 3)
+    for mask, rate in [
+        *((mask, rates.get("dropout", 0)) for mask in masks["kernels"]),
+        *(
+            (mask, rates.get("recurrent_dropout", 0))
+            for mask in masks["recurrent_kernels"]
+        ),
+    ]:
+        per_gate = rate and "recurrent_dropout" in rates
+        assert len(mask) == (4 if per_gate else 1)
+    embeddings = array(model.embedding.embeddings).astype("float64")
+    kernel = embeddings.T if tie_embeddings else array(model.head.kernel)
+    weights = {
+        "E": embeddings,
+        "layers": [layer.get_weights() for layer in model.recurrent],
+        "head": (kernel, array(model.head.bias)),
+    }
+    tokens = text(9)
+    expected = thinned_probabilities(tokens, weights, masks)
+    found = probabilities(thinned, tokens[None])[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+    plain = probabilities(model, tokens[None])[0]
+    assert np.abs(plain - expected).max() > 0.01
+    assert not thinned.tie_embeddings
+    # Training it drops nothing more.
+    again = array(keras.ops.softmax(thinned(tokens[None], training=True)))[0]
+    np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "layer", [keras.layers.GRU, keras.layers.SimpleRNN, keras.layers.LSTM]
+)
+def test_masks_that_are_drawn_are_those_of_keras(layer):
+    """A layer trained with masks is the layer of weights so masked."""
+    rates = {"dropout": 0.4, "recurrent_dropout": 0.3}
+    model = make([layer(6, **rates)])
+    thinned = model.thinned(5)
+    masks = draw_masks(model, 5)
+    cell = model.recurrent[0].cell
+
+    def unpacked(mask):
+        mask = keras.ops.convert_to_tensor(mask)
+        return mask[:, None] if len(mask) > 1 else mask[:1]
+
+    tokens = text(7)[None]
+    # Keras draws no others where these are.
+    cell._dropout_mask = unpacked(masks["kernels"][0])
+    cell._recurrent_dropout_mask = unpacked(masks["recurrent_kernels"][0])
+    expected = array(keras.ops.softmax(model(tokens, training=True)))
+    np.testing.assert_allclose(
+        probabilities(thinned, tokens), expected, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_without_dropout_it_is_the_model():
+    for tie_embeddings in (False, True):
+        model = make(tie_embeddings=tie_embeddings)
+        tokens = text(14).reshape(2, 7)
+        np.testing.assert_allclose(
+            array(model.thinned(0)(tokens)), array(model(tokens)), atol=1e-6
+        )
+
+
+def test_mean_and_variance_of_the_masks():
+    model = LanguageModel(
+        40_000,
+        2000,
+        [keras.layers.RNN(Counted(3000, 0.5, 0.3))],
+        dropout=0.25,
+        word_dropout=0.3,
+    )
+    masks = draw_masks(model, 0)
+    for mask, rate in (
+        (masks["words"], 0.3),
+        (masks["inputs"][0], 0.25),
+        (masks["inputs"][1], 0.25),
+        (masks["kernels"][0], 0.5),
+        (masks["recurrent_kernels"][0], 0.3),
+    ):
+        np.testing.assert_allclose(
+            np.unique(mask), [0.0, 1 / (1 - rate)], rtol=1e-6
+        )
+        np.testing.assert_allclose(mask.mean(), 1.0, atol=0.1)
+        np.testing.assert_allclose(mask.var(), rate / (1 - rate), rtol=0.1)
+    other = draw_masks(model, 1)
+    assert (masks["words"] != other["words"]).any()
+    for first, second in zip(masks["inputs"], draw_masks(model, 0)["inputs"]):
+        np.testing.assert_array_equal(first, second)
+
+
+class Counted(keras.layers.Layer):
+    """A cell of two narrow kernels, that says it drops what it reads."""
+
+    def __init__(self, units, dropout, recurrent_dropout):
+        super().__init__()
+        self.dropout = dropout
+        self.recurrent_dropout = recurrent_dropout
+        self.state_size = self.output_size = units
+
+    def build(self, inputs_shape):
+        self.kernel = self.add_weight(shape=(inputs_shape[-1], 1))
+        self.recurrent_kernel = self.add_weight(shape=(self.state_size, 1))
+
+    def call(self, inputs, states):
+        output = states[0] + keras.ops.matmul(inputs, self.kernel)
+        return output, [output]
+
+
+def test_a_copy_is_made_into_another():
+    model = make(lstms(recurrent_dropout=0.3), **RATES)
+    tokens = text(8)[None]
+    first, second = model.thinned(1), model.thinned(2)
+    of_second = array(second(tokens))
+    assert np.abs(of_second - array(first(tokens))).max() > 0.01
+    assert model.thinned(2, into=first) is first
+    np.testing.assert_array_equal(array(first(tokens)), of_second)
+
+
+def test_it_is_a_model_like_others(tmp_path):
+    """It streams and is saved."""
+    thinned = make(lstms(recurrent_dropout=0.3), **RATES).thinned(1)
+    tokens = text(12).reshape(2, 6)
+    whole = array(thinned(tokens))
+    state = thinned.initial_state(2)
+    for step in range(6):
+        logits, state = thinned.step(tokens[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            array(logits)[:, 0], whole[:, step], atol=1e-5
+        )
+    thinned.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(array(loaded(tokens)), whole, atol=1e-6)
+
+
+def test_the_average_one_at_a_time_is_the_ensemble(capsys):
+    model = make(lstms(dropout=0.4, recurrent_dropout=0.3), **RATES)
+    batches = Batches(text(50), batch_size=2, segment_length=7)
+    average = monte_carlo_perplexity(model, batches, samples=3, seed=4)
+    assert "mean of 3 thinned networks" in capsys.readouterr().out
+    ensemble = Ensemble([model.thinned(seed) for seed in (4, 5, 6)])
+    expected = perplexity(ensemble, batches, verbose=0)
+    assert average.predicted_tokens == expected.predicted_tokens
+    np.testing.assert_allclose(
+        average.perplexity, expected.perplexity, rtol=1e-5
+    )
+    single = monte_carlo_perplexity(model, batches, 1, seed=4, verbose=0)
+    of_first = perplexity(ensemble.models[0], batches, verbose=0)
+    np.testing.assert_allclose(
+        single.perplexity, of_first.perplexity, rtol=1e-5
+    )
+    assert not capsys.readouterr().out
+    with pytest.raises(ValueError, match="`samples` must be an integer"):
+        monte_carlo_perplexity(model, batches, samples=0)
+
+
+def test_what_has_no_rows_to_lose():
+    stacked = keras.layers.StackedRNNCells(
+        [keras.layers.LSTMCell(6, recurrent_dropout=0.3)]
+    )
+    cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(6)])
+    for arguments, message in (
+        ({"memory": KeyValuePredict(2), "dropout": 0.1}, "a KeyValuePredict"),
+        ({"mixture": NeuralCache(3), "output_dropout": 0.1}, "a NeuralCache"),
+        ({"recurrent": [stacked]}, "stacked cells with dropout"),
+        (
+            {"recurrent": [keras.layers.LSTM(6), cell], "dropout": 0.1},
+            "a StackedRNNCells without a kernel",
+        ),
+    ):
+        arguments = {"recurrent": [keras.layers.LSTM(6)], **arguments}
+        with pytest.raises(ValueError, match=f"Received: {message}"):
+            make(**arguments).thinned(0)
+
+
+def test_what_is_dropped_elsewhere_passes_a_memory_by():
+    model = make(
+        [keras.layers.LSTM(6, recurrent_dropout=0.5)],
+        memory=Projection(),
+        recurrent_above=[keras.layers.LSTM(5)],
+        embedding_dropout=0.3,
+        output_dropout=0.5,
+        word_dropout=0.3,
+    )
+    masks = draw_masks(model, 0)
+    thinned = model.thinned(0)
+    np.testing.assert_allclose(
+        array(thinned.head.kernel),
+        array(model.head.kernel) * masks["inputs"][2][:, None],
+    )
+    np.testing.assert_array_equal(
+        array(thinned.memory.output_kernel), array(model.memory.output_kernel)
+    )
+
+
+def test_masks_are_the_same_at_all_steps():
+    """A model without recurrence says what was dropped before its head."""
+    keras.utils.set_random_seed(1)
+    model = make([keras.layers.SimpleRNN(40)], dropout=0.5)
+    assert all(
+        type(layer) is keras.layers.Dropout for layer in model.sentence.dropouts
+    )
+    model = make([keras.layers.SimpleRNN(40)], **RATES)
+    inputs = np.ones((3, 6, 40), "float32")
+    found = array(model.sentence.dropouts[-1](inputs, training=True))
+    np.testing.assert_array_equal(found, found[:, :1].repeat(6, axis=1))
+    assert set(np.unique(found)) == {0.0, 2.0}
+    assert (found[0] != found[1]).any()
+    np.testing.assert_array_equal(model.sentence.dropouts[-1](inputs), inputs)
+
+
+def test_training_draws_new_masks():
+    model = make(lstms(dropout=0.4, recurrent_dropout=0.3), **RATES)
+    model.compile(keras.optimizers.SGD(0.0))
+    batches = Batches(text(60), batch_size=2, segment_length=10)
+    history = model.fit(batches, epochs=3, verbose=0).history
+    assert len(set(history["loss"])) == 3
+    tokens = text(6)[None]
+    first, second = array(model(tokens)), array(model(tokens))
+    np.testing.assert_array_equal(first, second)
+    result = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+    again = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+    assert result.loss == again.loss
+
+
+@pytest.mark.parametrize(
+    "name", ["dropout", "embedding_dropout", "output_dropout", "word_dropout"]
+)
+def test_wrong_rates(name):
+    with pytest.raises(ValueError, match=f"`{name}` must be at least 0 and"):
+        make(**{name: 1.0})

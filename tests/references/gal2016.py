@@ -1,0 +1,57 @@
+"""Gal and Ghahramani (2016): LSTM layers whose units are dropped, step by step.
+
+Masks multiply activations: a vector that is read, once for each gate.
+"""
+
+import numpy as np
+
+
+def thinned_probabilities(token_ids, weights, masks):
+    """Probabilities of the next word over one sequence, from an empty history.
+
+    Args:
+        token_ids: integers `(time,)`.
+        weights: dict of `E`, `(V, d)`; `layers`, a list of `(W, U, b)` with
+            gates i, f, g, o side by side; and `head`, a matrix and a bias.
+        masks: dict of `words`, `(V,)`; `inputs`, one vector for the embeddings
+            and one for the outputs of each layer; and `kernels` and
+            `recurrent_kernels`, of each layer a mask for each gate, or one.
+
+    Returns:
+        float64 array `(time, V)`.
+    """
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    sizes = [len(u) for _, u, _ in weights["layers"]]
+    h = [np.zeros(size) for size in sizes]
+    c = [np.zeros(size) for size in sizes]
+    probabilities = []
+    for word in token_ids:
+        x = weights["E"][word] * masks["words"][word] * masks["inputs"][0]
+        for layer, (kernel, recurrent, bias) in enumerate(weights["layers"]):
+            gates = []
+            for gate in range(4):
+                of_gate = slice(gate * sizes[layer], (gate + 1) * sizes[layer])
+                dropped = [
+                    mask[gate % len(mask)]
+                    for mask in (
+                        masks["kernels"][layer],
+                        masks["recurrent_kernels"][layer],
+                    )
+                ]
+                gates.append(
+                    (x * dropped[0]) @ kernel[:, of_gate]
+                    + (h[layer] * dropped[1]) @ recurrent[:, of_gate]
+                    + bias[of_gate]
+                )
+            i, f, g, o = gates
+            c[layer] = sigmoid(f) * c[layer] + sigmoid(i) * np.tanh(g)
+            h[layer] = sigmoid(o) * np.tanh(c[layer])
+            x = h[layer] * masks["inputs"][layer + 1]
+        matrix, bias = weights["head"]
+        logits = x @ matrix + bias
+        exponents = np.exp(logits - logits.max())
+        probabilities.append(exponents / exponents.sum())
+    return np.stack(probabilities)
