@@ -6,10 +6,10 @@ from memlm_keras.memory.daniluk2017 import Attention
 from memlm_keras.memory.daniluk2017 import KeyValue
 from memlm_keras.memory.daniluk2017 import KeyValuePredict
 from memlm_keras.memory.daniluk2017 import NGram
-from memlm_keras.memory.daniluk2017 import Projection
 from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.memory.merity2017 import PointerSentinel
 from memlm_keras.memory.mixture import WordMixture
+from memlm_keras.memory.projection import Projection
 from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import MemoryBlock

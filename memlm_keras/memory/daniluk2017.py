@@ -1,8 +1,7 @@
 """Memories of Daniluk, Rocktaeschel, Welbl and Riedel (2017).
 
 "Frustratingly Short Attention Spans in Neural Language Modeling", Section 2,
-in the paper's order: attention, key-value, key-value-predict, N-gram RNN; and
-the projection that they share, for the baselines.
+in the paper's order: attention, key-value, key-value-predict, N-gram RNN.
 
 Shapes below: B batch, T time, L window, k units of one part of an output.
 """
@@ -11,7 +10,6 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import SlidingWindow
 from memlm_keras.memory.base import equal_parts
 from memlm_keras.memory.base import masked_softmax
@@ -263,65 +261,3 @@ class NGram(SlidingWindow):
 
     def get_config(self):
         return {**super().get_config(), "order": self.order}
-
-
-@keras.saving.register_keras_serializable(package="memlm_keras")
-class Projection(Memory):
-    """No memory, but the layer that the others end with.
-
-        h*_t = tanh(W^x h_t)
-
-    Eq. 4 of Daniluk et al. (2017) without its context. The parameters of the
-    higher-order networks in Figure 2c are counted with it.
-
-    `W^x` is the weight `output_kernel` of shape `(k, k)`.
-
-    Args:
-        kernel_initializer: initializer of `W^x`.
-        **kwargs: arguments of `keras.layers.Layer`.
-
-    Call arguments:
-        outputs: float tensor `(B, T, k)`.
-        token_ids: not used.
-        state: not used; the state is an empty dict.
-
-    Returns:
-        `(h*, state, attention)`: `(B, T, k)`, an empty dict, and an empty
-        `(B, T, 0)` tensor.
-
-    Example:
-
-    >>> memory = memlm_keras.memory.Projection()
-    >>> outputs, state, _ = memory(np.ones((2, 7, 12), "float32"))
-    >>> keras.ops.shape(outputs)
-    (2, 7, 12)
-    """
-
-    attends = False
-
-    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-
-    def build(self, outputs_shape):
-        units = outputs_shape[-1]
-        self.output_kernel = self.add_weight(
-            name="output_kernel",
-            shape=(units, units),
-            initializer=self.kernel_initializer,
-        )
-
-    def initial_state(self, batch_size):
-        return {}
-
-    def call(self, outputs, token_ids=None, state=None, training=None):
-        outputs = ops.tanh(ops.matmul(outputs, self.output_kernel))
-        return outputs, {}, outputs[..., :0]
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-        }

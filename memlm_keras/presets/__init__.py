@@ -4,6 +4,7 @@ from memlm_keras.presets import daniluk2017
 from memlm_keras.presets import gal2016
 from memlm_keras.presets import grave2017
 from memlm_keras.presets import merity2017
+from memlm_keras.presets import press2016
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import zaremba2014
@@ -17,6 +18,7 @@ _PAPERS = {
     "tran2016": tran2016,
     "salton2017": salton2017,
     "zaremba2014": zaremba2014,
+    "press2016": press2016,
     "gal2016": gal2016,
     "grave2017": grave2017,
     "merity2017": merity2017,

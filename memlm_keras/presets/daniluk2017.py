@@ -138,5 +138,6 @@ def _memory(memory, span):
     if memory is None:
         return None
     config = {**span, "kernel_initializer": uniform(_LIMIT)}
-    paper = "tran2016" if memory == "MemoryBlock" else "daniluk2017"
-    return from_memlm_keras(f"memory.{paper}", memory, config)
+    modules = {"MemoryBlock": "tran2016", "Projection": "projection"}
+    module = modules.get(memory, "daniluk2017")
+    return from_memlm_keras(f"memory.{module}", memory, config)

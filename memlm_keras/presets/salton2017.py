@@ -15,6 +15,7 @@ from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import refuse_window
 from memlm_keras.presets.serialized import sgd
 from memlm_keras.presets.serialized import summed_over_time
+from memlm_keras.presets.serialized import tied_units
 from memlm_keras.presets.serialized import uniform
 
 TITLE = "Attentive Language Models"
@@ -70,13 +71,9 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
     name, paper_units, dropout, kept_epochs, factor, paper_window = CORPORA[
         corpus
     ]
-    if None not in (units, embedding_dim) and units != embedding_dim:
-        raise ValueError(
-            f"The preset salton2017/{row} has tied embeddings, of as many "
-            f"units as its layers. Received: units={units}, embedding_dim="
-            f"{embedding_dim}"
-        )
-    units = units or embedding_dim or max(1, round(paper_units * scale))
+    units = tied_units(
+        f"salton2017/{row}", paper_units, scale, units, embedding_dim
+    )
     weights = uniform(_LIMIT)
     return {
         "name": f"salton2017/{row}",

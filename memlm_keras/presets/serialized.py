@@ -77,6 +77,27 @@ def summed_over_time():
     return from_memlm_keras("training.losses", "SentenceCrossEntropy", {})
 
 
+def tied_units(name, paper_units, scale, units, embedding_dim):
+    """Units of layers that are as large as the tied embeddings.
+
+    Args:
+        name: string, of the preset.
+        paper_units: integer.
+        scale: float, factor on the paper's.
+        units: integer or `None`, in place of it.
+        embedding_dim: integer or `None`, another name of the same.
+
+    Raises:
+        ValueError: for `units` that contradict `embedding_dim`.
+    """
+    if None not in (units, embedding_dim) and units != embedding_dim:
+        raise ValueError(
+            f"The preset {name} has tied embeddings, of as many units as its "
+            f"layers. Received: units={units}, embedding_dim={embedding_dim}"
+        )
+    return units or embedding_dim or max(1, round(paper_units * scale))
+
+
 def refuse_window(name, window):
     """Raises `ValueError` where a window is given to a row without one."""
     if window is not None:
