@@ -13,12 +13,14 @@ from memlm_keras import serving
 from memlm_keras import smoothing
 from memlm_keras import training
 from memlm_keras.models import Ensemble
+from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Ensemble",
+    "EntailmentClassifier",
     "LanguageModel",
     "analysis",
     "cells",

@@ -18,6 +18,7 @@ import memlm_keras
 PUBLIC_NAMES = {
     "memlm_keras": [
         "Ensemble",
+        "EntailmentClassifier",
         "LanguageModel",
         "analysis",
         "cells",
@@ -121,7 +122,11 @@ PUBLIC_NAMES = {
         "SlidingWindow",
         "WordMixture",
     ],
-    "memlm_keras.models": ["Ensemble", "LanguageModel"],
+    "memlm_keras.models": [
+        "Ensemble",
+        "EntailmentClassifier",
+        "LanguageModel",
+    ],
     "memlm_keras.ngrams": [
         "BackoffModel",
         "KneserNey",

@@ -1,0 +1,263 @@
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import EntailmentClassifier
+from memlm_keras.cells import AssociativeGRUCell
+from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.data import PairBatches
+from memlm_keras.data import embedded_pairs
+from memlm_keras.data import encode_pairs
+
+V, D, H = 17, 5, 4
+
+
+def gru(units):
+    return keras.layers.GRU(units, reset_after=False)
+
+
+MODELS = {
+    "gru_shared": {"recurrent": gru, "top": gru},
+    "am_gru_shared": {"recurrent": AssociativeGRUCell, "top": gru},
+    "dual_am_gru_shared": {
+        "recurrent": DualAssociativeGRUCell,
+        "top": gru,
+        "conditioning": "source",
+    },
+    "dual_am_gru": {
+        "recurrent": AssociativeGRUCell,
+        "recurrent_hypothesis": lambda units: DualAssociativeGRUCell(
+            units, source_key="separate"
+        ),
+        "top": gru,
+        "conditioning": "source",
+    },
+    "lstm": {
+        "recurrent": keras.layers.LSTM,
+        "recurrent_hypothesis": keras.layers.LSTM,
+        "projection": H,
+    },
+    "alone": {"recurrent": gru, "top": gru, "conditioning": None},
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def layers_of(name, units):
+    return {
+        key: value(units) if callable(value) else value
+        for key, value in MODELS[name].items()
+    }
+
+
+def make(name, **arguments):
+    if "top" in MODELS[name]:
+        arguments.setdefault("classifier_units", (H, H))
+    keras.utils.set_random_seed(0)
+    model = EntailmentClassifier(V, D, **layers_of(name, H), **arguments)
+    for weight in model.trainable_variables:
+        weight.assign(weight * 3.0)
+    return model
+
+
+def pairs(random, count=5):
+    return (
+        [random.integers(2, V, random.integers(1, 8)) for _ in range(count)],
+        [random.integers(2, V, random.integers(1, 8)) for _ in range(count)],
+        random.integers(0, 3, count),
+    )
+
+
+def plain(config):
+    """A configuration without the shapes that layers were built with."""
+    if isinstance(config, dict):
+        return {k: plain(v) for k, v in config.items() if k != "build_config"}
+    return config
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def alone(model, premise, hypothesis):
+    """One pair without padding."""
+    inputs = {
+        "premise": premise[None],
+        "premise_length": [len(premise)],
+        "hypothesis": hypothesis[None],
+        "hypothesis_length": [len(hypothesis)],
+    }
+    return arrays(model({k: np.array(v, "int32") for k, v in inputs.items()}))
+
+
+@every_model
+@pytest.mark.parametrize("length_multiple", [1, 16])
+def test_padding_changes_nothing(name, length_multiple, random):
+    model = make(name)
+    data = pairs(random)
+    batches = PairBatches(*data, 5, length_multiple=length_multiple)
+    inputs, _, _ = batches[0]
+    for key in ("premise", "hypothesis"):
+        behind = (
+            np.arange(inputs[key].shape[1]) >= inputs[f"{key}_length"][:, None]
+        )
+        # Whatever stands there.
+        inputs[key][behind] = 3
+    logits = arrays(model(inputs))
+    for row, pair in enumerate(batches.order):
+        expected = alone(model, data[0][pair], data[1][pair])
+        np.testing.assert_allclose(
+            logits[row], expected[0], rtol=1e-4, atol=1e-5
+        )
+
+
+@every_model
+def test_the_model_is_its_layers_by_hand(name, random):
+    """Sections 4 and 5.1, one pair, layer by layer."""
+    model = make(name)
+    premise, hypothesis = random.integers(2, V, 6), random.integers(2, V, 4)
+
+    def vectors(tokens):
+        found = model.embedding(tokens[None])
+        if model.projection is not None:
+            found = model.get_layer("projection")(found)
+        return found
+
+    first = model.recurrent
+    second = model.recurrent_hypothesis or first
+    p, *states = first(vectors(premise))
+    start = second.get_initial_state(1)
+    if name == "gru_shared":
+        start = [states[0]]
+    elif name in ("am_gru_shared", "lstm"):
+        start = [start[0], states[1]]
+    elif name.startswith("dual"):
+        start = [start[0], start[1], states[1]]
+    h, *_ = second(vectors(hypothesis), initial_state=start)
+    if model.top is None:
+        features = arrays(h)[0, -1]
+    else:
+        p, h = (arrays(model.top(x)[0])[0, -1] for x in (p, h))
+        features = np.concatenate([p, h, np.abs(p - h)])
+    for index, units in enumerate(model.classifier_units):
+        layer = model.get_layer(f"classifier_units_{index}")
+        kernel, bias = map(arrays, layer.weights)
+        features = np.maximum(features @ kernel + bias, 0)
+        assert len(features) == units
+    kernel, bias = map(arrays, model.head.weights)
+    np.testing.assert_allclose(
+        alone(model, premise, hypothesis)[0],
+        features @ kernel + bias,
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("name", ["gru_shared", "am_gru_shared", "lstm"])
+def test_the_premise_reaches_the_hypothesis(name, random):
+    """Also where nothing but the memory leads there."""
+    model = make(name)
+    hypothesis = random.integers(2, V, 4)
+    seen = [
+        alone(model, np.array([token]), hypothesis)[0] for token in range(2, 8)
+    ]
+    assert np.ptp(seen, axis=0).max() > 1e-3
+
+
+@every_model
+def test_saved_models_give_the_same(name, random, tmp_path):
+    model = make(name)
+    inputs, _, _ = PairBatches(*pairs(random), 5)[0]
+    expected = arrays(model(inputs))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(arrays(loaded(inputs)), expected, atol=1e-6)
+    assert plain(loaded.get_config()) == plain(model.get_config())
+    assert (loaded.recurrent_hypothesis is None) == (
+        "recurrent_hypothesis" not in MODELS[name]
+    )
+
+
+@pytest.mark.parametrize(
+    "name, units, expected",
+    [
+        ("gru_shared", 126, 321_177),
+        ("am_gru_shared", 108, 329_079),
+        ("dual_am_gru_shared", 100, 321_103),
+        ("dual_am_gru_shared", 500, 5_605_503),
+    ],
+)
+def test_parameters_of_the_paper(name, units, expected):
+    """Without embeddings, Table 1; permutations are no parameters."""
+    layers = layers_of(name, units)
+    model = EntailmentClassifier(
+        9, 300, **layers, classifier_units=(units, units)
+    )
+    trained = sum(
+        int(np.prod(weight.shape)) for weight in model.trainable_variables
+    )
+    assert trained - 9 * 300 == expected
+
+
+def test_training_learns_what_follows(random):
+    """Pairs of two people at most would do; these need the binding."""
+    splits = {
+        split: embedded_pairs.generate_pairs(size, [1, index], people=(3, 3))
+        for index, (split, size) in enumerate(
+            {"train": 60, "validation": 30, "test": 30}.items()
+        )
+    }
+    corpus = encode_pairs("pairs", splits)
+    keras.utils.set_random_seed(0)
+    model = EntailmentClassifier(
+        len(corpus.vocabulary),
+        16,
+        DualAssociativeGRUCell(16, num_copies=2),
+        conditioning="source",
+        top=keras.layers.GRU(16),
+        classifier_units=(16,),
+    )
+    model.compile(keras.optimizers.Adam(0.01))
+    train = corpus.batches("train", 20, shuffle=True, length_multiple=32)
+    history = model.fit(train, epochs=12, verbose=0).history
+    assert history["accuracy"][-1] > history["accuracy"][0] + 0.15
+    assert history["loss"][-1] < history["loss"][0] - 0.1
+    found = model.evaluate(
+        corpus.batches("train", 16, length_multiple=32),
+        verbose=0,
+        return_dict=True,
+    )
+    logits = model.predict(
+        corpus.batches("train", 60, length_multiple=32), verbose=0
+    )
+    order = corpus.batches("train", 60).order
+    right = np.argmax(logits, axis=-1) == corpus.train.labels[order]
+    assert found["accuracy"] == pytest.approx(right.mean(), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"vocabulary_size": 0}, "`vocabulary_size` must be an integer"),
+        ({"num_classes": 0}, "`num_classes` must be an integer"),
+        ({"projection": -1}, "`projection` must be an integer"),
+        ({"classifier_units": (0,)}, "`classifier_units_0` must be an int"),
+        ({"dropout": 1.0}, "`dropout` must"),
+        ({"conditioning": "both"}, "one of.*conditioning='both'"),
+        ({"conditioning": "source"}, "needs a layer that reads a source"),
+        ({"recurrent": keras.layers.Dense(3)}, "`recurrent` must hold Keras"),
+        ({"top": keras.layers.Dense(3)}, "`top` must hold Keras recurrent"),
+        (
+            {"recurrent": keras.layers.GRU(3, go_backwards=True)},
+            "go_backwards=True",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    arguments = {
+        "vocabulary_size": V,
+        "embedding_dim": D,
+        "recurrent": gru(H),
+        **arguments,
+    }
+    with pytest.raises(ValueError, match=message):
+        EntailmentClassifier(**arguments)
