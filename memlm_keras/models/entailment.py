@@ -9,6 +9,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
+from memlm_keras.models.from_preset import FromPreset
 from memlm_keras.models.trained_model import FollowEpoch
 from memlm_keras.models.varying_time import known_to_vary
 
@@ -16,7 +17,7 @@ CONDITIONINGS = ("memory", "source")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class EntailmentClassifier(keras.Model):
+class EntailmentClassifier(FromPreset, keras.Model):
     """Classifies pairs of sentences (Weissenborn, 2016, Section 5.1).
 
     Both sentences are embedded and read by a recurrent layer, the hypothesis
@@ -80,6 +81,8 @@ class EntailmentClassifier(keras.Model):
     >>> keras.ops.shape(model(batches[0][0]))
     (1, 3)
     """
+
+    preset_kind = "EntailmentClassifier"
 
     def __init__(
         self,

@@ -8,12 +8,13 @@ from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
 from memlm_keras.models import layers
 from memlm_keras.models import thinning
+from memlm_keras.models.from_preset import FromPreset
 from memlm_keras.models.sentence import Sentence
 from memlm_keras.models.trained_model import TrainedModel
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class LanguageModel(TrainedModel):
+class LanguageModel(FromPreset, TrainedModel):
     """A recurrent language model with a memory, as a functional Keras model.
 
     Token ids are embedded, run through a stack of recurrent layers, read back
@@ -91,6 +92,8 @@ class LanguageModel(TrainedModel):
     >>> for column in np.split(tokens, 7, axis=1):
     ...     logits, state = lm.step(column, state)
     """
+
+    preset_kind = "LanguageModel"
 
     def __init__(
         self,
@@ -181,32 +184,6 @@ class LanguageModel(TrainedModel):
         self.head = head
         self.mixture = mixture
         self.make_ready(sentence)
-
-    @classmethod
-    def from_preset(cls, preset, /, vocabulary_size, **overrides):
-        """Makes the model of one row of a paper's table.
-
-        Args:
-            preset: string, one of `memlm_keras.presets.names()`.
-            vocabulary_size: integer.
-            **overrides: sizes of the preset (`units`, `embedding_dim`,
-                `window`, as `memlm_keras.presets.get` takes them), or
-                arguments of this class that do not contradict the preset.
-
-        Raises:
-            ValueError: for an unknown preset, or an argument that the preset
-                fixes.
-
-        Example:
-
-        >>> lm = memlm_keras.LanguageModel.from_preset(
-        ...     "daniluk2017/key_value_predict", vocabulary_size=10_000
-        ... )
-        """
-        from memlm_keras import presets
-
-        config = presets.model_config(preset, **overrides)
-        return cls.from_config({"vocabulary_size": vocabulary_size, **config})
 
     def with_mixture(self, mixture):
         """Makes a copy of this model, trained as it is, with a mixture.

@@ -7,6 +7,7 @@ from memlm_keras.presets import merity2017
 from memlm_keras.presets import press2016
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
+from memlm_keras.presets import weissenborn2016
 from memlm_keras.presets import zaremba2014
 from memlm_keras.presets.matching import match_parameters
 from memlm_keras.presets.serialized import with_range
@@ -22,14 +23,36 @@ _PAPERS = {
     "gal2016": gal2016,
     "grave2017": grave2017,
     "merity2017": merity2017,
+    "weissenborn2016": weissenborn2016,
 }
 _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
-_FIXED = ("recurrent", "memory", "recurrent_above", "mixture")
+# Arguments that make a row what it is, by the kind of model.
+_FIXED = {
+    "LanguageModel": ("recurrent", "memory", "recurrent_above", "mixture"),
+    "EntailmentClassifier": (
+        *("recurrent", "recurrent_hypothesis", "conditioning", "top"),
+        "projection",
+    ),
+}
 
 
-def names():
-    """Returns the names of all presets, `"paper/row"`, in table order."""
-    return [f"{paper}/{row}" for paper, m in _PAPERS.items() for row in m.ROWS]
+def names(kind=None):
+    """Returns the names of all presets, `"paper/row"`, in table order.
+
+    Args:
+        kind: `None`, or `"LanguageModel"` or `"EntailmentClassifier"`: only the
+            presets of such models.
+    """
+    return [
+        f"{paper}/{row}"
+        for paper, module in _PAPERS.items()
+        if kind in (None, _kind_of(module))
+        for row in module.ROWS
+    ]
+
+
+def _kind_of(module):
+    return getattr(module, "KIND", "LanguageModel")
 
 
 def get(name, /, **sizes):
@@ -45,8 +68,9 @@ def get(name, /, **sizes):
             paper's do with 1 / sqrt(s) times its range.
 
     Returns:
-        A dict with the keys `name`, `source`, `model` (arguments of
-        `LanguageModel` but the vocabulary size), `data`, `optimizer`,
+        A dict with the keys `name`, `kind` (`"LanguageModel"` or
+        `"EntailmentClassifier"`), `source`, `model` (arguments of that class
+        but the vocabulary size), `data`, `optimizer`,
         `schedule`, `published`, `units` (of the recurrent layer) and
         `units_divisor`; where the paper's loss is not the mean over tokens,
         `loss`; and for `grave2017`, `cache`: the arguments of
@@ -88,30 +112,40 @@ def get(name, /, **sizes):
             f"nothing to scale. Received: {sizes}"
         )
     limit = sizes.pop("initial_range", None)
-    preset = _PAPERS[paper].preset(row, **sizes)
+    preset = {
+        "kind": _kind_of(_PAPERS[paper]),
+        **_PAPERS[paper].preset(row, **sizes),
+    }
     if limit is not None:
         preset["model"] = with_range(preset["model"], limit)
     return preset
 
 
-def model_config(name, /, **overrides):
+def model_config(name, kind="LanguageModel", /, **overrides):
     """Returns the arguments of the model of a preset.
 
     Args:
         name: string, one of `names()`.
+        kind: string, the class that the model is to be of.
         **overrides: sizes as in `get`, and arguments of the model that the
             preset leaves open.
 
     Raises:
-        ValueError: for what `get` refuses, and for arguments that make the
-            row what it is.
+        ValueError: for what `get` refuses, a preset of another kind, and for
+            arguments that make the row what it is.
     """
-    fixed = sorted(set(overrides) & set(_FIXED))
+    found = get(name)["kind"]
+    if found != kind:
+        raise ValueError(
+            f"The preset {name!r} is of a `memlm_keras.{found}`: use its "
+            f"`from_preset`. Received: a preset for a `{kind}`"
+        )
+    fixed = sorted(set(overrides) & set(_FIXED[kind]))
     if fixed:
         received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
         raise ValueError(
             f"The preset {name!r} fixes {' and '.join(fixed)}; to change them, "
-            "make a `LanguageModel` of your own or choose another preset. "
+            f"make one of your own (`{kind}`) or choose another preset. "
             f"Received: {received}"
         )
     sizes = {key: overrides.pop(key) for key in _SIZES if key in overrides}

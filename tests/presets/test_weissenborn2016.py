@@ -1,0 +1,96 @@
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import EntailmentClassifier
+from memlm_keras import LanguageModel
+from memlm_keras import presets
+
+# Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, and 252k twice.
+COUNTS = {
+    "gru_shared": 321_177,
+    "am_gru_shared": 329_079,
+    "dual_am_gru_shared": 321_103,
+    "dual_am_gru_shared_large": 5_605_503,
+    "lstm": 251_491,
+    "lstm_shared": 251_223,
+}
+every_row = pytest.mark.parametrize("row", COUNTS)
+
+
+@every_row
+def test_parameters(row):
+    model = EntailmentClassifier.from_preset(f"weissenborn2016/{row}", 7)
+    trained = sum(int(np.prod(w.shape)) for w in model.trainable_variables)
+    assert trained - 7 * 300 == COUNTS[row]
+    units = presets.get(f"weissenborn2016/{row}")["units"]
+    if "lstm" in row:
+        assert model.top is None and model.projection == units
+    else:
+        assert model.classifier_units == (units, units)
+    shared = model.recurrent_hypothesis is None
+    assert shared == row.endswith(("shared", "shared_large"))
+    if "am_gru" in row:
+        assert model.recurrent.cell.num_copies == 8
+    assert model.conditioning == ("source" if "dual" in row else "memory")
+
+
+def test_all_rows():
+    names = presets.names("EntailmentClassifier")
+    assert names == [f"weissenborn2016/{row}" for row in COUNTS]
+    assert not set(names) & set(presets.names("LanguageModel"))
+    assert set(names) < set(presets.names())
+
+
+@every_row
+def test_training_of_the_paper(row):
+    preset = presets.get(f"weissenborn2016/{row}")
+    assert preset["kind"] == "EntailmentClassifier"
+    assert preset["data"]["batch_size"] == 50
+    optimizer = keras.optimizers.deserialize(preset["optimizer"])
+    assert (optimizer.beta_1, optimizer.beta_2) == (0.0, 0.999)
+    large = row.endswith("large")
+    assert float(optimizer.learning_rate) == pytest.approx(
+        1e-4 if large else 1e-3
+    )
+    assert preset["model"]["dropout"] == (0.2 if large else 0.1)
+    assert preset["schedule"]["batches_between_checks"] == 1000
+
+
+def test_sizes():
+    sizes = {"scale": 0.1, "embedding_dim": 7}
+    preset = presets.get("weissenborn2016/am_gru_shared", **sizes)
+    assert preset["units"] == 10
+    model = EntailmentClassifier.from_preset(
+        "weissenborn2016/am_gru_shared", 11, **sizes, dropout=0.5
+    )
+    assert model.embedding_dim == 7 and model.dropout == 0.5
+    assert model.top.units == 10
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (
+            lambda: LanguageModel.from_preset("weissenborn2016/lstm", 11),
+            "is of a `memlm_keras.EntailmentClassifier`.*a `LanguageModel`",
+        ),
+        (
+            lambda: EntailmentClassifier.from_preset("daniluk2017/lstm", 11),
+            "is of a `memlm_keras.LanguageModel`",
+        ),
+        (
+            lambda: EntailmentClassifier.from_preset(
+                "weissenborn2016/lstm", 11, top=None
+            ),
+            "fixes top.*`EntailmentClassifier`",
+        ),
+        (
+            lambda: presets.get("weissenborn2016/lstm", window=3),
+            "`window` contradicts",
+        ),
+    ],
+)
+def test_wrong_presets(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
