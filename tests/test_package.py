@@ -67,6 +67,9 @@ PUBLIC_NAMES = {
         "FOFEHORNNCell",
         "GatedHORNNCell",
         "ProjectedRNN",
+        "RecurrentDropoutGRUCell",
+        "RecurrentDropoutLSTMCell",
+        "ZoneoutLSTMCell",
     ],
     "memlm_keras.data": [
         "Batches",

@@ -7,6 +7,9 @@ from memlm_keras.cells.associative_memory import DualAssociativeMemoryCell
 from memlm_keras.cells.hornn import FOFEHORNNCell
 from memlm_keras.cells.hornn import GatedHORNNCell
 from memlm_keras.cells.projected_rnn import ProjectedRNN
+from memlm_keras.cells.recurrent_dropout import RecurrentDropoutGRUCell
+from memlm_keras.cells.recurrent_dropout import RecurrentDropoutLSTMCell
+from memlm_keras.cells.zoneout import ZoneoutLSTMCell
 
 __all__ = [
     "AssociativeGRUCell",
@@ -16,4 +19,7 @@ __all__ = [
     "FOFEHORNNCell",
     "GatedHORNNCell",
     "ProjectedRNN",
+    "RecurrentDropoutGRUCell",
+    "RecurrentDropoutLSTMCell",
+    "ZoneoutLSTMCell",
 ]

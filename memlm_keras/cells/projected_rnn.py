@@ -13,7 +13,9 @@ class ProjectedRNN(keras.layers.RNN):
     What a cell computes of its inputs alone does not depend on time. One large
     matrix product before the loop is faster than a small one in every step.
     Outputs, states, arguments and weights are those of `keras.layers.RNN`
-    around the same cell.
+    around the same cell. What a cell draws at random, it draws at once as
+    well: of one with `is_noisy` and `noise(inputs)`, as `ZoneoutLSTMCell` is,
+    `step(projected, states, noise)` gets the noise of its step while training.
 
     Args:
         cell: a cell with the methods `project_inputs(inputs)`, from
@@ -55,9 +57,15 @@ class ProjectedRNN(keras.layers.RNN):
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the steps over inputs that are projected all at once."""
+        step, inputs = self.cell.step, self.cell.project_inputs(sequences)
+        if training and getattr(self.cell, "is_noisy", False):
+            step, inputs = (
+                self._noisy_step,
+                (inputs, self.cell.noise(sequences)),
+            )
         return rnn(
-            self.cell.step,
-            self.cell.project_inputs(sequences),
+            step,
+            inputs,
             initial_state,
             go_backwards=self.go_backwards,
             mask=mask,
@@ -66,6 +74,10 @@ class ProjectedRNN(keras.layers.RNN):
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
         )
+
+    def _noisy_step(self, inputs, states):
+        projected, noise = inputs
+        return self.cell.step(projected, states, noise)
 
 
 def projects_inputs(cell):

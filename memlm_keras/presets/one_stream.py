@@ -46,7 +46,6 @@ def one_stream(
         A dict of plain values.
     """
     batch_size, segment_length = data
-    corpus, validation, test = published
     loss = {"loss": summed_over_time()} if sum_over_time else {}
     return {
         "name": name,
@@ -58,11 +57,16 @@ def one_stream(
         "optimizer": optimizer,
         **loss,
         "schedule": {**schedule, "selected_by": "validation perplexity"},
-        "published": {
-            "corpus": corpus,
-            "validation_perplexity": validation,
-            "test_perplexity": test,
-        },
+        "published": perplexities(*published),
+    }
+
+
+def perplexities(corpus, validation, test):
+    """What a paper publishes of a row; perplexities may be `None`."""
+    return {
+        "corpus": corpus,
+        "validation_perplexity": validation,
+        "test_perplexity": test,
     }
 
 

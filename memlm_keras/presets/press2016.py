@@ -13,6 +13,7 @@ batch size, 0.154 for each row of a batch; the paper prints 0.15. In a model of
 
 from memlm_keras.presets import gal2016
 from memlm_keras.presets import zaremba2014
+from memlm_keras.presets.one_stream import perplexities
 from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import refuse_window
@@ -50,7 +51,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
     """
     name = f"press2016/{row}"
     refuse_window(name, window)
-    paper, base, added, validation, test = ROWS[row]
+    paper, base, added, *published = ROWS[row]
     if "wt" in added:
         paper_units = paper.ROWS[base][0]
         units = embedding_dim = tied_units(
@@ -69,11 +70,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         "name": name,
         "source": f"Press and Wolf (2016), {TITLE}, Section 4",
         "model": model,
-        "published": {
-            "corpus": "Penn Treebank",
-            "validation_perplexity": validation,
-            "test_perplexity": test,
-        },
+        "published": perplexities("Penn Treebank", *published),
     }
 
 

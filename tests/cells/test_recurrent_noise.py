@@ -1,0 +1,299 @@
+"""Zoneout and recurrent dropout."""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras import LanguageModel
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import RecurrentDropoutGRUCell
+from memlm_keras.cells import RecurrentDropoutLSTMCell
+from memlm_keras.cells import ZoneoutLSTMCell
+from memlm_keras.data import Batches
+from references import recurrent_noise as reference
+from references.finite_differences import assert_derivatives
+
+RATES = (0.4, 0.25)
+CELLS = {
+    "zoneout": (
+        ZoneoutLSTMCell,
+        {"cell_zoneout": RATES[0], "hidden_zoneout": RATES[1]},
+        keras.layers.LSTM,
+    ),
+    "recurrent_dropout_lstm": (
+        RecurrentDropoutLSTMCell,
+        {"rate": 0.4},
+        keras.layers.LSTM,
+    ),
+    "recurrent_dropout_gru": (
+        RecurrentDropoutGRUCell,
+        {"rate": 0.4},
+        keras.layers.GRU,
+    ),
+}
+every_cell = pytest.mark.parametrize("name", CELLS)
+
+
+def make(name, units, input_dim=None, **arguments):
+    """A cell whose weights are all large and all different."""
+    kind, rates, _ = CELLS[name]
+    initializers = {
+        f"{weight}_initializer": keras.initializers.RandomUniform(-1, 1)
+        for weight in ("kernel", "recurrent", "bias")
+    }
+    cell = kind(units, **{**initializers, **rates, **arguments})
+    if input_dim:
+        cell.build((None, input_dim))
+    return cell
+
+
+def layer_of(cell, **arguments):
+    return ProjectedRNN(
+        cell, return_sequences=True, return_state=True, **arguments
+    )
+
+
+def arrays(tensors):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, tensors)
+
+
+def random_arrays(name, seed, batch_size, time, input_dim, units):
+    """Inputs, states, and noise as it could have been drawn."""
+    random = np.random.default_rng(seed)
+    states = 1 if "gru" in name else 2
+    noise_units = 2 * units if name == "zoneout" else units
+    noise = random.integers(2, size=(batch_size, time, noise_units))
+    scale = 1.0 if name == "zoneout" else 1 / 0.6
+    return (
+        random.normal(size=(batch_size, time, input_dim)).astype("float32"),
+        [
+            random.uniform(-1, 1, size=(batch_size, units)).astype("float32")
+            for _ in range(states)
+        ],
+        (scale * noise).astype("float32"),
+    )
+
+
+@every_cell
+@pytest.mark.parametrize("training", [False, True])
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 5),
+    input_dim=st.integers(1, 4),
+    units=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_it_equals_the_reference(
+    name, training, compiled, batch_size, time, input_dim, units, seed
+):
+    cell = make(name, units, input_dim)
+    inputs, states, noise = random_arrays(
+        name, seed, batch_size, time, input_dim, units
+    )
+    cell.noise = lambda inputs: keras.ops.convert_to_tensor(noise)
+    layer = layer_of(cell)
+    read = compiled(
+        lambda x, states: layer(x, initial_state=states, training=training)
+    )
+    outputs, *found_states = arrays(read(inputs, states))
+    expected, expected_states = getattr(reference, name)(
+        inputs.astype("float64"),
+        [weight.astype("float64") for weight in cell.get_weights()],
+        states,
+        noise if training else None,
+        RATES,
+    )
+    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
+    for found, wanted in zip(found_states, expected_states, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@every_cell
+@pytest.mark.parametrize("training", [False, True])
+def test_without_noise_it_is_the_layer_of_keras(name, training, random):
+    kind, rates, keras_layer = CELLS[name]
+    arguments = {"reset_after": False} if "gru" in name else {}
+    theirs = keras_layer(5, return_sequences=True, **arguments)
+    theirs.build((None, None, 4))
+    ours = ProjectedRNN(
+        kind(5, **dict.fromkeys(rates, 0.0)), return_sequences=True
+    )
+    ours.build((None, None, 4))
+    inputs = random.normal(size=(2, 6, 4)).astype("float32")
+    for own, other in zip(ours.weights, theirs.weights, strict=True):
+        assert own.shape == other.shape
+        # The same kind of initial values: 1 for the forget gate.
+        np.testing.assert_array_equal(
+            keras.ops.convert_to_numpy(own) == 1.0,
+            keras.ops.convert_to_numpy(other) == 1.0,
+        )
+    ours.set_weights(theirs.get_weights())
+    np.testing.assert_allclose(
+        arrays(ours(inputs, training=training)),
+        arrays(theirs(inputs)),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@every_cell
+def test_not_training_rnn_of_keras_gives_the_same(name, random):
+    cell = make(name, 5, 4)
+    inputs = random.normal(size=(2, 6, 4)).astype("float32")
+    plain = keras.layers.RNN(cell, return_sequences=True)
+    outputs, *_ = arrays(layer_of(cell)(inputs))
+    np.testing.assert_allclose(
+        arrays(plain(inputs)), outputs, rtol=1e-5, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="trained inside .*ProjectedRNN"):
+        cell(inputs[:, 0], cell.get_initial_state(2), training=True)
+
+
+@every_cell
+def test_gradients_equal_finite_differences(name, gradients):
+    cell = make(name, 2, 3)
+    inputs, states, noise = random_arrays(name, 1, 2, 4, 3, 2)
+    cell.noise = lambda inputs: keras.ops.convert_to_tensor(noise)
+    layer = layer_of(cell)
+    layer.build(inputs.shape)
+    direction = np.random.default_rng(4).normal(size=(2, 4, 2))
+    direction = direction.astype("float32")
+    variables = cell.trainable_variables
+
+    def loss(tensors):
+        sequence, *rest = tensors
+        mapping = list(zip(variables, rest[len(states) :]))
+        with keras.StatelessScope(state_mapping=mapping):
+            outputs, *_ = layer(
+                sequence, initial_state=rest[: len(states)], training=True
+            )
+        return keras.ops.sum(keras.ops.multiply(outputs, direction))
+
+    def reference_loss(values):
+        sequence, *rest = values
+        outputs, _ = getattr(reference, name)(
+            *(sequence, rest[len(states) :], rest[: len(states)], noise, RATES)
+        )
+        return np.sum(outputs * direction)
+
+    values = [inputs, *states, *cell.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_each_unit_is_kept_with_its_probability():
+    cell = make("zoneout", 50)
+    noise = arrays(cell.noise(np.zeros((40, 30, 3), "float32")))
+    assert noise.shape == (40, 30, 100)
+    assert set(np.unique(noise)) == {0.0, 1.0}
+    for part, rate in zip(np.split(noise, 2, axis=-1), RATES):
+        np.testing.assert_allclose(part.mean(), rate, atol=0.02)
+        # Drawn anew for each row and step.
+        for axis in (0, 1):
+            assert (part != np.roll(part, 1, axis)).mean() > rate
+    assert (noise[..., :50] != noise[..., 50:]).any()
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("masks", ["step", "sequence"])
+def test_masks_of_recurrent_dropout(kind, masks):
+    cell = make(f"recurrent_dropout_{kind}", 50, masks=masks)
+    noise = arrays(cell.noise(np.zeros((40, 30, 3), "float32")))
+    assert noise.shape == (40, 30, 50)
+    np.testing.assert_allclose(np.unique(noise), [0, 1 / 0.6], rtol=1e-6)
+    np.testing.assert_allclose(noise.mean(), 1.0, atol=0.1)
+    np.testing.assert_allclose(noise.var(), 0.4 / 0.6, rtol=0.1)
+    assert (noise[0] != noise[1]).any()
+    same = (noise == noise[:, :1]).all()
+    assert same == (masks == "sequence")
+
+
+@every_cell
+def test_a_model_is_trained_and_streams(name):
+    model = LanguageModel(11, 4, [make(name, 6), make(name, 5)])
+    model.compile(keras.optimizers.SGD(0.0))
+    tokens = np.random.default_rng(0).integers(11, size=61).astype("int32")
+    batches = Batches(tokens, batch_size=2, segment_length=10)
+    history = model.fit(batches, epochs=3, verbose=0).history
+    # Noise is drawn anew for each batch, and none to evaluate.
+    assert len(set(history["loss"])) == 3
+    rows = tokens[:12].reshape(2, 6)
+    whole = arrays(model(rows))
+    state = model.initial_state(2)
+    for step in range(6):
+        logits, state = model.step(rows[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            arrays(logits)[:, 0], whole[:, step], atol=1e-5
+        )
+
+
+@every_cell
+def test_masked_steps_are_passed_over(name, random):
+    layer = layer_of(make(name, 5, 4))
+    inputs = random.normal(size=(1, 4, 4)).astype("float32")
+    mask = np.array([[True, False, True, False]])
+    for training in (False, True):
+        keras.utils.set_random_seed(0)
+        outputs, *_ = arrays(layer(inputs, mask=mask, training=training))
+        np.testing.assert_array_equal(outputs[:, 0], outputs[:, 1])
+        np.testing.assert_array_equal(outputs[:, 2], outputs[:, 3])
+        assert (outputs[:, 1] != outputs[:, 2]).any()
+
+
+@every_cell
+def test_every_argument_survives_its_configuration(name, random):
+    kind, rates, _ = CELLS[name]
+    arguments = {"units": 5, **rates}
+    if "dropout" in name:
+        arguments["masks"] = "sequence"
+    signature = inspect.signature(kind.__init__).parameters
+    assert set(signature) - {"self", "kwargs"} == set(arguments)
+    layer = layer_of(
+        kind(**arguments, use_bias=False, seed=3, name="cell"), name="layer"
+    )
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    assert type(revived.cell) is kind
+    assert revived.get_config() == layer.get_config()
+    for argument, value in arguments.items():
+        assert getattr(revived.cell, argument) == value
+    assert not revived.cell.use_bias
+    inputs = random.normal(size=(2, 3, 4)).astype("float32")
+    expected = arrays(layer(inputs))
+    revived.build(inputs.shape)
+    revived.set_weights(layer.get_weights())
+    for found, wanted in zip(arrays(revived(inputs)), expected):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@every_cell
+def test_lower_precision(name, random):
+    layer = layer_of(make(name, 5, 4, dtype="mixed_bfloat16"))
+    inputs = random.normal(size=(2, 3, 4)).astype("float32")
+    outputs, *_ = layer(inputs, training=True)
+    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
+    assert np.isfinite(arrays(keras.ops.cast(outputs, "float32"))).all()
+
+
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("zoneout", {"cell_zoneout": 1.0}, "`cell_zoneout` must be at least 0"),
+        ("zoneout", {"hidden_zoneout": -0.1}, "`hidden_zoneout` must be at"),
+        ("recurrent_dropout_lstm", {"rate": 1.0}, "`rate` must be at least 0"),
+        ("recurrent_dropout_gru", {"masks": "all"}, "`masks` must be one of"),
+        ("zoneout", {"dropout": 0.1}, "`dropout` is not for a ZoneoutLSTMC"),
+        (
+            "recurrent_dropout_gru",
+            {"recurrent_dropout": 0.1},
+            "`recurrent_dropout` is not for.*recurrent_dropout=0.1",
+        ),
+    ],
+)
+def test_wrong_arguments(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(name, 4, **arguments)
