@@ -97,7 +97,7 @@ PUBLIC_NAMES = {
         "read_snli",
         "sentence_starts",
     ],
-    "memlm_keras.embeddings": ["Embedding", "look_up"],
+    "memlm_keras.embeddings": ["Embedding", "SmoothedEmbedding", "look_up"],
     "memlm_keras.evaluation": [
         "CacheChoice",
         "ClozeAccuracy",
@@ -107,8 +107,9 @@ PUBLIC_NAMES = {
         "cloze_scores",
         "monte_carlo_perplexity",
         "perplexity",
+        "sampled_perplexity",
     ],
-    "memlm_keras.heads": ["TiedProjection"],
+    "memlm_keras.heads": ["SmoothedProjection", "TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
         "Attentive",
@@ -143,7 +144,11 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
     "memlm_keras.serving": ["export"],
-    "memlm_keras.smoothing": ["NoisedBatches", "StreamStatistics"],
+    "memlm_keras.smoothing": [
+        "NoisedBatches",
+        "StreamStatistics",
+        "VariationalSmoothing",
+    ],
     "memlm_keras.training": [
         "Checkpoint",
         "SentenceCrossEntropy",

@@ -2,5 +2,6 @@
 
 from memlm_keras.embeddings.lookup import Embedding
 from memlm_keras.embeddings.lookup import look_up
+from memlm_keras.embeddings.smoothed import SmoothedEmbedding
 
-__all__ = ["Embedding", "look_up"]
+__all__ = ["Embedding", "SmoothedEmbedding", "look_up"]

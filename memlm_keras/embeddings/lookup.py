@@ -92,14 +92,17 @@ class Embedding(keras.layers.ReversibleEmbedding):
             return super().call(inputs, reverse=True)
         token_ids = ops.cast(inputs, "int32")
         outputs = look_up(self.embeddings, token_ids)
-        if training and self.word_dropout:
-            kept = self._kept_words(token_ids)
-            outputs = outputs * ops.cast(kept, outputs.dtype)
-        return ops.cast(outputs, self.compute_dtype)
+        return self._drop_words(outputs, token_ids, training)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
         """As of Keras' layer, which knows no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
+
+    def _drop_words(self, outputs, token_ids, training):
+        if training and self.word_dropout:
+            kept = self._kept_words(token_ids)
+            outputs = outputs * ops.cast(kept, outputs.dtype)
+        return ops.cast(outputs, self.compute_dtype)
 
     def _kept_words(self, token_ids):
         words = ops.ones((ops.shape(token_ids)[0], self.input_dim))

@@ -8,6 +8,7 @@ from memlm_keras.evaluation.cloze import cloze_scores
 from memlm_keras.evaluation.monte_carlo import monte_carlo_perplexity
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
+from memlm_keras.evaluation.sampled import sampled_perplexity
 
 __all__ = [
     "CacheChoice",
@@ -18,4 +19,5 @@ __all__ = [
     "cloze_scores",
     "monte_carlo_perplexity",
     "perplexity",
+    "sampled_perplexity",
 ]

@@ -105,30 +105,59 @@ def perplexity(model, batches, verbose=1, also=()):
     >>> result = memlm_keras.evaluation.perplexity(lm, batches)
     """
     _check_protocols(also, model, batches)
-    if batches.start_batch:
-        raise ValueError(
-            "`batches` must begin at their first batch. Received: batches that "
-            f"begin at batch {batches.start_batch}"
-        )
+    require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
+    result = of_scores(
+        model,
+        batches,
+        scores,
+        weights,
+        others={name: _salton2017(batches, scores, weights) for name in also},
+    )
+    if verbose:
+        print(result)
+    return result
+
+
+def of_scores(model, batches, scores, weights, protocol="", others=None):
+    """Perplexity of natural-log probabilities that a model gave to batches.
+
+    Args:
+        model: a `memlm_keras.LanguageModel`.
+        batches: what it read.
+        scores, weights: as `model.score_batches` returns them.
+        protocol: string, how it read them, beside what is always said.
+        others: dict of `Perplexity`, or `None`.
+
+    Returns:
+        `Perplexity`.
+
+    Raises:
+        ValueError: if a token of the batches was not predicted once.
+    """
     predicted = int(weights.sum())
     if predicted != batches.num_tokens:
         raise ValueError(
             f"`batches` must predict each of their {batches.num_tokens} tokens "
             f"once. Received: batches that predict {predicted}"
         )
-    loss = -float(np.sum(scores.astype("float64") * weights))
-    result = Perplexity(
-        loss,
+    return Perplexity(
+        -float(np.sum(scores.astype("float64") * weights)),
         predicted,
         batches.num_tokens,
-        _protocol(model, batches),
-        others={name: _salton2017(batches, scores, weights) for name in also},
+        _protocol(model, batches) + protocol,
+        others=others or {},
         reads_ahead=model.reads_ahead,
     )
-    if verbose:
-        print(result)
-    return result
+
+
+def require_beginning(batches):
+    """Raises `ValueError` for batches that begin within an epoch."""
+    if batches.start_batch:
+        raise ValueError(
+            "`batches` must begin at their first batch. Received: batches that "
+            f"begin at batch {batches.start_batch}"
+        )
 
 
 def _protocol(model, batches):

@@ -43,14 +43,7 @@ class TiedProjection(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
     def build(self, input_shape):
-        if input_shape[-1] != self.embedding.output_dim:
-            raise ValueError(
-                "`tie_embeddings=True` needs outputs of the size of the "
-                "embedding. Received: outputs of size "
-                f"{input_shape[-1]} and embedding_dim="
-                f"{self.embedding.output_dim}. Make them equal, or use "
-                "`tie_embeddings=False`"
-            )
+        require_tied_size(self.embedding, input_shape[-1])
         if not self.embedding.built:
             self.embedding.build()
         if self.use_bias:
@@ -81,3 +74,14 @@ class TiedProjection(keras.layers.Layer):
             config["embedding"]
         )
         return cls(**config)
+
+
+def require_tied_size(embedding, size):
+    """Raises `ValueError` unless outputs have the size of the embedding."""
+    if size != embedding.output_dim:
+        raise ValueError(
+            "`tie_embeddings=True` needs outputs of the size of the "
+            f"embedding. Received: outputs of size {size} and embedding_dim="
+            f"{embedding.output_dim}. Make them equal, or use "
+            "`tie_embeddings=False`"
+        )

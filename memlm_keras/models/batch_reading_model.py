@@ -50,6 +50,45 @@ class BatchReadingModel(StreamingModel):
             progress.add(1)
         return _of_one_time(scores), _of_one_time(scored.sample_weight())
 
+    def sampled_score_batches(self, batches, samples, seed=0):
+        """As `score_batches`, by samples of the smoothed matrices.
+
+        While a text is read, they are drawn as in training, and nothing is
+        dropped out.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            samples: integer, how often the whole text is read.
+            seed: integer from which the draws follow.
+
+        Yields:
+            For each sample a pair `(scores, sample_weight)` as of
+            `score_batches`.
+
+        Raises:
+            ValueError: for a model that is not smoothed, and for what
+                `score_batches` refuses.
+        """
+        checks.smoothed(self)
+        seed_state = self.smoothing.seed_generator.state
+        kept = ops.convert_to_numpy(seed_state).copy()
+        score = compile_inference(self, self.sentence.score_sampled)
+        for sample in range(samples):
+            scores, weights = [], []
+            read = self._read_batches(score, batches)
+            try:
+                for index in range(len(batches)):
+                    # What is drawn in compiled inference moves no seed on JAX.
+                    entropy = np.random.SeedSequence((seed, sample, index))
+                    number = entropy.generate_state(2) >> 1
+                    seed_state.assign(number.astype(kept.dtype))
+                    found, sample_weight = next(read)
+                    scores.append(ops.convert_to_numpy(found))
+                    weights.append(sample_weight)
+            finally:
+                seed_state.assign(kept)
+            yield _of_one_time(scores), _of_one_time(weights)
+
     def attention_batches(self, batches):
         """Where the model attends in batches, with the state carried.
 

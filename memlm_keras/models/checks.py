@@ -8,6 +8,7 @@ from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.mixture import WordMixture
+from memlm_keras.smoothing import VariationalSmoothing
 
 
 def recurrent_layers(name, layers, at_least=1):
@@ -101,6 +102,52 @@ def mixture(layer):
         raise ValueError(
             "`mixture` must be a `memlm_keras.memory.WordMixture`, such as "
             f"`NeuralCache(size=500)`, or None. Received: mixture={layer!r}"
+        )
+
+
+def smoothing_of_words(smoothing, vocabulary_size):
+    """Makes a smoothing fit the vocabulary.
+
+    Raises:
+        ValueError: if `smoothing` is neither that nor `None`, or is for a
+            vocabulary of another size.
+    """
+    if smoothing is None:
+        return
+    if not isinstance(smoothing, VariationalSmoothing):
+        raise ValueError(
+            "`smoothing` must be a `memlm_keras.smoothing.VariationalSmoothing`"
+            f" or None. Received: smoothing={smoothing!r}"
+        )
+    if smoothing.vocabulary_size not in (None, vocabulary_size):
+        raise ValueError(
+            "`smoothing` must be for a vocabulary of the model's size "
+            f"{vocabulary_size}. Received: one with vocabulary_size="
+            f"{smoothing.vocabulary_size}"
+        )
+    smoothing.vocabulary_size = vocabulary_size
+    if not smoothing.built:
+        smoothing.build()
+
+
+def smoothed(model):
+    """Raises `ValueError` unless a model has a smoothing."""
+    if model.smoothing is None:
+        raise ValueError(
+            "Samples are drawn of smoothed matrices: make the model with "
+            "`smoothing=memlm_keras.smoothing.VariationalSmoothing(...)`. "
+            "Received: a model without"
+        )
+
+
+def adapted(smoothing):
+    """Raises `ValueError` for a smoothing without statistics."""
+    if smoothing is not None and not smoothing.adapted:
+        raise ValueError(
+            "A smoothed model needs the statistics of its training text: call "
+            "`model.smoothing.adapt(statistics)` before `fit`, with "
+            "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+            "vocabulary_size)`. Received: a model without"
         )
 
 

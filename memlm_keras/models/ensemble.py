@@ -7,6 +7,7 @@ from keras import ops
 
 from memlm_keras.models import checks
 from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.sentence import Recalled
 from memlm_keras.models.trained_model import TrainedModel
 
 
@@ -43,6 +44,7 @@ class Ensemble(TrainedModel):
 
     memory = None
     mixture = None
+    smoothing = None
 
     def __init__(self, models, name=None):
         checks.members(models, LanguageModel)
@@ -57,6 +59,11 @@ class Ensemble(TrainedModel):
     def models(self):
         """List of the models."""
         return self.sentence.models
+
+    def with_fixed_matrices(self):
+        """Makes an ensemble of its models without smoothing, as of those."""
+        models = [model.with_fixed_matrices() for model in self.models]
+        return self if models == self.models else Ensemble(models)
 
     def fit(self, *args, **kwargs):
         """Raises `NotImplementedError`: its models are trained one by one."""
@@ -127,7 +134,7 @@ class Mean:
 
     def predict(self, token_ids, state=None, training=False):
         """As of `Sentence`; nothing is recalled."""
-        return *self.forward(token_ids, state, training), None
+        return *self.forward(token_ids, state, training), Recalled()
 
     def attend(self, token_ids, state=None):
         """As of `Sentence`; no attention is in common, and none returned."""

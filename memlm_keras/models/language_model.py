@@ -4,10 +4,10 @@ import keras
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
-from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
 from memlm_keras.models import layers
 from memlm_keras.models import thinning
+from memlm_keras.models.fixed_matrices import with_fixed_matrices
 from memlm_keras.models.from_preset import FromPreset
 from memlm_keras.models.sentence import Sentence
 from memlm_keras.models.trained_model import TrainedModel
@@ -53,6 +53,9 @@ class LanguageModel(FromPreset, TrainedModel):
         mixture: a `memlm_keras.memory.WordMixture` that mixes what was read
             into the prediction, such as `PointerSentinel`, or `None`. Then the
             logits are log-probabilities.
+        smoothing: a `memlm_keras.smoothing.VariationalSmoothing` of the
+            embedding, and of the output projection if it says so, or `None`.
+            It wants `model.smoothing.adapt(statistics)` before training.
         name: string or `None`.
         dtype: dtype policy of embedding, dropout and projection, such as
             `"mixed_bfloat16"`; by default the global policy. Recurrent layers
@@ -71,11 +74,12 @@ class LanguageModel(FromPreset, TrainedModel):
 
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), a `memory` that is none or of another vocabulary, no
-            recurrent layer, a layer that is not recurrent, is bidirectional,
-            runs backwards or is `stateful`, layers above a memory that reads
-            ahead or a mixture behind it, units that the memory cannot divide,
-            and tied embeddings of another size than the memory's outputs.
+            [0, 1), a `memory` or `smoothing` that is none or of another
+            vocabulary, no recurrent layer, a layer that is not recurrent, is
+            bidirectional, runs backwards or is `stateful`, layers above a
+            memory that reads ahead or a mixture behind it, units that the
+            memory cannot divide, and tied embeddings of another size than the
+            memory's outputs.
 
     Example:
 
@@ -111,6 +115,7 @@ class LanguageModel(FromPreset, TrainedModel):
         output_dropout=None,
         variational_dropout=False,
         word_dropout=0.0,
+        smoothing=None,
         name=None,
         dtype=None,
     ):
@@ -128,6 +133,7 @@ class LanguageModel(FromPreset, TrainedModel):
         )
         checks.memory_of_words(memory, vocabulary_size)
         checks.mixture(mixture)
+        checks.smoothing_of_words(smoothing, vocabulary_size)
         recurrent_above = checks.recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
         )
@@ -139,16 +145,13 @@ class LanguageModel(FromPreset, TrainedModel):
 
         # === Layers ===
         initializers = layers.Initializers(initializer)
-        embedding = Embedding(
-            vocabulary_size,
-            embedding_dim,
-            word_dropout=word_dropout,
-            embeddings_initializer=initializers.get(0, "uniform"),
-            dtype=policy,
-            name="embedding",
+        embedding = layers.embedding(
+            *(vocabulary_size, embedding_dim, word_dropout),
+            *(smoothing, initializers, policy),
         )
         head = layers.output_projection(
-            *(embedding, tie_embeddings, output_bias, initializers, policy)
+            *(embedding, tie_embeddings, output_bias),
+            *(smoothing, initializers, policy),
         )
         rates = [dropout] * (len(recurrent) + len(recurrent_above) + 1)
         if embedding_dropout is not None:
@@ -158,7 +161,7 @@ class LanguageModel(FromPreset, TrainedModel):
         dropouts = layers.dropouts(rates, variational_dropout, policy)
         sentence = Sentence(
             *(embedding, recurrent, memory, recurrent_above, head, dropouts),
-            mixture,
+            *(mixture, smoothing),
         )
 
         # === Functional model ===
@@ -183,6 +186,7 @@ class LanguageModel(FromPreset, TrainedModel):
         self.recurrent_above = recurrent_above
         self.head = head
         self.mixture = mixture
+        self.smoothing = smoothing
         self.make_ready(sentence)
 
     def with_mixture(self, mixture):
@@ -223,6 +227,7 @@ class LanguageModel(FromPreset, TrainedModel):
         copy is an ordinary model without dropout, untied if this one is tied.
         The mean of many is the Monte Carlo average of Gal and Ghahramani
         (2016), as `memlm_keras.evaluation.monte_carlo_perplexity` takes it.
+        Of smoothed matrices, it is those that the model predicts by.
 
         All rates that this model is trained with are drawn at, kept units
         scaled by `1 / (1 - rate)`; other noise of cells keeps its expectation.
@@ -245,6 +250,26 @@ class LanguageModel(FromPreset, TrainedModel):
         >>> average = memlm_keras.Ensemble(copies)
         """
         return thinning.thinned(self, seed, into)
+
+    def with_fixed_matrices(self):
+        """Makes a copy of this model that predicts alike, without smoothing.
+
+        What a smoothed model predicts by, the mean or the mode of its
+        matrices, is computed in each call: that takes as long as the
+        projection of one step. Here it is computed once and for all, and
+        serving costs what it costs without smoothing; `serving.export` does so
+        by itself. An embedding that was tied is no longer, if it was smoothed
+        as an input only: then its mean is another matrix.
+
+        Returns:
+            `LanguageModel`; this model, if it is not smoothed.
+
+        Example:
+
+        >>> lm.with_fixed_matrices() is lm
+        True
+        """
+        return with_fixed_matrices(self)
 
     # === Serialization ===
 
@@ -272,6 +297,7 @@ class LanguageModel(FromPreset, TrainedModel):
             ],
             "output_bias": self.output_bias,
             "mixture": keras.saving.serialize_keras_object(self.mixture),
+            "smoothing": keras.saving.serialize_keras_object(self.smoothing),
             "dtype": keras.dtype_policies.serialize(policy),
         }
 
@@ -288,6 +314,6 @@ class LanguageModel(FromPreset, TrainedModel):
 
         for key in ("recurrent", "recurrent_above"):
             config[key] = [revived(layer) for layer in config.get(key, ())]
-        for key in ("memory", "initializer", "mixture", "dtype"):
+        for key in ("memory", "initializer", "mixture", "smoothing", "dtype"):
             config[key] = revived(config.get(key))
         return cls(**config)

@@ -3,6 +3,9 @@
 import keras
 
 from memlm_keras.arguments import distinct
+from memlm_keras.embeddings import Embedding
+from memlm_keras.embeddings import SmoothedEmbedding
+from memlm_keras.heads import SmoothedProjection
 from memlm_keras.heads import TiedProjection
 
 
@@ -23,13 +26,44 @@ class Initializers:
         return distinct(self._initializer, index)
 
 
-def output_projection(embedding, tie_embeddings, use_bias, initializers, dtype):
+def embedding(
+    vocabulary_size,
+    embedding_dim,
+    word_dropout,
+    smoothing,
+    initializers,
+    dtype,
+):
+    """Makes the layer from token ids to vectors.
+
+    Args:
+        vocabulary_size, embedding_dim, word_dropout, smoothing: as of
+            `memlm_keras.LanguageModel`.
+        initializers: `Initializers`.
+        dtype: dtype policy.
+    """
+    sizes = (vocabulary_size, embedding_dim)
+    arguments = {
+        "word_dropout": word_dropout,
+        "embeddings_initializer": initializers.get(0, "uniform"),
+        "dtype": dtype,
+        "name": "embedding",
+    }
+    if smoothing is None:
+        return Embedding(*sizes, **arguments)
+    return SmoothedEmbedding(*sizes, smoothing, **arguments)
+
+
+def output_projection(
+    embedding, tie_embeddings, use_bias, smoothing, initializers, dtype
+):
     """Makes the layer from the last outputs to logits.
 
     Args:
         embedding: the `Embedding` of the model.
         tie_embeddings: whether its matrix is shared.
         use_bias: whether there is a bias.
+        smoothing: the `VariationalSmoothing` of the model, or `None`.
         initializers: `Initializers`.
         dtype: dtype policy.
     """
@@ -39,13 +73,13 @@ def output_projection(embedding, tie_embeddings, use_bias, initializers, dtype):
         "dtype": dtype,
         "name": "head",
     }
+    of_its_own = {"kernel_initializer": initializers.get(2, "glorot_uniform")}
+    if smoothing is not None and smoothing.smooths_output:
+        matrix = {"embedding": embedding} if tie_embeddings else of_its_own
+        return SmoothedProjection(smoothing, **matrix, **arguments)
     if tie_embeddings:
         return TiedProjection(embedding, **arguments)
-    return keras.layers.Dense(
-        embedding.input_dim,
-        kernel_initializer=initializers.get(2, "glorot_uniform"),
-        **arguments,
-    )
+    return keras.layers.Dense(embedding.input_dim, **of_its_own, **arguments)
 
 
 def dropouts(rates, variational, dtype):

@@ -1,9 +1,25 @@
 """The four words of every model: embed, recur, remember, predict."""
 
+from typing import Any
+from typing import NamedTuple
+
 from keras import ops
 from keras import tree
 
 from memlm_keras.models.inference import target_log_probabilities
+
+
+class Recalled(NamedTuple):
+    """What the loss asks for once it knows the targets.
+
+    Attributes:
+        by_mixture: what the mixture recalled; `None` without one.
+        redraw: function from targets `(batch, time)` to logits in which the
+            rows of the targets are drawn; `None` where they are not.
+    """
+
+    by_mixture: Any = None
+    redraw: Any = None
 
 
 class Sentence:
@@ -24,6 +40,7 @@ class Sentence:
             layer's outputs.
         mixture: a `memlm_keras.memory.WordMixture` that makes log-probabilities
             of the logits, or `None`.
+        smoothing: the `VariationalSmoothing` of embedding and head, or `None`.
     """
 
     def __init__(
@@ -35,6 +52,7 @@ class Sentence:
         head,
         dropouts,
         mixture=None,
+        smoothing=None,
     ):
         self.embedding = embedding
         self.below = list(enumerate(recurrent))
@@ -43,6 +61,7 @@ class Sentence:
         self.head = head
         self.dropouts = dropouts
         self.mixture = mixture
+        self.smoothing = smoothing
 
     def initial_state(self, batch_size):
         """All that the model remembers before the first token.
@@ -75,20 +94,48 @@ class Sentence:
         logits, state, _ = self.predict(token_ids, state, training)
         return logits, state
 
-    def predict(self, token_ids, state=None, training=False):
+    def predict(self, token_ids, state=None, training=False, sampled=None):
         """Runs the whole model.
 
+        Args:
+            token_ids, state, training: as of `forward`.
+            sampled: whether the matrices of a smoothing are drawn; `None` is
+                while training only.
+
         Returns:
-            `(logits, state, recalled)`; what the mixture recalled is `None`
-            without one.
+            `(logits, state, recalled)`, the last a `Recalled`.
         """
-        outputs, new_state, _ = self.remember(token_ids, state, training)
-        logits, recalled = self.head(outputs), None
-        if self.mixture is not None:
+        drawn = None
+        if self.smoothing is not None and (training or sampled):
+            drawn = self.smoothing.draw(token_ids, self._smoothed_units())
+        outputs, new_state, _ = self.remember(token_ids, state, training, drawn)
+
+        def mixed(logits):
+            if self.mixture is None:
+                return logits, None
             logits, _, recalled = self._mix(
                 outputs, token_ids, logits, state, new_state, training
             )
-        return logits, new_state, recalled
+            return logits, recalled
+
+        if drawn is None or drawn.output_rows is None:
+            logits, by_mixture = mixed(self.head(outputs))
+            return logits, new_state, Recalled(by_mixture)
+        means = self.head(outputs, sampled=True)
+
+        def redraw(targets):
+            return mixed(
+                self.head.with_targets(means, outputs, targets, drawn)
+            )[0]
+
+        logits, by_mixture = mixed(means)
+        return logits, new_state, Recalled(by_mixture, redraw)
+
+    def _smoothed_units(self):
+        sizes = [self.embedding.output_dim]
+        if self.smoothing.smooths_output:
+            sizes.append(self.head.matrix.shape[-1])
+        return max(sizes)
 
     def _mix(self, outputs, token_ids, logits, state, new_state, training):
         logits, mixture_state, attention, recalled = self.mixture(
@@ -101,14 +148,19 @@ class Sentence:
         _pack_named(new_state, "mixture", mixture_state)
         return logits, attention, recalled
 
-    def remember(self, token_ids, state=None, training=False):
+    def remember(self, token_ids, state=None, training=False, drawn=None):
         """Runs the model up to the head.
+
+        Args:
+            token_ids, state, training: as of `forward`.
+            drawn: the rows that the smoothing drew, or `None`.
 
         Returns:
             `(outputs, state, attention)`; attention is `None` without memory.
         """
         new_state = {}
-        outputs = self.embedding(token_ids, training=training)
+        given = {} if drawn is None else {"drawn": drawn}
+        outputs = self.embedding(token_ids, training=training, **given)
         outputs = self.dropouts[0](outputs, training=training)
         outputs = self._recur(self.below, outputs, state, new_state, training)
         attention = None
@@ -144,6 +196,18 @@ class Sentence:
         outputs, state, _ = self.remember(token_ids, state)
         scores = target_log_probabilities(self.head(outputs), targets)
         return (outputs, scores), state
+
+    def score_sampled(self, token_ids, targets, state=None):
+        """Scores targets by one sample of the matrices of a smoothing.
+
+        Returns:
+            `(scores, state)`: the natural-log probability of each target,
+            `(batch, time)`.
+        """
+        logits, state, recalled = self.predict(token_ids, state, sampled=True)
+        if recalled.redraw is not None:
+            logits = recalled.redraw(targets)
+        return target_log_probabilities(logits, targets), state
 
     def attend(self, token_ids, state=None):
         """Returns the attention weights and the new state, for inference.

@@ -6,6 +6,7 @@ from keras import ops
 
 def thinned(model, seed, into=None):
     """As of `LanguageModel.thinned`."""
+    model = model.with_fixed_matrices()
     _check(model)
     masks = draw_masks(model, seed)
     if into is None:

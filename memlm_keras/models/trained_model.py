@@ -14,6 +14,7 @@ from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
 from memlm_keras.models.metrics import mean_over_tokens
 from memlm_keras.models.varying_time import known_to_vary
+from memlm_keras.smoothing import VariationalSmoothing
 
 
 class TrainedModel(BatchReadingModel):
@@ -45,7 +46,12 @@ class TrainedModel(BatchReadingModel):
 
     def call(self, inputs, training=None, mask=None):
         if not isinstance(inputs, dict):
-            return super().call(inputs, training=training, mask=mask)
+            if not training or self.smoothing is None:
+                return super().call(inputs, training=training, mask=mask)
+            logits, _, self._untracked.recalled = self.sentence.predict(
+                ops.convert_to_tensor(inputs, dtype="int32"), training=True
+            )
+            return logits
         checks.carried_inputs(inputs)
         token_ids = ops.convert_to_tensor(inputs["token_ids"], dtype="int32")
         reset = ops.convert_to_tensor(inputs["reset"], dtype="bool")
@@ -92,13 +98,16 @@ class TrainedModel(BatchReadingModel):
             setattr(self, name, state)
 
     def count_params(self):
-        """Number of parameters; what `fit` carries is not among them."""
-        carried = sum(
+        """Number of parameters.
+
+        Neither what `fit` carries nor the statistics of a smoothing are.
+        """
+        others = sum(
             layer.count_params()
             for layer in self._flatten_layers()
-            if isinstance(layer, CarriedState)
+            if isinstance(layer, (CarriedState, VariationalSmoothing))
         )
-        return super().count_params() - carried
+        return super().count_params() - others
 
     def _carried_state(self, mode, rows):
         carried = getattr(self, f"carried_{mode}_state_{rows}", None)
@@ -170,14 +179,34 @@ class TrainedModel(BatchReadingModel):
         sample_weight=None,
         training=True,
     ):
-        """Keras' own, and the term of a mixture that learns what to copy."""
-        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        """Keras' own, of redrawn targets, and what else is to be learned.
+
+        That is the term of a mixture that learns what to copy, and the
+        divergence of a smoothing.
+        """
         recalled, self._untracked.recalled = self._untracked.recalled, None
-        if recalled is None or not self.mixture.supervised:
-            return loss
-        reduce = getattr(self.loss, "reduced", mean_over_tokens)
-        pointed = self.mixture.pointed(recalled, ops.cast(y, "int32"))
-        return loss + reduce(-pointed, sample_weight)
+        if recalled is None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        targets = ops.cast(y, "int32")
+        if recalled.redraw is not None:
+            y_pred = recalled.redraw(targets)
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        if self.mixture is not None and self.mixture.supervised:
+            reduce = getattr(self.loss, "reduced", mean_over_tokens)
+            pointed = self.mixture.pointed(recalled.by_mixture, targets)
+            loss = loss + reduce(-pointed, sample_weight)
+        if self.smoothing is not None and self.smoothing.l2:
+            for matrix in self.smoothed_matrices:
+                loss = loss + self.smoothing.divergence(matrix)
+        return loss
+
+    @property
+    def smoothed_matrices(self):
+        """The matrices that the smoothing is of; a tied one is there twice."""
+        if self.smoothing is None:
+            return []
+        output = [self.head.matrix] if self.smoothing.smooths_output else []
+        return [self.embedding.embeddings, *output]
 
     def get_compile_config(self):
         """Returns the arguments of `compile`, `"auto"` left as it is."""
@@ -213,9 +242,11 @@ class TrainedModel(BatchReadingModel):
 
         Raises:
             ValueError: if the batches hold token ids outside the vocabulary,
-                or the memory reads ahead and they are not `SentenceBatches`.
+                or the memory reads ahead and they are not `SentenceBatches`;
+                and for a smoothing without statistics.
         """
         self._check_data(x, y, validation_data)
+        checks.adapted(self.smoothing)
         rows = checks.carried_batch_size(x)
         if rows is not None:
             # Keras traces evaluation on a training batch to build the metrics.

@@ -26,6 +26,9 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     what a model remembers goes in and out with each request. The vocabulary is
     in its graph and, for clients, in `assets.extra/vocabulary.json`.
 
+    Smoothed matrices are written as what the model predicts by, once and for
+    all: `LanguageModel.with_fixed_matrices`.
+
     Signatures, with B batch, T time, V vocabulary, k `top_k`; all
     log-probabilities are natural:
 
@@ -68,6 +71,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     path = pathlib.Path(path)
     _check_path(path, overwrite)
     _check_model(model, vocabulary, top_k)
+    model = model.with_fixed_matrices()
     with atomic_path(path) as temporary:
         if _traces_for_cpu():
             from memlm_keras.serving.signatures import write_saved_model

@@ -2,5 +2,6 @@
 
 from memlm_keras.smoothing.noising import NoisedBatches
 from memlm_keras.smoothing.statistics import StreamStatistics
+from memlm_keras.smoothing.variational import VariationalSmoothing
 
-__all__ = ["NoisedBatches", "StreamStatistics"]
+__all__ = ["NoisedBatches", "StreamStatistics", "VariationalSmoothing"]

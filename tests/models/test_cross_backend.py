@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import memlm_keras
+from memlm_keras.smoothing import StreamStatistics
+from memlm_keras.smoothing import VariationalSmoothing
 
 BACKENDS = ("jax", "tensorflow", "torch")
 
@@ -61,6 +63,7 @@ def models():
             memory.Projection(),
         ),
         "gated_hornn": ([memlm_keras.cells.GatedHORNNCell(6)], None),
+        "smoothed": ([lstm(4)], None),
         "ngram": ([keras.layers.LSTMCell(6)], memory.NGram(order=3)),
     }
 
@@ -73,13 +76,18 @@ def saved(tmp_path_factory):
     np.save(folder / "tokens.npy", tokens)
     expected = {}
     for name, (recurrent, memory) in models().items():
+        smoothing = None
+        if name == "smoothed":
+            smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
+            smoothing.adapt(StreamStatistics.count(np.arange(12), 17))
         model = memlm_keras.LanguageModel(
             17,
             4,
             recurrent,
             memory=memory,
-            tie_embeddings=name == "plain",
+            tie_embeddings=name in ("plain", "smoothed"),
             initializer=keras.initializers.RandomUniform(-0.7, 0.7),
+            smoothing=smoothing,
         )
         model.save(folder / f"{name}.keras")
         logits, state = model.step(tokens, model.initial_state(2))

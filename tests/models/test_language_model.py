@@ -17,6 +17,7 @@ from memlm_keras.data import Batches
 from memlm_keras.data import Vocabulary
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
+from memlm_keras.smoothing import VariationalSmoothing
 from references import daniluk2017 as reference
 
 V = 23
@@ -544,6 +545,7 @@ def test_every_argument_survives_its_configuration():
         "recurrent_above": [keras.layers.SimpleRNN(4)],
         "output_bias": False,
         "mixture": memories.NeuralCache(3),
+        "smoothing": VariationalSmoothing("kneser_ney", 0.3),
         "name": "tiny",
         "dtype": "mixed_bfloat16",
     }
@@ -573,6 +575,7 @@ def test_every_argument_survives_its_configuration():
     for layer in revived.sentence.dropouts:
         assert isinstance(layer, keras.layers.SpatialDropout1D)
     assert revived.embedding.word_dropout == 0.0625
+    assert revived.smoothing.rate == 0.3
     assert revived.tie_embeddings is True
     assert revived.initializer.maxval == 0.2
     assert [w.path for w in revived.weights] == [w.path for w in model.weights]

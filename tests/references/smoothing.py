@@ -46,3 +46,83 @@ def replacement(scheme, rate, tokens, vocabulary_size, blank_id=None):
         name = "continuation" if scheme == "kneser_ney" else "unigram"
         proposal[:vocabulary_size] = found[name]
     return rates, proposal
+
+
+def mean_matrix(matrix, rates, proposal):
+    """mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k, row by row."""
+    means = np.zeros(matrix.shape)
+    for v in range(len(matrix)):
+        means[v] = (1 - rates[v]) * matrix[v]
+        for k in range(len(matrix)):
+            means[v] += rates[v] * proposal[k] * matrix[k]
+    return means
+
+
+def coefficients(rates, proposal):
+    """c_k: how often the vector of k is read, if all words are as frequent.
+
+    Of the words v, each reads row k by its mixture: its own with 1 - gamma_v,
+    any with gamma_v q_k.
+    """
+    words = range(len(rates))
+    found = np.zeros(len(rates))
+    for v in words:
+        for k in words:
+            found[k] += (1 - rates[v]) * (v == k) + rates[v] * proposal[k]
+    return found
+
+
+def divergence(matrix, rates, proposal):
+    """sum_k c_k |e_k|^2."""
+    weights = coefficients(rates, proposal)
+    return sum(c * np.sum(row**2) for c, row in zip(weights, matrix))
+
+
+def read_rows(matrix, rows):
+    """Vectors `(B, T, k)` of rows `(B, T)`, or of elements `(B, T, k)`."""
+    units = matrix.shape[1]
+    vectors = np.zeros((*rows.shape[:2], units))
+    for b, t, d in np.ndindex(vectors.shape):
+        row = rows[b, t] if rows.ndim == 2 else rows[b, t, d]
+        vectors[b, t, d] = matrix[row, d]
+    return vectors
+
+
+def kneser_ney_logits(matrix, bias, outputs, targets, drawn, rates, proposal):
+    """Logits of a step: means, but for the target, whose row is drawn.
+
+    Args:
+        matrix: `(V, k)`.
+        bias: `(V,)`.
+        outputs: `(B, T, k)`.
+        targets: `(B, T)`.
+        drawn: pair of `(B, T)` or `(B, T, k)`, whether the input was replaced
+            and the row then drawn for the target.
+    """
+    means = mean_matrix(matrix, rates, proposal)
+    replaced, rows = drawn
+    logits = np.zeros((*targets.shape, len(matrix)))
+    for b, t in np.ndindex(targets.shape):
+        for v in range(len(matrix)):
+            vector = means[v]
+            if v == targets[b, t]:
+                vector = np.array(
+                    [
+                        matrix[rows[b, t][d] if replaced[b, t][d] else v, d]
+                        if replaced.ndim == 3
+                        else matrix[rows[b, t] if replaced[b, t] else v, d]
+                        for d in range(matrix.shape[1])
+                    ]
+                )
+            logits[b, t, v] = outputs[b, t] @ vector + bias[v]
+    return logits
+
+
+def cross_entropy(logits, targets):
+    """Mean negative natural-log probability of targets `(B, T)`."""
+    total = 0.0
+    for b, t in np.ndindex(targets.shape):
+        row = logits[b, t]
+        normalizer = np.log(np.sum(np.exp(row - row.max()))) + row.max()
+        total += normalizer - row[targets[b, t]]
+    return total / targets.size

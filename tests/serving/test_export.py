@@ -136,3 +136,34 @@ def test_a_model_with_a_cache_is_served(model, vocabulary, token_ids, tmp_path):
     )
     state = signatures["initial_state"](rows=tf.zeros(3, "int32"))
     assert state["mixture_window"].shape == (3, 4, 12 // 3)
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="what the graph holds does not depend on the backend",
+)
+@pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
+def test_smoothing_costs_nothing_when_served(scheme, vocabulary, tmp_path):
+    """The graph holds the means, and no more than a model without."""
+    import tensorflow as tf
+
+    size = len(vocabulary)
+    sizes = (size, 6, [keras.layers.LSTM(6)])
+    smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)
+    model = memlm.LanguageModel(
+        *sizes, tie_embeddings=True, smoothing=smoothing
+    )
+    tokens = np.random.default_rng(1).integers(size, size=200)
+    smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))
+    export(model, tmp_path / "1", vocabulary)
+    loaded = tf.saved_model.load(tmp_path / "1")
+    served = loaded.signatures["serving_default"]
+    token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
+    difference = served(token_ids=token_ids)[
+        "log_probabilities"
+    ] - tf.nn.log_softmax(model(token_ids))
+    assert float(tf.reduce_max(tf.abs(difference))) < 1e-5
+    plain = memlm.LanguageModel(*sizes, tie_embeddings=scheme == "kneser_ney")
+    shapes = sorted(tuple(variable.shape) for variable in served.variables)
+    expected = sorted(tuple(variable.shape) for variable in plain.weights)
+    assert shapes == expected

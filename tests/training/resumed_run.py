@@ -45,6 +45,10 @@ def main(folder, kill_at):
     batches = memlm_keras.data.Batches(
         tokens, 4, 6, article_starts=starts, shuffle=True, seed=3
     )
+    statistics = memlm_keras.smoothing.StreamStatistics.count(tokens, 23)
+    batches = memlm_keras.smoothing.NoisedBatches(
+        batches, "kneser_ney", 0.2, statistics, seed=4
+    )
     validation = memlm_keras.data.Batches(tokens[:150], 3, 6)
     model = memlm_keras.LanguageModel(
         23,
@@ -52,7 +56,11 @@ def main(folder, kill_at):
         [keras.layers.LSTM(12)],
         memlm_keras.memory.KeyValuePredict(3),
         dropout=0.25,
+        smoothing=memlm_keras.smoothing.VariationalSmoothing(
+            "kneser_ney", 0.2, element_wise=True
+        ),
     )
+    model.smoothing.adapt(statistics)
     model.compile(keras.optimizers.Adam(0.01, global_clipnorm=1.0))
     callbacks = [
         keras.callbacks.History(),

@@ -1,0 +1,348 @@
+"""Variational smoothing of Kong, Melis, Ling, Yu and Yogatama (2019).
+
+"Variational Smoothing in Recurrent Neural Network Language Models", Section 4.
+Its displayed formulas are not legible in the text that was at hand: those below
+are rebuilt from its prose.
+
+Shapes below: B batch, T time, V vocabulary, k units.
+"""
+
+from typing import Any
+from typing import NamedTuple
+
+import keras
+from keras import ops
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.embeddings.lookup import look_up
+from memlm_keras.smoothing.alias import AliasTable
+from memlm_keras.smoothing.schemes import SCHEMES
+from memlm_keras.smoothing.schemes import replacement
+from memlm_keras.smoothing.schemes import require_gamma
+from memlm_keras.smoothing.schemes import require_scheme
+
+VARIATIONAL_SCHEMES = SCHEMES[1:]
+PREDICTIONS = ("mean", "mode")
+
+
+class Drawn(NamedTuple):
+    """One sample of the rows that a batch reads.
+
+    Attributes:
+        input_rows: int32 tensor, the row that each input word reads, `(B, T)`,
+            or `(B, T, k)` where each element is drawn by itself.
+        replaced: bool tensor of the same shape, whether it is another's.
+        output_rows: int32 tensor of the same shape, the rows that targets of
+            replaced words read; `None` where the output is not smoothed.
+    """
+
+    input_rows: Any
+    replaced: Any
+    output_rows: Any
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class VariationalSmoothing(keras.layers.Layer):
+    """A distribution over embedding matrices, learned by its means.
+
+    The row of each word v is a mixture of Gaussians of vanishing variance (Kong
+    et al., 2019, Sections 4.1 and 4.2): it is that of v, or with the
+    probability gamma_v that of another word,
+
+        E_v = e_v              with probability 1 - gamma_v
+        E_v = e_k, k drawn from q,          otherwise
+
+    | scheme | gamma_v | q | matrices | drawn |
+    |---|---|---|---|---|
+    | `linear_interpolation` | gamma_0 | u | input | for each sequence |
+    | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u | input | for each sequence |
+    | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r | input, output | at each step |
+
+    with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
+    all occurrences of a word in it are replaced alike. With `kneser_ney` the
+    input word decides: if it is replaced, its input vector and the output
+    vector of its target are two draws from r; output vectors of other words
+    are their means. Input and output are drawn apart also where one matrix is
+    both. With `element_wise`, every dimension of a vector is drawn by itself,
+    and with `kneser_ney` decided by itself (Section 4.3).
+
+    Prediction takes the mean of the distribution, of each matrix that is
+    smoothed,
+
+        mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
+
+    or its mode, e_v. `memlm_keras.evaluation.sampled_perplexity` averages
+    samples. Of the divergence from the prior, the loss has while training
+
+        l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
+
+    for each matrix that is smoothed: twice with `kneser_ney` and tied
+    embeddings.
+
+    The smoothing is an argument of `memlm_keras.LanguageModel`. It learns its
+    statistics by `adapt`, before training, and they are saved with the model.
+
+    Args:
+        scheme: string, as above.
+        rate: float in [0, 1], gamma_0.
+        element_wise: bool, whether elements are drawn one by one.
+        l2: float, weight of the divergence.
+        prediction: `"mean"` or `"mode"`.
+        vocabulary_size: integer, V; `None` is that of the model.
+        seed: integer or `None`, from which the draws follow.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Raises:
+        ValueError: for arguments other than these.
+
+    Example:
+
+    >>> tokens = np.random.randint(50, size=1000)
+    >>> model = memlm_keras.LanguageModel(
+    ...     vocabulary_size=50,
+    ...     embedding_dim=16,
+    ...     recurrent=[keras.layers.LSTM(16)],
+    ...     tie_embeddings=True,
+    ...     smoothing=memlm_keras.smoothing.VariationalSmoothing(
+    ...         "kneser_ney", rate=0.2
+    ...     ),
+    ... )
+    >>> model.smoothing.adapt(
+    ...     memlm_keras.smoothing.StreamStatistics.count(tokens, 50)
+    ... )
+    """  # noqa: E501
+
+    def __init__(
+        self,
+        scheme,
+        rate,
+        element_wise=False,
+        l2=0.0,
+        prediction="mean",
+        vocabulary_size=None,
+        seed=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        require_scheme(scheme, VARIATIONAL_SCHEMES)
+        require_gamma(rate)
+        if not l2 >= 0:
+            raise ValueError(f"`l2` must be at least 0. Received: l2={l2!r}")
+        if prediction not in PREDICTIONS:
+            raise ValueError(
+                "`prediction` must be 'mean' or 'mode'. Received: "
+                f"prediction={prediction!r}"
+            )
+        if vocabulary_size is not None:
+            require_positive_integer("vocabulary_size", vocabulary_size)
+        self.scheme = scheme
+        self.rate = rate
+        self.element_wise = element_wise
+        self.l2 = l2
+        self.prediction = prediction
+        self.vocabulary_size = vocabulary_size
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    @property
+    def smooths_output(self):
+        """Whether the output matrix is smoothed, and draws are by step."""
+        return self.scheme == "kneser_ney"
+
+    # === Statistics ===
+
+    def build(self, input_shape=None):
+        def table(name, dtype="float32"):
+            return self.add_weight(
+                name=name,
+                shape=(self.vocabulary_size,),
+                initializer="zeros",
+                dtype=dtype,
+                trainable=False,
+                autocast=False,
+            )
+
+        self.rates = table("rates")
+        self.proposal = table("proposal")
+        self.thresholds = table("thresholds")
+        self.aliases = table("aliases", "int32")
+        self.built = True
+
+    def adapt(self, statistics):
+        """Takes rates and proposal from statistics of the training text.
+
+        Args:
+            statistics: `StreamStatistics` of the model's vocabulary.
+
+        Raises:
+            ValueError: for others.
+        """
+        rates, proposal = replacement(self.scheme, self.rate, statistics)
+        if self.vocabulary_size not in (None, len(rates)):
+            raise ValueError(
+                "`statistics` must be of the model's vocabulary, of "
+                f"{self.vocabulary_size} words. Received: statistics of "
+                f"{len(rates)} words"
+            )
+        if not self.built:
+            self.vocabulary_size = len(rates)
+            self.build()
+        table = AliasTable.of(proposal)
+        self.rates.assign(rates)
+        self.proposal.assign(proposal)
+        self.thresholds.assign(table.thresholds)
+        self.aliases.assign(table.aliases)
+
+    @property
+    def adapted(self):
+        """Whether there are statistics to smooth by."""
+        return bool(ops.any(ops.convert_to_tensor(self.proposal) > 0))
+
+    # === Samples ===
+
+    def draw(self, token_ids, units):
+        """Draws the rows that a batch reads.
+
+        Args:
+            token_ids: int32 tensor `(B, T)`, the input words.
+            units: integer, k, that of the larger matrix if there are two.
+
+        Returns:
+            `Drawn`.
+        """
+        batch_size, time = ops.shape(token_ids)
+        shape, words = (batch_size, time), token_ids
+        if self.element_wise:
+            shape, words = (*shape, units), words[..., None]
+        rates = ops.take(self.rates, words, axis=0)
+        chance = self._uniform(shape)
+        replaced = chance < rates
+        # Where it is below the rate, the ratio is uniform again.
+        rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
+        output_rows = None
+        if self.smooths_output:
+            output_rows = self._propose(shape, self._uniform(shape))
+        else:
+            first = _first_occurrences(token_ids)
+            replaced = _of_steps(replaced, first)
+            rows = _of_steps(rows, first)
+        return Drawn(ops.where(replaced, rows, words), replaced, output_rows)
+
+    def _uniform(self, shape):
+        return keras.random.uniform(
+            shape, dtype="float32", seed=self.seed_generator
+        )
+
+    def _propose(self, shape, chance):
+        """Draws words from q by the alias method; see `AliasTable`."""
+        words = keras.random.randint(
+            shape,
+            0,
+            self.vocabulary_size,
+            dtype="int32",
+            seed=self.seed_generator,
+        )
+        kept = chance < ops.take(self.thresholds, words, axis=0)
+        return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
+
+    def drawn_rows(self, table, rows):
+        """Rows of a matrix as they were drawn.
+
+        Args:
+            table: variable or tensor `(V, k)`.
+            rows: int32 tensor `(B, T)`, or by element `(B, T, k)`, of which a
+                smaller matrix reads the first.
+
+        Returns:
+            Tensor `(B, T, k)`.
+        """
+        if not self.element_wise:
+            return look_up(table, rows)
+        units = table.shape[-1]
+        elements = rows[..., :units] * units + ops.arange(units, dtype="int32")
+        return look_up(ops.reshape(table, (-1,)), elements)
+
+    # === Means ===
+
+    def mean_vector(self, table):
+        """`sum_k q_k e_k` of a matrix `(V, k)`, a tensor `(k,)`."""
+        proposal = ops.cast(self.proposal, table.dtype)
+        return ops.matmul(proposal[None], table)[0]
+
+    def mean_rows(self, table, token_ids):
+        """Rows of the mean of a matrix.
+
+        Args:
+            table: variable or tensor `(V, k)`.
+            token_ids: int32 tensor of any shape.
+
+        Returns:
+            Tensor of that shape with `k` behind.
+        """
+        rows = look_up(table, token_ids)
+        rates = ops.take(self.rates, token_ids, axis=0)[..., None]
+        rates = ops.cast(rates, rows.dtype)
+        return rows + rates * (self.mean_vector(table) - rows)
+
+    def mean_logits(self, logits, outputs, table):
+        """Products with the mean of a matrix, of those with the matrix.
+
+        The mean is the matrix with its rows scaled, and one vector more: that
+        is a number for each step, and no second matrix.
+
+        Args:
+            logits: tensor `(B, T, V)`, of `outputs` and `table`.
+            outputs: tensor `(B, T, k)`.
+            table: variable or tensor `(V, k)`.
+
+        Returns:
+            Tensor `(B, T, V)`.
+        """
+        common = ops.matmul(outputs, self.mean_vector(table)[:, None])
+        return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
+
+    # === Divergence ===
+
+    def coefficients(self):
+        """c_k of all words, a tensor `(V,)`."""
+        rates = ops.convert_to_tensor(self.rates)
+        return (1.0 - rates) + self.proposal * ops.sum(rates)
+
+    def divergence(self, table):
+        """`l2 sum_k c_k |e_k|^2` of a matrix `(V, k)`, a scalar."""
+        squares = ops.sum(ops.square(table), axis=-1)
+        return self.l2 * ops.sum(self.coefficients() * squares)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "scheme": self.scheme,
+            "rate": self.rate,
+            "element_wise": self.element_wise,
+            "l2": self.l2,
+            "prediction": self.prediction,
+            "vocabulary_size": self.vocabulary_size,
+            "seed": self.seed,
+        }
+
+
+def _first_occurrences(token_ids):
+    """Where in its row each word came first.
+
+    Args:
+        token_ids: int32 tensor `(B, T)`.
+
+    Returns:
+        int32 tensor `(B, T)`.
+    """
+    time = ops.shape(token_ids)[1]
+    same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
+    return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
+
+
+def _of_steps(values, steps):
+    """What each row of `(B, T, ...)` values has at its steps `(B, T)`."""
+    batch_size, time = ops.shape(steps)
+    begins = ops.arange(batch_size, dtype="int32")[:, None] * time
+    flat = ops.reshape(values, (-1, *values.shape[2:]))
+    return ops.take(flat, begins + steps, axis=0)

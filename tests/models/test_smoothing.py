@@ -1,0 +1,443 @@
+"""Language models with variational smoothing."""
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import Ensemble
+from memlm_keras import LanguageModel
+from memlm_keras import memory as memories
+from memlm_keras.data import Batches
+from memlm_keras.data import SentenceBatches
+from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation import sampled_perplexity
+from memlm_keras.smoothing import NoisedBatches
+from memlm_keras.smoothing import StreamStatistics
+from memlm_keras.smoothing import VariationalSmoothing
+from memlm_keras.smoothing.variational import VARIATIONAL_SCHEMES
+from references import smoothing as reference
+
+V, UNITS = 13, 6
+
+every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
+tied_or_not = pytest.mark.parametrize("tied", [True, False])
+
+
+def text(length=120, seed=0):
+    tokens = np.random.default_rng(seed).integers(V, size=length)
+    tokens[-1] = 0
+    return tokens.astype("int32")
+
+
+def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
+    options = ("element_wise", "l2", "prediction")
+    own = {name: arguments.pop(name) for name in options if name in arguments}
+    model = LanguageModel(
+        **{
+            "vocabulary_size": V,
+            "embedding_dim": UNITS,
+            "recurrent": [keras.layers.LSTM(UNITS)],
+            "tie_embeddings": tied,
+            "initializer": keras.initializers.RandomUniform(-0.8, 0.8),
+            "smoothing": VariationalSmoothing(scheme, rate, seed=1, **own),
+            **arguments,
+        }
+    )
+    if adapt:
+        model.smoothing.adapt(StreamStatistics.count(text(), V))
+    return model
+
+
+def compile_quickly(model, optimizer="adam"):
+    """XLA would take longer to compile than there is to run."""
+    on_tensorflow = keras.backend.backend() == "tensorflow"
+    model.compile(optimizer, jit_compile=False if on_tensorflow else "auto")
+
+
+def tables(model):
+    smoothing = model.smoothing
+    rates, proposal = reference.replacement(
+        smoothing.scheme, smoothing.rate, text(), V
+    )
+    return rates, proposal[:V]
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def close(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(
+        array(found), array(expected), rtol=tolerance, atol=tolerance
+    )
+
+
+def sequences(batch_size=2, time=7):
+    return text(batch_size * time, seed=5).reshape(batch_size, time)
+
+
+# === Prediction ===
+
+
+@every_scheme
+@tied_or_not
+@pytest.mark.parametrize("prediction", ["mean", "mode"])
+def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
+    """As a model without smoothing does that has these for its own."""
+    model = make(scheme, tied, prediction=prediction)
+    plain = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    (recurrent,), (own,) = plain.recurrent, model.recurrent
+    recurrent.set_weights(own.get_weights())
+    matrix = array(model.embedding.embeddings)
+    if tied:
+        kernel = matrix
+    elif scheme == "kneser_ney":
+        kernel = array(model.head.kernel)
+    else:
+        kernel = array(model.head.kernel).T
+    if prediction == "mean":
+        means = reference.mean_matrix(matrix, *tables(model))
+        if scheme == "kneser_ney":
+            kernel = reference.mean_matrix(kernel, *tables(model))
+        matrix = means
+    plain.embedding.embeddings.assign(matrix)
+    plain.head.kernel.assign(kernel.T)
+    plain.head.bias.assign(model.head.bias)
+    tokens = sequences()
+    close(model(tokens), plain(tokens))
+    fixed = model.with_fixed_matrices()
+    close(fixed(tokens), plain(tokens))
+    assert fixed.smoothing is None
+    assert fixed.tie_embeddings == (tied and scheme == "kneser_ney")
+    state, logits = model.initial_state(2), []
+    for column in np.split(tokens, tokens.shape[1], axis=1):
+        found, state = model.step(column, state)
+        logits.append(array(found))
+    close(np.concatenate(logits, axis=1), plain(tokens))
+    close(model.score(tokens), plain.score(tokens))
+
+
+def test_what_is_not_smoothed_is_fixed_already():
+    model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    assert model.with_fixed_matrices() is model
+    ensemble = Ensemble([model])
+    assert ensemble.with_fixed_matrices() is ensemble
+
+
+def test_smoothed_models_of_an_ensemble():
+    ensemble = Ensemble([make("kneser_ney"), make("linear_interpolation")])
+    fixed = ensemble.with_fixed_matrices()
+    assert all(model.smoothing is None for model in fixed.models)
+    close(fixed(sequences()), ensemble(sequences()))
+
+
+@every_scheme
+@tied_or_not
+def test_statistics_are_no_parameters(scheme, tied):
+    plain = make(scheme, tied, smoothing=None, adapt=False)
+    assert make(scheme, tied).count_params() == plain.count_params()
+
+
+# === Training ===
+
+
+@tied_or_not
+@pytest.mark.parametrize("element_wise", [False, True])
+@pytest.mark.parametrize("carried", [False, True])
+def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
+    """Of one sample, and the divergence of both matrices."""
+    model = make(tied=tied, element_wise=element_wise, l2=1e-2)
+    model.compile("sgd", jit_compile=False, run_eagerly=True)
+    model.carry_state(batch_size=2)
+    tokens = sequences()
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    seen = []
+    draw = model.smoothing.draw
+    model.smoothing.draw = lambda *arguments: (
+        seen.append(draw(*arguments)) or (seen[-1])
+    )
+    given = inputs
+    if carried:
+        given = {"token_ids": inputs, "reset": np.ones(2, "bool")}
+    y_pred = model(given, training=True)
+    found = model.compute_loss(
+        given, keras.ops.convert_to_tensor(targets), y_pred
+    )
+    (drawn,) = seen
+    outputs, _, _ = model.sentence.remember(inputs, drawn=drawn)
+    matrix = array(model.embedding.embeddings)
+    vectors = reference.read_rows(matrix, array(drawn.input_rows))
+    expected_outputs, *_ = model.recurrent[0](vectors.astype("float32"))
+    close(outputs, expected_outputs)
+    kernel = matrix if tied else array(model.head.kernel)
+    logits = reference.kneser_ney_logits(
+        *(kernel, array(model.head.bias), array(outputs), targets),
+        (array(drawn.replaced), array(drawn.output_rows)),
+        *tables(model),
+    )
+    expected = reference.cross_entropy(logits, targets)
+    for table in (matrix, kernel):
+        expected += 1e-2 * reference.divergence(table, *tables(model))
+    assert float(array(found)) == pytest.approx(expected, rel=1e-5)
+    # Evaluation is by the mean, without divergence.
+    logits = model(inputs)
+    found = model.compute_loss(inputs, targets, logits, training=False)
+    expected = reference.cross_entropy(array(logits), targets)
+    assert float(array(found)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES[:2])
+def test_the_divergence_of_a_smoothed_input(scheme):
+    losses = []
+    model = make(scheme)
+    model.embedding.embeddings.assign(np.ones((V, UNITS)))
+    model.compile("sgd")
+    for l2 in (0.0, 1e-2):
+        model.smoothing.l2 = l2
+        model.smoothing.seed_generator.state.assign([3, 0])
+        targets = keras.ops.convert_to_tensor(sequences())
+        y_pred = model(sequences(), training=True)
+        losses.append(float(array(model.compute_loss(None, targets, y_pred))))
+    expected = 1e-2 * reference.divergence(np.ones((V, UNITS)), *tables(model))
+    assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-3)
+
+
+def test_training_draws_anew_for_each_batch():
+    """Where all are replaced, no two losses are equal."""
+    model = make(rate=1.0)
+    compile_quickly(model, keras.optimizers.SGD(0.0))
+    inputs = {"token_ids": sequences(), "reset": np.ones(2, "bool")}
+    model.carry_state(batch_size=2, evaluation_batch_size=2)
+    losses = {
+        float(
+            model.train_on_batch(inputs, sequences(), return_dict=True)["loss"]
+        )
+        for _ in range(4)
+    }
+    assert len(losses) == 4
+
+
+@every_scheme
+def test_learns_a_text(scheme):
+    """The same two sentences again and again, in spite of the smoothing."""
+    tokens = np.tile(np.arange(8), 60).astype("int32")
+    model = make(scheme, rate=0.2, adapt=False, l2=1e-5)
+    model.smoothing.adapt(StreamStatistics.count(tokens, V))
+    compile_quickly(model, keras.optimizers.Adam(0.03))
+    batches = Batches(tokens, 6, 10)
+    history = model.fit(batches, validation_data=batches, epochs=8, verbose=0)
+    assert history.history["val_perplexity"][-1] < 3.0
+
+
+@pytest.mark.parametrize(
+    "memory, arguments",
+    [
+        (memories.KeyValuePredict(window=2), {"tied": False}),
+        (
+            memories.KeyValuePredict(window=2),
+            {"tied": False, "element_wise": True},
+        ),
+        (memories.Attention(window=2), {}),
+        (memories.MemoryBlock(window=2), {}),
+        (None, {"mixture": memories.PointerSentinel(window=3)}),
+        (None, {"mixture": memories.NeuralCache(3), "element_wise": True}),
+        (memories.BidirectionalMemoryBlock(window=2), {}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_trains_with_any_memory(memory, arguments):
+    model = make(memory=memory, l2=1e-3, **arguments)
+    compile_quickly(model, keras.optimizers.Adam(0.01))
+    batches = SentenceBatches(text(), 4)
+    before = array(model.embedding.embeddings).copy()
+    history = model.fit(batches, validation_data=batches, verbose=0).history
+    assert np.isfinite([history["loss"], history["val_nats"]]).all()
+    assert np.abs(array(model.embedding.embeddings) - before).max() > 1e-4
+    tokens = np.array([[0, 4, 5, 2, 0]])
+    fixed = model.with_fixed_matrices()
+    close(fixed(tokens), model(tokens), 1e-4)
+
+
+def test_a_pointer_mixes_redrawn_targets():
+    """By the mixture's own call, of the reference's logits."""
+    model = make(mixture=memories.PointerSentinel(window=3))
+    tokens = sequences()
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    logits, _, recalled = model.sentence.predict(inputs, sampled=True)
+    found = array(recalled.redraw(keras.ops.convert_to_tensor(targets)))
+    np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-4)
+    assert np.abs(found - array(logits)).max() > 1e-3
+
+
+def test_noise_and_smoothing_together():
+    statistics = StreamStatistics.count(text(), V)
+    batches = NoisedBatches(
+        Batches(text(), 4, 6), "kneser_ney", 0.5, statistics
+    )
+    model = make()
+    compile_quickly(model)
+    history = model.fit(batches, epochs=2, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+
+
+def test_plain_arrays():
+    model = make()
+    compile_quickly(model)
+    history = model.fit(sequences(8), sequences(8), verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+
+
+def test_mixed_precision():
+    model = make(dtype="mixed_bfloat16", element_wise=True, l2=1e-3)
+    compile_quickly(model, keras.optimizers.Adam(0.01))
+    history = model.fit(Batches(text(), 4, 6), epochs=2, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    assert keras.backend.standardize_dtype(model(sequences()).dtype) == (
+        "bfloat16"
+    )
+    exact = make()
+    exact.set_weights(model.get_weights()[: len(exact.weights)])
+    expected = exact(sequences())
+    close(keras.ops.cast(model(sequences()), "float32"), expected, 0.05)
+
+
+# === Samples ===
+
+
+def test_thinned_networks_have_the_mean_matrices():
+    model = make(embedding_dropout=0.0, dropout=0.0)
+    close(model.thinned(1)(sequences()), model(sequences()))
+
+
+def test_dropped_words_and_smoothed_ones():
+    """Words are dropped with all their occurrences, whatever they read."""
+    model = make(word_dropout=0.5)
+    words = np.ones((40, 3), "int32")
+    drawn = model.smoothing.draw(words, UNITS)
+    vectors = array(model.embedding(words, training=True, drawn=drawn))
+    dropped = np.all(vectors == 0, axis=-1)
+    assert 0 < dropped[:, 0].mean() < 1
+    np.testing.assert_array_equal(dropped[:, 1], dropped[:, 0])
+
+
+def test_samples_of_nothing_are_the_mean():
+    model = make(rate=0.0, dropout=0.5)
+    batches = Batches(text(), 4, 7)
+    expected = perplexity(model, batches, verbose=0)
+    found = sampled_perplexity(model, batches, samples=2, verbose=0)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+    (beside,) = found.others.values()
+    assert beside.loss == pytest.approx(expected.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
+def test_samples_average_probabilities(scheme):
+    model = make(scheme, rate=0.9)
+    batches = Batches(text(), 4, 7)
+    seed_state = array(model.smoothing.seed_generator.state).copy()
+
+    def result(samples, seed=0):
+        return sampled_perplexity(model, batches, samples, seed, verbose=0)
+
+    read = list(model.sampled_score_batches(batches, 3, seed=4))
+    scores = np.array([scores for scores, _ in read], "float64")
+    weights = read[0][1]
+    found = result(3, seed=4)
+    assert "the mean probability of 3 samples, seed 4" in found.protocol
+    expected = -np.sum(np.log(np.exp(scores).mean(0)) * weights)
+    assert found.loss == pytest.approx(expected, rel=1e-6)
+    expected = -np.sum(scores.mean(0) * weights)
+    beside = found.others["mean_log_probability"]
+    assert beside.loss == pytest.approx(expected, rel=1e-6) and (
+        beside.loss > found.loss
+    )
+    assert result(3, seed=4).loss == found.loss
+    assert result(3, seed=5).loss != found.loss
+    first, second = scores[:2]
+    assert np.abs(first - second).max() > 1e-3
+    np.testing.assert_array_equal(
+        array(model.smoothing.seed_generator.state), seed_state
+    )
+
+
+def test_samples_are_those_of_the_reference():
+    """One word is all that follows: every replaced row is that word's."""
+    tokens = np.array([1] * 30 + [0])
+    model = make("linear_interpolation", rate=1.0, adapt=False)
+    model.smoothing.adapt(StreamStatistics.count(np.array([1, 1]), V))
+    batches = Batches(tokens, 1, 8)
+    only = make("linear_interpolation", rate=0.0, adapt=False)
+    only.smoothing.adapt(StreamStatistics.count(np.array([1, 1]), V))
+    only.set_weights(model.get_weights()[: len(only.weights)])
+    only.smoothing.rates.assign(np.zeros(V))
+    matrix = array(model.embedding.embeddings).copy()
+    kernel = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    kernel.recurrent[0].set_weights(model.recurrent[0].get_weights())
+    kernel.embedding.embeddings.assign(np.tile(matrix[1], (V, 1)))
+    kernel.head.kernel.assign(matrix.T)
+    kernel.head.bias.assign(model.head.bias)
+    found = sampled_perplexity(model, batches, samples=1, verbose=0)
+    expected = perplexity(kernel, batches, verbose=0)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+
+
+# === Saving ===
+
+
+@every_scheme
+@tied_or_not
+def test_saved_models_load_without_the_corpus(scheme, tied, tmp_path):
+    model = make(scheme, tied, dropout=0.1)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    loaded = keras.saving.load_model(path, safe_mode=True)
+    close(loaded(sequences()), model(sequences()), 1e-6)
+    for found, expected in zip(
+        loaded.smoothing.weights, model.smoothing.weights, strict=True
+    ):
+        np.testing.assert_array_equal(array(found), array(expected))
+    assert loaded.smoothing.adapted
+    copy = model.with_mixture(memories.NeuralCache(4))
+    close(copy.with_mixture(None)(sequences()), model(sequences()), 1e-6)
+
+
+# === Errors ===
+
+
+def test_statistics_come_before_training():
+    model = make(adapt=False)
+    compile_quickly(model)
+    assert not model.smoothing.adapted
+    with pytest.raises(ValueError, match="call `model.smoothing.adapt"):
+        model.fit(Batches(text(), 4, 6))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"smoothing": 0.1}, "`smoothing` must be.*smoothing=0.1"),
+        (
+            {
+                "smoothing": VariationalSmoothing(
+                    "kneser_ney", 0.1, vocabulary_size=9
+                )
+            },
+            "`smoothing` must be.*13.*vocabulary_size=9",
+        ),
+        (
+            {"memory": memories.KeyValuePredict(window=2)},
+            "outputs of the size of the embedding.*size 2.*embedding_dim=6",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(adapt=False, **arguments)
+
+
+def test_samples_of_what_is_not_smoothed():
+    model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    with pytest.raises(ValueError, match="Samples are drawn of smoothed"):
+        sampled_perplexity(model, Batches(text(), 4, 6))
+    with pytest.raises(ValueError, match="`samples` must be.*samples=0"):
+        sampled_perplexity(make(), Batches(text(), 4, 6), samples=0)

@@ -1,0 +1,351 @@
+"""The smoothing itself: tables, draws, means, divergence, gradients."""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from memlm_keras.heads import SmoothedProjection
+from memlm_keras.smoothing import StreamStatistics
+from memlm_keras.smoothing import VariationalSmoothing
+from memlm_keras.smoothing.variational import VARIATIONAL_SCHEMES
+from memlm_keras.smoothing.variational import Drawn
+from references import smoothing as reference
+from references.finite_differences import assert_derivatives
+
+V = 7
+
+every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
+by_word_and_by_element = pytest.mark.parametrize("element_wise", [False, True])
+few = settings(max_examples=6 if keras.backend.backend() == "jax" else 15)
+
+
+def text(seed=0, length=40):
+    shares = np.array([5, 20, 10, 4, 2, 1, 1])
+    generator = np.random.default_rng(seed)
+    return generator.choice(V, size=length, p=shares / shares.sum())
+
+
+def make(scheme, rate=0.4, tokens=None, **arguments):
+    smoothing = VariationalSmoothing(scheme, rate, seed=3, **arguments)
+    tokens = text() if tokens is None else tokens
+    smoothing.adapt(StreamStatistics.count(tokens, V))
+    return smoothing
+
+
+def tables(smoothing, tokens=None):
+    """Rates and proposal by the reference."""
+    tokens = text() if tokens is None else tokens
+    rates, proposal = reference.replacement(
+        smoothing.scheme, smoothing.rate, tokens, V
+    )
+    return rates, proposal[:V]
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def matrix_of(seed, units=4):
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(V, units)).astype("float32")
+
+
+def assert_shares(rows, expected):
+    """Numbers drawn are distributed as expected, `(V,)`."""
+    shares = np.bincount(rows.ravel(), minlength=V) / rows.size
+    deviation = np.sqrt(expected * (1 - expected) / rows.size)
+    assert np.all(np.abs(shares - expected) <= 4.5 * deviation + 1e-9)
+
+
+# === Statistics ===
+
+
+@every_scheme
+def test_tables(scheme):
+    smoothing = make(scheme)
+    rates, proposal = tables(smoothing)
+    np.testing.assert_allclose(array(smoothing.rates), rates, rtol=1e-6)
+    np.testing.assert_allclose(array(smoothing.proposal), proposal, rtol=1e-6)
+    np.testing.assert_allclose(
+        array(smoothing.coefficients()),
+        reference.coefficients(rates, proposal),
+        rtol=1e-5,
+    )
+    assert not smoothing.trainable_variables
+
+
+@given(rate=st.floats(0, 1), seed=st.integers(0, 99))
+def test_coefficients_of_a_constant_rate_are_one_in_the_mean(rate, seed):
+    smoothing = make("linear_interpolation", rate, text(seed))
+    assert array(smoothing.coefficients()).mean() == pytest.approx(1, rel=1e-5)
+
+
+@given(rate=st.floats(0, 1), seed=st.integers(0, 99))
+def test_no_rate_adds_to_what_is_read(rate, seed):
+    """Each word reads one row, whatever its rate."""
+    smoothing = make("kneser_ney", rate, text(seed))
+    assert array(smoothing.coefficients()).mean() == pytest.approx(1, rel=1e-5)
+
+
+# === Draws ===
+
+
+@every_scheme
+@by_word_and_by_element
+def test_draws_have_the_stated_mean(scheme, element_wise):
+    """In the mean of 20,000 rows of all words."""
+    smoothing = make(scheme, element_wise=element_wise)
+    rates, proposal = tables(smoothing)
+    rows, units = 20_000, 3
+    words = np.tile(np.arange(V, dtype="int32"), (rows, 1))
+    drawn = smoothing.draw(words, units)
+    matrix = matrix_of(1, units)
+    vectors = array(smoothing.drawn_rows(matrix, drawn.input_rows))
+    assert vectors.shape == (rows, V, units)
+    vectors = vectors.astype("float64")
+    expected = reference.mean_matrix(matrix, rates, proposal)
+    error = vectors.std(axis=0) / np.sqrt(rows)
+    assert np.all(np.abs(vectors.mean(axis=0) - expected) <= 4.5 * error + 1e-6)
+    for word in range(V):
+        mixture = rates[word] * proposal + (1 - rates[word]) * np.eye(V)[word]
+        assert_shares(array(drawn.input_rows)[:, word], mixture)
+
+
+@by_word_and_by_element
+def test_targets_are_drawn_by_the_same_decision(element_wise):
+    smoothing = make("kneser_ney", 0.9, element_wise=element_wise)
+    rates, proposal = tables(smoothing)
+    words = np.tile(np.arange(V, dtype="int32"), (20_000, 1))
+    drawn = smoothing.draw(words, 2)
+    replaced = array(drawn.replaced)
+    assert replaced.shape == (20_000, V) + (2,) * element_wise
+    for word in range(V):
+        share = replaced[:, word].mean()
+        deviation = np.sqrt(rates[word] / replaced[:, word].size)
+        assert abs(share - rates[word]) <= 4.5 * deviation
+    # What is drawn for input and target, and whether, have nothing in common.
+    rows = array(drawn.output_rows)
+    assert_shares(rows, proposal)
+    assert_shares(rows[replaced], proposal)
+    of_inputs = array(drawn.input_rows)
+    for row in range(V):
+        assert_shares(rows[replaced & (of_inputs == row)], proposal)
+
+
+@by_word_and_by_element
+@pytest.mark.parametrize(
+    "scheme", ["linear_interpolation", "absolute_discounting"]
+)
+def test_a_sequence_has_one_matrix(scheme, element_wise):
+    """All occurrences of a word in a row are alike, those of rows are not."""
+    smoothing = make(scheme, 0.9, text(length=12), element_wise=element_wise)
+    words = np.array([[1, 2, 1, 3, 2, 1, 4, 3]] * 300, "int32")
+    drawn = smoothing.draw(words, 5)
+    assert drawn.output_rows is None
+    rows = array(drawn.input_rows)
+    for word in (1, 2, 3):
+        (steps,) = np.nonzero(words[0] == word)
+        for step in steps[1:]:
+            np.testing.assert_array_equal(rows[:, step], rows[:, steps[0]])
+        assert len(np.unique(rows[:, steps[0]], axis=0)) > 1
+    again = array(smoothing.draw(words, 5).input_rows)
+    assert np.any(again != rows)
+
+
+def test_each_step_has_a_draw_of_its_own():
+    smoothing = make("kneser_ney", 1.0, np.arange(V))
+    rows = array(smoothing.draw(np.ones((50, 40), "int32"), 5).input_rows)
+    assert rows.shape == (50, 40)
+    assert all(len(np.unique(row)) > 1 for row in rows)
+
+
+def test_each_element_has_a_draw_of_its_own():
+    smoothing = make("kneser_ney", 0.5, np.arange(V), element_wise=True)
+    rows = array(smoothing.draw(np.zeros((5000, 1), "int32"), 2).input_rows)
+    same = np.mean(rows[..., 0] == rows[..., 1])
+    rates, proposal = tables(smoothing, np.arange(V))
+    mixture = rates[0] * proposal + (1 - rates[0]) * np.eye(V)[0]
+    expected = np.sum(mixture**2)
+    assert abs(same - expected) < 4.5 * np.sqrt(expected / 5000)
+
+
+def test_nothing_is_replaced_at_a_rate_of_zero():
+    smoothing = make("kneser_ney", 0.0)
+    words = text()[None].astype("int32")
+    np.testing.assert_array_equal(
+        array(smoothing.draw(words, 5).input_rows), words
+    )
+
+
+# === Against the reference ===
+
+
+@every_scheme
+@few
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 5),
+    units=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
+    smoothing = make(scheme, 0.7, text(seed))
+    matrix = matrix_of(seed, units)
+    means = reference.mean_matrix(matrix, *tables(smoothing, text(seed)))
+    random = np.random.default_rng(seed)
+    words = random.integers(V, size=(batch_size, time)).astype("int32")
+    found = smoothing.mean_rows(matrix, words)
+    np.testing.assert_allclose(array(found), means[words], rtol=1e-4, atol=1e-5)
+    outputs = random.normal(size=(batch_size, time, units)).astype("float32")
+    tensors = (outputs @ matrix.T, outputs, matrix)
+    found = smoothing.mean_logits(*map(keras.ops.convert_to_tensor, tensors))
+    np.testing.assert_allclose(
+        array(found), outputs @ means.T, rtol=1e-4, atol=1e-4
+    )
+
+
+@few
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 5),
+    units=st.integers(1, 4),
+    element_wise=st.booleans(),
+    seed=st.integers(0, 2**16),
+)
+def test_logits_equal_the_reference(
+    batch_size, time, units, element_wise, seed
+):
+    smoothing = make("kneser_ney", 0.8, text(seed), element_wise=element_wise)
+    head = SmoothedProjection(smoothing, bias_initializer="normal")
+    random = np.random.default_rng(seed)
+    outputs = random.normal(size=(batch_size, time, units)).astype("float32")
+    words, targets = random.integers(
+        V, size=(2, batch_size, time), dtype="int32"
+    )
+    outputs = keras.ops.convert_to_tensor(outputs)
+    drawn = smoothing.draw(words, units)
+    means = head(outputs, sampled=True)
+    found = head.with_targets(means, outputs, targets, drawn)
+    matrix, bias = head.get_weights()[:2]
+    rates, proposal = tables(smoothing, text(seed))
+    expected = reference.kneser_ney_logits(
+        *(matrix, bias, array(outputs), targets),
+        (array(drawn.replaced), array(drawn.output_rows)),
+        *(rates, proposal),
+    )
+    np.testing.assert_allclose(array(found), expected, rtol=1e-4, atol=1e-4)
+    vectors = smoothing.drawn_rows(matrix, drawn.input_rows)
+    np.testing.assert_allclose(
+        array(vectors),
+        reference.read_rows(matrix, array(drawn.input_rows)),
+        rtol=1e-6,
+    )
+
+
+# === Gradients ===
+
+
+@every_scheme
+def test_gradient_of_the_divergence(scheme, gradients):
+    smoothing = make(scheme, l2=0.3)
+    rates, proposal = tables(smoothing)
+    assert_derivatives(
+        gradients,
+        lambda tensors: smoothing.divergence(tensors[0]),
+        lambda arrays: 0.3 * reference.divergence(arrays[0], rates, proposal),
+        [matrix_of(2)],
+    )
+
+
+@by_word_and_by_element
+def test_gradients_of_a_sample(element_wise, gradients):
+    """Of the cross-entropy, through inputs, means and targets."""
+    smoothing = make("kneser_ney", 0.8, element_wise=element_wise)
+    head = SmoothedProjection(smoothing)
+    random = np.random.default_rng(4)
+    words, targets = random.integers(V, size=(2, 2, 5), dtype="int32")
+    drawn = Drawn(*map(array, smoothing.draw(words, 4)))
+    assert 0 < drawn.replaced.mean() < 1
+    head.build((None, None, 4))
+
+    def loss(tensors):
+        matrix, bias = tensors
+
+        def forward(inputs):
+            vectors = smoothing.drawn_rows(matrix, inputs)
+            means = head(vectors, sampled=True)
+            return head.with_targets(means, vectors, targets, drawn)
+
+        mapping = [(head.kernel, matrix), (head.bias, bias)]
+        with keras.StatelessScope(state_mapping=mapping):
+            logits = forward(keras.ops.convert_to_tensor(drawn.input_rows))
+        losses = keras.ops.sparse_categorical_crossentropy(
+            targets, logits, from_logits=True
+        )
+        return keras.ops.mean(losses)
+
+    def reference_loss(arrays):
+        matrix, bias = arrays
+        vectors = reference.read_rows(matrix, drawn.input_rows)
+        logits = reference.kneser_ney_logits(
+            *(matrix, bias, vectors, targets),
+            (drawn.replaced, drawn.output_rows),
+            *tables(smoothing),
+        )
+        return reference.cross_entropy(logits, targets)
+
+    bias = random.normal(size=V).astype("float32")
+    assert_derivatives(gradients, loss, reference_loss, [matrix_of(5), bias])
+
+
+# === Configuration ===
+
+
+def test_every_argument_survives_its_configuration():
+    arguments = {
+        "scheme": "kneser_ney",
+        "rate": 0.3,
+        "element_wise": True,
+        "l2": 1e-3,
+        "prediction": "mode",
+        "vocabulary_size": V,
+        "seed": 5,
+    }
+    signature = inspect.signature(VariationalSmoothing.__init__).parameters
+    assert set(signature) - {"self", "kwargs"} == set(arguments)
+    layer = VariationalSmoothing(**arguments, name="smooth")
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    assert set(arguments) <= set(config["config"])
+    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    assert revived.get_config() == layer.get_config()
+    for name, value in arguments.items():
+        assert getattr(revived, name) == value
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"scheme": "blank"}, "`scheme` must be one of 'linear.*'blank'"),
+        ({"rate": -0.1}, "`rate` must be at least 0.*rate=-0.1"),
+        ({"l2": -1.0}, "`l2` must be at least 0.*l2=-1.0"),
+        ({"prediction": "median"}, "'mean' or 'mode'.*prediction='median'"),
+        ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        VariationalSmoothing(
+            **{"scheme": "kneser_ney", "rate": 0.1, **arguments}
+        )
+
+
+def test_statistics_of_another_vocabulary():
+    smoothing = VariationalSmoothing("kneser_ney", 0.1, vocabulary_size=9)
+    with pytest.raises(ValueError, match="of 9 words.*of 7 words"):
+        smoothing.adapt(StreamStatistics.count(text(), V))
