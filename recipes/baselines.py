@@ -8,13 +8,15 @@
     python recipes/baselines.py --table=ptb --dataset=ptb
     python recipes/baselines.py --dataset=ptb \
         --average=runs/a/model.keras,runs/b/model.keras
+    python recipes/baselines.py --model=gal2016/medium --dataset=ptb \
+        --monte_carlo=50  # the mean of 50 draws of its dropout masks
 
 A preset of zaremba2014, press2016, gal2016, grave2017 or merity2017 is trained
 as it stands: its data, optimizer, loss and schedule. A run folder is written,
 as by recipes/daniluk2017.py. With a cache, its theta and weight are chosen on
 the validation text, and the perplexities with it are written beside those
-without. --average reads models of finished runs, and averages what they
-predict.
+without; so is the test perplexity of a Monte Carlo average. --average reads
+models of finished runs, and averages what they predict.
 """
 
 import pathlib
@@ -35,6 +37,12 @@ MEASURES = [
     tables.Measure(
         "test, cache", ("cache", "test", "perplexity"), 2, optional=True
     ),
+    tables.Measure(
+        "test, Monte Carlo",
+        ("monte_carlo", "test", "perplexity"),
+        2,
+        optional=True,
+    ),
 ]
 
 FLAGS = flags.FLAGS
@@ -52,6 +60,13 @@ flags.DEFINE_integer(
     None,
     "Outputs in a neural cache (Grave et al., 2017) on top of the trained "
     "model; the preset's, if it has one.",
+    lower_bound=1,
+)
+flags.DEFINE_integer(
+    "monte_carlo",
+    None,
+    "Samples of a Monte Carlo average (Gal and Ghahramani, 2016) of the test "
+    "text, of a model trained with dropout; it is read so many times.",
     lower_bound=1,
 )
 flags.DEFINE_list(
@@ -84,17 +99,41 @@ def main(argv):
     cache = preset_runs.get_preset(FLAGS.model).get("cache")
     if FLAGS.cache_size is not None:
         cache = {**(cache or {}), "size": FLAGS.cache_size}
-    preset_runs.train(
-        FLAGS.model, cache and (lambda *read: read_with_cache(*read, cache))
+
+    def measure(model, corpus, evaluation):
+        found = {}
+        if cache is not None:
+            found["cache"] = read_with_cache(model, evaluation, cache)
+        if FLAGS.monte_carlo is not None:
+            found["monte_carlo"] = read_with_masks(model, evaluation["test"])
+        return found
+
+    wanted = cache is not None or FLAGS.monte_carlo is not None
+    preset_runs.train(FLAGS.model, measure if wanted else None)
+
+
+def read_with_masks(model, batches):
+    """Perplexity of a Monte Carlo average, as plain values."""
+    from memlm_keras.evaluation import monte_carlo_perplexity
+
+    found = monte_carlo_perplexity(
+        model,
+        batches,
+        samples=FLAGS.monte_carlo,
+        seed=FLAGS.seed,
+        verbose=int(FLAGS.verbose == 1),
     )
+    return {
+        "samples": FLAGS.monte_carlo,
+        **run_folders.plain_perplexities({"test": found}),
+    }
 
 
-def read_with_cache(model, corpus, evaluation, cache):
+def read_with_cache(model, evaluation, cache):
     """Perplexities with a neural cache, as plain values.
 
     Args:
         model: trained `LanguageModel`.
-        corpus: not used.
         evaluation: dict by split of the batches to evaluate on.
         cache: dict, arguments of `memlm_keras.evaluation.choose_cache`.
     """
@@ -107,17 +146,15 @@ def read_with_cache(model, corpus, evaluation, cache):
     chosen = choice.cache
     cached = model.with_mixture(chosen)
     return {
-        "cache": {
-            "size": chosen.size,
-            "theta": chosen.theta,
-            "weight": chosen.weight,
-            **run_folders.plain_perplexities(
-                {
-                    split: perplexity(cached, batches, verbose=FLAGS.verbose)
-                    for split, batches in evaluation.items()
-                }
-            ),
-        }
+        "size": chosen.size,
+        "theta": chosen.theta,
+        "weight": chosen.weight,
+        **run_folders.plain_perplexities(
+            {
+                split: perplexity(cached, batches, verbose=FLAGS.verbose)
+                for split, batches in evaluation.items()
+            }
+        ),
     }
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
@@ -129,6 +130,31 @@ def test_a_cache_on_a_finished_run(folder):
         choice.perplexities.min(), rel=1e-4
     )
     assert cache["test"]["predicted_tokens"] == found["test"]["total_tokens"]
+
+
+def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
+    arguments = ("--epochs=2", "--batch_size=4")
+    done(
+        run(
+            *(folder, "baselines.py", "--model=gal2016/medium", *arguments),
+            "--monte_carlo=3",
+        )
+    )
+    run_dir = folder / "runs" / "text-gal2016-medium-scale0.02-seed0"
+    found = results_of(run_dir)
+    batches = corpus_of(folder).batches("test", 1, 100)
+    expected = monte_carlo_perplexity(
+        model_of(run_dir), batches, samples=3, verbose=0
+    )
+    assert found["monte_carlo"]["samples"] == 3
+    assert found["monte_carlo"]["test"]["perplexity"] == pytest.approx(
+        expected.perplexity, rel=1e-4
+    )
+    model = "--model=merity2017/ptb_pointer_sentinel"
+    done(run(folder, "baselines.py", model, *arguments))
+    name = "text-merity2017-ptb_pointer_sentinel-scale0.02-seed0"
+    with open(folder / "runs" / name / "log.csv", newline="") as file:
+        assert "learning_rate" in next(csv.DictReader(file))
 
 
 def test_the_average_of_two_runs(folder):
