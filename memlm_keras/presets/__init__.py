@@ -3,6 +3,7 @@
 from memlm_keras.presets import daniluk2017
 from memlm_keras.presets import gal2016
 from memlm_keras.presets import grave2017
+from memlm_keras.presets import kong2019
 from memlm_keras.presets import merity2017
 from memlm_keras.presets import press2016
 from memlm_keras.presets import salton2017
@@ -23,12 +24,16 @@ _PAPERS = {
     "gal2016": gal2016,
     "grave2017": grave2017,
     "merity2017": merity2017,
+    "kong2019": kong2019,
     "weissenborn2016": weissenborn2016,
 }
 _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 # Arguments that make a row what it is, by the kind of model.
 _FIXED = {
-    "LanguageModel": ("recurrent", "memory", "recurrent_above", "mixture"),
+    "LanguageModel": (
+        *("recurrent", "memory", "recurrent_above", "mixture"),
+        "smoothing",
+    ),
     "EntailmentClassifier": (
         *("recurrent", "recurrent_hypothesis", "conditioning", "top"),
         "projection",

@@ -1,0 +1,136 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import LanguageModel
+from memlm_keras import presets
+from memlm_keras.cells import RecurrentDropoutLSTMCell
+from memlm_keras.data import Batches
+from memlm_keras.smoothing import NoisedBatches
+from memlm_keras.smoothing import StreamStatistics
+
+METHODS = [
+    "vanilla_untied",
+    "vanilla_tied",
+    "dn_linear",
+    "dn_kneser_ney",
+    "vs_linear",
+    "vs_kneser_ney",
+    "vs_elementwise",
+]
+PTB, WIKITEXT2 = 10_000, 33_278
+
+
+def parameters(v, h, tied):
+    """Embeddings, two layers of four gates, and no bias of the projection."""
+    return (1 if tied else 2) * v * h + 8 * (2 * h * h + h)
+
+
+# By hand, and in millions, to two digits, as counted for the paper's models.
+COUNTS = {
+    (512, True): (9.32, 21.24),
+    (512, False): (14.44, 38.28),
+    (1024, True): (27.03, 50.86),
+    (1024, False): (37.27, 84.94),
+}
+
+
+def test_names():
+    rows = [name for name in presets.names() if name.startswith("kong2019/")]
+    assert rows == [
+        f"kong2019/{method}_{h}" for method in METHODS for h in (512, 1024)
+    ]
+
+
+@pytest.mark.parametrize("vocabulary_size", [PTB, WIKITEXT2])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("units", [512, 1024])
+def test_parameters(method, units, vocabulary_size, monkeypatch):
+    # Weights are zero: drawing them takes seconds a model.
+    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
+    monkeypatch.setattr(presets.kong2019, "uniform", lambda limit: dict(zeros))
+    model = LanguageModel.from_preset(
+        f"kong2019/{method}_{units}", vocabulary_size
+    )
+    tied = method != "vanilla_untied"
+    found = model.count_params()
+    assert found == parameters(vocabulary_size, units, tied)
+    printed = COUNTS[units, tied][vocabulary_size == WIKITEXT2]
+    assert round(found / 1e6, 2) == pytest.approx(printed)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("units, rate", [(512, 0.5), (1024, 0.7)])
+def test_the_model_of_the_paper(method, units, rate):
+    name = f"kong2019/{method}_{units}"
+    model = LanguageModel.from_preset(name, 31, units=6)
+    rates = [layer.rate for layer in model.sentence.dropouts]
+    assert rates == [rate, 0.0, rate]
+    for layer in model.recurrent:
+        assert isinstance(layer.cell, RecurrentDropoutLSTMCell)
+        assert layer.cell.rate == 0.2
+    assert model.tie_embeddings is (method != "vanilla_untied")
+    scheme = {
+        "vs_linear": ("linear_interpolation", False),
+        "vs_kneser_ney": ("kneser_ney", False),
+        "vs_elementwise": ("kneser_ney", True),
+    }.get(method)
+    smoothing = model.smoothing
+    found = smoothing and (smoothing.scheme, smoothing.element_wise)
+    assert found == scheme
+    assert smoothing is None or (smoothing.rate, smoothing.l2) == (0.2, 1e-4)
+    preset = presets.get(name)
+    assert preset["noise"] == {
+        "dn_linear": {"scheme": "linear_interpolation", "rate": 0.2},
+        "dn_kneser_ney": {"scheme": "kneser_ney", "rate": 0.2},
+    }.get(method)
+
+
+def test_training_of_the_paper():
+    preset = presets.get("kong2019/vs_linear_512")
+    assert json.loads(json.dumps(preset)) == preset
+    optimizer = keras.optimizers.deserialize(preset["optimizer"])
+    assert isinstance(optimizer, keras.optimizers.RMSprop)
+    assert float(optimizer.learning_rate) == pytest.approx(0.003)
+    assert optimizer.global_clipnorm == 5.0
+    assert preset["data"] == {"batch_size": 64, "segment_length": 35}
+    assert preset["published"]["corpus"] == "Penn Treebank"
+    assert preset["published"]["test_perplexity"] == 71.2
+    assert preset["also_published"] == {
+        "corpus": "WikiText-2",
+        "validation_perplexity": 84.0,
+        "test_perplexity": 79.6,
+    }
+    assert preset["tuned"]["rate"] == [0.1, 0.2, 0.3, 0.4]
+
+
+@pytest.mark.parametrize("method", ["dn_kneser_ney", "vs_elementwise"])
+def test_trains(method):
+    preset = presets.get(f"kong2019/{method}_512")
+    tokens = np.random.default_rng(0).integers(31, size=400)
+    statistics = StreamStatistics.count(tokens, 31)
+    batches = Batches(tokens, 8, 10)
+    if preset["noise"]:
+        batches = NoisedBatches(
+            batches, statistics=statistics, **preset["noise"]
+        )
+    model = LanguageModel.from_preset(preset["name"], 31, units=6)
+    if model.smoothing is not None:
+        model.smoothing.adapt(statistics)
+    model.compile(
+        keras.optimizers.deserialize(preset["optimizer"]),
+        loss=keras.losses.deserialize(preset["loss"]),
+    )
+    history = model.fit(batches, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+
+
+def test_wrong_sizes():
+    with pytest.raises(ValueError, match="units=3, embedding_dim=4"):
+        presets.get("kong2019/vs_linear_512", units=3, embedding_dim=4)
+    with pytest.raises(ValueError, match="`window` contradicts.*window=3"):
+        presets.get("kong2019/vs_linear_512", window=3)
+    with pytest.raises(ValueError, match="fixes smoothing"):
+        LanguageModel.from_preset("kong2019/vs_linear_512", 31, smoothing=None)
