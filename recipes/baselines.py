@@ -29,6 +29,7 @@ from absl import app
 from absl import flags
 
 PAPERS = ("zaremba2014", "press2016", "gal2016", "grave2017", "merity2017")
+RUNS = preset_runs.PresetRuns(PAPERS)
 MEASURES = [
     *preset_runs.PERPLEXITIES,
     tables.Measure(
@@ -83,20 +84,14 @@ def main(argv):
     tables.check_flags((), ("model", "average"))
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
-        return preset_runs.fill_table(
+        return RUNS.fill_table(
             "Systems that Salton et al. (2017) compare with, "
             f"{preset_runs.TABLES[FLAGS.table]}",
-            PAPERS,
             MEASURES,
         )
     if FLAGS.average is not None:
         return average()
-    if FLAGS.model.partition("/")[0] not in PAPERS:
-        raise app.UsageError(
-            f"--model must be a preset of {', '.join(PAPERS)}. Received: "
-            f"--model={FLAGS.model}"
-        )
-    cache = preset_runs.get_preset(FLAGS.model).get("cache")
+    cache = RUNS.preset(FLAGS.model).get("cache")
     if FLAGS.cache_size is not None:
         cache = {**(cache or {}), "size": FLAGS.cache_size}
 
@@ -109,7 +104,7 @@ def main(argv):
         return found
 
     wanted = cache is not None or FLAGS.monte_carlo is not None
-    preset_runs.train(FLAGS.model, measure if wanted else None)
+    RUNS.train(FLAGS.model, measure if wanted else None)
 
 
 def read_with_masks(model, batches):

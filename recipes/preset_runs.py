@@ -1,4 +1,4 @@
-"""A run of any preset: its data, optimizer, loss and schedule as they stand."""
+"""Runs of any preset: its data, optimizer, loss and schedule as they stand."""
 
 import pathlib
 
@@ -53,213 +53,263 @@ def define_flags():
     )
 
 
-def get_preset(name):
-    """The preset of a row, at the scale that is asked for."""
-    import memlm_keras as memlm
-
-    return memlm.presets.get(name, scale=FLAGS.scale, **_initial_range())
-
-
-def check_table(papers):
-    """Refuses a table of another corpus than the one that is to be read.
-
-    Args:
-        papers: what is in the table, for the message.
-
-    Raises:
-        app.UsageError: for such a table.
-    """
-    if FLAGS.dataset in _DATASETS.values() and (
-        FLAGS.dataset != _DATASETS[FLAGS.table]
-    ):
-        raise app.UsageError(
-            f"--table={FLAGS.table} needs --dataset={_DATASETS[FLAGS.table]}, "
-            f"or a corpus of your own, for the rows of {papers}. Received: "
-            f"--dataset={FLAGS.dataset}"
-        )
+def reads_sentences(preset):
+    """Whether a preset reads each sentence from an empty history."""
+    return preset["data"].get("sentences", False)
 
 
 def load_corpus(preset):
     """Loads the corpus, in sentences where the preset reads sentences."""
-    return common.load_corpus(sentences=_reads_sentences(preset))
+    return common.load_corpus(sentences=reads_sentences(preset))
 
 
-def describe(corpus, model, seed):
-    """Returns the settings that say what one run is, as plain values.
-
-    Raises:
-        ValueError: if there is no such preset, or none of the size asked for.
-    """
-    preset = get_preset(model)
-    data, schedule = preset["data"], preset["schedule"]
-    length = "longest" if _reads_sentences(preset) else "segment_length"
-    return {
-        "preset": preset["name"],
-        "units": preset["units"],
-        "dataset": common.dataset_name(),
-        "corpus": corpus.fingerprint,
-        "vocabulary_size": len(corpus.vocabulary),
-        **common.reading_settings(),
-        "scale": FLAGS.scale,
-        **_initial_range(),
-        "dropout": common.given("dropout", preset["model"].get("dropout", 0.0)),
-        "batch_size": common.given("batch_size", data["batch_size"]),
-        length: common.given("segment_length", data[length]),
-        "learning_rate": common.given(
-            "learning_rate", preset["optimizer"]["config"]["learning_rate"]
-        ),
-        "halve_after": common.given("halve_after", schedule.get("halve_after")),
-        "factor": schedule.get("factor"),
-        "seed": seed,
-    }
-
-
-def run_folder(model, seed):
-    """Path of the run folder of a preset and a seed."""
-    parts = [
-        common.dataset_name(),
-        model.replace("/", "-"),
-        *common.size_parts(),
-        f"seed{seed}",
-    ]
-    return pathlib.Path(FLAGS.run_dir, "-".join(parts))
-
-
-def fill_table(title, papers, measures, draw=None, left_out=()):
-    """Trains the rows of `--table`; returns the exit status.
+class PresetRuns:
+    """Runs of presets as they stand; subclasses say what they change.
 
     Args:
-        title: string.
-        papers: tuple of strings, the papers whose presets are its rows.
-        measures: list of `tables.Measure`s.
-        draw: as for `tables.Table`.
-        left_out: as for `tables.fill`.
+        papers: tuple of strings, the papers whose presets they are.
     """
-    from memlm_keras import presets
 
-    check_table(", ".join(papers))
-    rows = []
-    names = [
-        name
-        for name in presets.names()
-        if name.partition("/")[0] in papers
-        and presets.get(name)["published"]["corpus"] == TABLES[FLAGS.table]
-    ]
-    for name in tables.selected(names):
-        published = get_preset(name)["published"]
-        rows.append(
+    # Further settings that rows of a table share.
+    table_settings = ()
+
+    def __init__(self, papers):
+        self.papers = papers
+
+    # === What subclasses change ===
+
+    def change(self, preset):
+        """Returns a preset as the flags want it."""
+        return preset
+
+    def settings(self, preset):
+        """Returns further settings of a run, as plain values."""
+        return {}
+
+    def folder_parts(self):
+        """Returns further parts of a run folder's name."""
+        return []
+
+    def prepare(self, model, corpus, batches, preset):
+        """Makes a new model ready; returns the batches to train on."""
+        return batches
+
+    # === A run ===
+
+    def preset(self, name):
+        """The preset of a row, at the scale that is asked for."""
+        from memlm_keras import presets
+
+        if name.partition("/")[0] not in self.papers:
+            raise app.UsageError(
+                f"--model must be a preset of {', '.join(self.papers)}. "
+                f"Received: --model={name}"
+            )
+        limit = FLAGS.initial_range
+        sizes = {} if limit is None else {"initial_range": limit}
+        preset = self.change(presets.get(name, scale=FLAGS.scale, **sizes))
+        if FLAGS.dropout is not None:
+            preset["model"]["dropout"] = FLAGS.dropout
+        return preset
+
+    def describe(self, corpus, model, seed):
+        """Returns the settings that say what one run is, as plain values.
+
+        Raises:
+            ValueError: if there is no such preset, or none of the size asked
+                for.
+        """
+        preset = self.preset(model)
+        data, schedule = preset["data"], preset["schedule"]
+        length = "longest" if reads_sentences(preset) else "segment_length"
+        settings = {
+            "preset": preset["name"],
+            "units": preset["units"],
+            "dataset": common.dataset_name(),
+            "corpus": corpus.fingerprint,
+            "vocabulary_size": len(corpus.vocabulary),
+            **common.reading_settings(),
+            "scale": FLAGS.scale,
+            "initial_range": FLAGS.initial_range,
+            "dropout": preset["model"].get("dropout", 0.0),
+            "batch_size": common.given("batch_size", data["batch_size"]),
+            length: common.given("segment_length", data[length]),
+            "learning_rate": common.given(
+                "learning_rate", preset["optimizer"]["config"]["learning_rate"]
+            ),
+            "halve_after": common.given(
+                "halve_after", schedule.get("halve_after")
+            ),
+            "factor": schedule.get("factor"),
+            **self.settings(preset),
+            "seed": seed,
+        }
+        return {k: v for k, v in settings.items() if v is not None}
+
+    def run_folder(self, model, seed):
+        """Path of the run folder of a preset and a seed."""
+        parts = [
+            common.dataset_name(),
+            model.replace("/", "-"),
+            *common.size_parts(),
+            *self.folder_parts(),
+            f"seed{seed}",
+        ]
+        return pathlib.Path(FLAGS.run_dir, "-".join(parts))
+
+    def train(self, model, measure=None):
+        """Trains a preset in its run folder, or finds it finished there.
+
+        Args:
+            model: string, name of the preset.
+            measure: function of the trained model, the corpus and the batches
+                to evaluate on by split, that returns plain values for
+                `results.json`; or `None`. It is called for a finished run too.
+
+        Returns:
+            `(model, corpus, run_dir)`.
+        """
+        import keras
+
+        import memlm_keras as memlm
+
+        # Before the corpus is read: a wrong name shows at once.
+        preset = self.preset(model)
+        _use_schedule(preset["schedule"])
+        run_dir = self.run_folder(model, FLAGS.seed)
+        corpus = load_corpus(preset)
+        settings = self.describe(corpus, model, FLAGS.seed)
+        evaluation = evaluation_batches(preset, corpus)
+        finished = run_folders.finished_model(run_dir, settings)
+        if finished is not None:
+            print(f"{run_dir} is finished, and is not trained again.")
+            if measure is not None:
+                run_folders.add_results(
+                    run_dir, measure(finished, corpus, evaluation)
+                )
+            return finished, corpus, run_dir
+        run_folders.open_run_dir(run_dir, settings)
+        keras.utils.set_random_seed(FLAGS.seed)
+        lm = memlm.LanguageModel.from_config(
+            {"vocabulary_size": len(corpus.vocabulary), **preset["model"]}
+        )
+        batches, validation = _training_batches(preset, corpus, settings)
+        batches = self.prepare(lm, corpus, batches, preset)
+        lm.compile(*_optimizer_and_loss(preset, settings["learning_rate"]))
+        run_folders.run(
+            lm,
+            corpus,
+            batches,
+            validation,
+            evaluation,
+            run_dir,
+            settings,
+            callbacks=_learning_rates(preset, settings),
+            measure=measure and (lambda: measure(lm, corpus, evaluation)),
+            also=_ALSO.get(preset["name"].partition("/")[0], ()),
+        )
+        return lm, corpus, run_dir
+
+    # === A table ===
+
+    def rows(self):
+        """Rows of `--table`: the presets whose numbers are of its corpus."""
+        from memlm_keras import presets
+
+        corpus = TABLES[FLAGS.table]
+        published = {}
+        for name in presets.names("LanguageModel"):
+            if name.partition("/")[0] in self.papers:
+                numbers = _published(presets.get(name), corpus)
+                if numbers is not None:
+                    published[name] = numbers
+        return [
             tables.Row(
                 label=name,
                 flags={"model": name},
                 details={"preset": name},
-                published={
-                    "dev": published["validation_perplexity"],
-                    "test": published["test_perplexity"],
-                },
+                published=published[name],
             )
+            for name in tables.selected(list(published))
+        ]
+
+    def fill_table(self, title, measures, draw=None, left_out=()):
+        """Trains the rows of `--table`; returns the exit status.
+
+        Args:
+            title: string.
+            measures: list of `tables.Measure`s.
+            draw: as for `tables.Table`.
+            left_out: as for `tables.fill`.
+        """
+        _check_corpus()
+        table = tables.Table(
+            title=title,
+            folder=tables.folder(common.size_parts()),
+            rows=self.rows(),
+            measures=measures,
+            settings=(
+                *("dataset", "vocabulary_size", "scale", "initial_range"),
+                *("dropout", "batch_size", "segment_length", "longest"),
+                *("learning_rate", "halve_after", "factor", "patience"),
+                *self.table_settings,
+            ),
+            draw=draw or _draw_mean_attention,
         )
-    table = tables.Table(
-        title=title,
-        folder=tables.folder(common.size_parts()),
-        rows=rows,
-        measures=measures,
-        settings=(
-            *("dataset", "vocabulary_size", "scale", "initial_range"),
-            *("dropout", "batch_size", "segment_length", "longest"),
-            *("learning_rate", "halve_after", "factor", "patience"),
-        ),
-        draw=draw
-        or (
-            lambda table, progress: table_files.draw_mean_attention(
-                table, progress, "mean_attention.png"
-            )
-        ),
-    )
-    # The rows of a table may differ in what they read.
-    return tables.fill(table, describe, run_folder, left_out=left_out)
-
-
-def use_schedule(preset):
-    """Sets the flags of epochs and patience that were not given."""
-    schedule = preset["schedule"]
-    if FLAGS.epochs is None:
-        FLAGS.epochs = schedule["epochs"]
-    if FLAGS.patience is None:
-        FLAGS.patience = schedule.get("patience", FLAGS.epochs)
-
-
-def train(model, measure=None):
-    """Trains a preset in its run folder, or finds it finished there.
-
-    Args:
-        model: string, name of the preset.
-        measure: function of the trained model, the corpus and the batches to
-            evaluate on by split, that returns plain values for `results.json`;
-            or `None`. It is called for a finished run as well, where any of
-            them is missing.
-
-    Returns:
-        `(model, corpus, run_dir)`.
-    """
-    import keras
-
-    import memlm_keras as memlm
-
-    # Before the corpus is read: a wrong name shows at once.
-    preset = get_preset(model)
-    use_schedule(preset)
-    run_dir = run_folder(model, FLAGS.seed)
-    corpus = load_corpus(preset)
-    settings = describe(corpus, model, FLAGS.seed)
-    evaluation = evaluation_batches(preset, corpus)
-    finished = run_folders.finished_model(run_dir, settings)
-    if finished is not None:
-        print(f"{run_dir} is finished, and is not trained again.")
-        if measure is not None:
-            run_folders.add_results(
-                run_dir, measure(finished, corpus, evaluation)
-            )
-        return finished, corpus, run_dir
-    run_folders.open_run_dir(run_dir, settings)
-    keras.utils.set_random_seed(FLAGS.seed)
-    lm = memlm.LanguageModel.from_preset(
-        settings["preset"],
-        settings["vocabulary_size"],
-        scale=FLAGS.scale,
-        dropout=settings["dropout"],
-        **_initial_range(),
-    )
-    lm.compile(*_optimizer_and_loss(preset, settings["learning_rate"]))
-    batches, validation = _training_batches(preset, corpus, settings)
-    run_folders.run(
-        lm,
-        corpus,
-        batches,
-        validation,
-        evaluation,
-        run_dir,
-        settings,
-        callbacks=_learning_rates(preset, settings),
-        measure=measure and (lambda: measure(lm, corpus, evaluation)),
-        also=_ALSO.get(preset["name"].partition("/")[0], ()),
-    )
-    return lm, corpus, run_dir
+        return tables.fill(
+            table, self.describe, self.run_folder, left_out=left_out
+        )
 
 
 def evaluation_batches(preset, corpus):
     """Dict by split of the batches that perplexities are reported on."""
     return {
         split: corpus.batches(split, 64, 32, sentences=True)
-        if _reads_sentences(preset)
+        if reads_sentences(preset)
         # One row reads the text as one stream, as published figures do.
         else corpus.batches(split, 1, 100)
         for split in ("validation", "test")
     }
 
 
+def _published(preset, corpus):
+    """Published perplexities on a corpus, `None` where there are none."""
+    for numbers in (preset["published"], preset.get("also_published", {})):
+        if numbers.get("corpus") == corpus:
+            return {
+                "dev": numbers["validation_perplexity"],
+                "test": numbers["test_perplexity"],
+            }
+    return None
+
+
+def _check_corpus():
+    needed = _DATASETS.get(FLAGS.table)
+    public = needed is not None and FLAGS.dataset in _DATASETS.values()
+    if public and FLAGS.dataset != needed:
+        raise app.UsageError(
+            f"--table={FLAGS.table} needs --dataset={needed}, or a corpus of "
+            f"your own. Received: --dataset={FLAGS.dataset}"
+        )
+
+
+def _use_schedule(schedule):
+    """Sets the flags of epochs and patience that were not given."""
+    if FLAGS.epochs is None:
+        FLAGS.epochs = schedule["epochs"]
+    if FLAGS.patience is None:
+        FLAGS.patience = schedule.get("patience", FLAGS.epochs)
+
+
+def _draw_mean_attention(table, progress):
+    return table_files.draw_mean_attention(
+        table, progress, "mean_attention.png"
+    )
+
+
 def _training_batches(preset, corpus, settings):
     size = settings["batch_size"]
-    if not _reads_sentences(preset):
+    if not reads_sentences(preset):
         return (
             corpus.batches(split, size, settings["segment_length"])
             for split in ("train", "validation")
@@ -289,23 +339,12 @@ def _learning_rates(preset, settings):
 
     from memlm_keras import training
 
-    if settings["halve_after"] is None:
+    if "halve_after" not in settings:
         plateau = preset["schedule"].get("reduce_on_plateau")
         if plateau is None:
             return []
         return [keras.callbacks.ReduceLROnPlateau(**plateau)]
     schedule = training.halve_after(
-        settings["halve_after"], settings["factor"] or 0.5
+        settings["halve_after"], settings.get("factor", 0.5)
     )
     return [keras.callbacks.LearningRateScheduler(schedule)]
-
-
-def _reads_sentences(preset):
-    return preset["data"].get("sentences", False)
-
-
-def _initial_range():
-    """As a dict, empty where the preset's is kept."""
-    if FLAGS.initial_range is None:
-        return {}
-    return {"initial_range": FLAGS.initial_range}

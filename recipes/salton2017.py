@@ -30,6 +30,7 @@ MEASURES = [
     tables.Measure("test by their protocol", ("test", PAPER, "perplexity"), 2),
 ]
 PICTURE = "sentence_attention.png"
+RUNS = preset_runs.PresetRuns((PAPER,))
 
 FLAGS = flags.FLAGS
 common.define_flags(run_dir=f"runs/{PAPER}")
@@ -55,22 +56,16 @@ def main(argv):
     drawn_sentence.check_flags()
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
-        return preset_runs.fill_table(
+        return RUNS.fill_table(
             f"Salton et al. (2017), {preset_runs.TABLES[FLAGS.table]}",
-            (PAPER,),
             MEASURES,
             draw_table,
             left_out=("sentence",),
         )
-    paper, _, row = FLAGS.model.partition("/")
-    if paper != PAPER:
-        raise app.UsageError(
-            f"--model must be a preset {PAPER}/...; recipes/baselines.py has "
-            f"the others. Received: --model={FLAGS.model}"
-        )
-    model, corpus, run_dir = preset_runs.train(FLAGS.model)
+    model, corpus, run_dir = RUNS.train(FLAGS.model)
     if model.attending is not None:
-        draw({row: model}, corpus, run_dir / PICTURE)
+        name = FLAGS.model.rpartition("/")[2]
+        draw({name: model}, corpus, run_dir / PICTURE)
 
 
 def draw(models, corpus, path):
@@ -101,9 +96,7 @@ def draw_table(table, progress):
                 models[row.label.rpartition("/")[2]] = model
     if not models:
         return []
-    corpus = preset_runs.load_corpus(
-        preset_runs.get_preset(table.rows[0].label)
-    )
+    corpus = preset_runs.load_corpus(RUNS.preset(table.rows[0].label))
     draw(models, corpus, table.folder / PICTURE)
     return [PICTURE]
 

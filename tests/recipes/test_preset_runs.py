@@ -191,7 +191,7 @@ def test_the_average_of_two_runs(folder):
 @pytest.mark.parametrize(
     "recipe, arguments, message",
     [
-        ("salton2017.py", ["--model=zaremba2014/small"], "baselines.py has"),
+        ("salton2017.py", ["--model=zaremba2014/small"], "of salton2017. R"),
         ("baselines.py", ["--model=salton2017/ptb_single"], "zaremba2014"),
         ("baselines.py", ["--average=nowhere"], "There is no file nowhere"),
         ("baselines.py", ["--table=ptb", "--average=a"], "--average contradi"),

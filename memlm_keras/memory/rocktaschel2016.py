@@ -1,0 +1,137 @@
+"""Word-by-word attention of Rocktaeschel et al. (2016).
+
+"Reasoning about Entailment with Neural Attention", Section 2.4.
+
+Shapes below: B batch, T time of the hypothesis, P time of the premise, k units.
+"""
+
+import keras
+from keras import ops
+
+# The loop over time of every Keras recurrent layer; it has no public name.
+from keras.src.backend import rnn
+
+from memlm_keras.arguments import distinct
+from memlm_keras.memory.base import masked_softmax
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class WordByWordAttention(keras.layers.Layer):
+    """Attention over a premise at each word of a hypothesis.
+
+    With `Y` the outputs of the premise's LSTM, one a column, and `h_t` those of
+    the hypothesis':
+
+        M_t = tanh(W^y Y + (W^h h_t + W^r r_{t-1}) 1^T)
+        a_t = softmax(w^T M_t)
+        r_t = Y a_t^T + tanh(W^t r_{t-1})
+        h*  = tanh(W^p r_N + W^x h_N)
+
+    with `r_0 = 0` and N the last word of the hypothesis. What does not depend
+    on `r` is computed for all words at once.
+
+    | paper | weight | shape |
+    |---|---|---|
+    | `W^y`, `W^h`, `W^r` | `premise_kernel`, `query_kernel`, `read_kernel` | `(k, k)` |
+    | `w` | `score_kernel` | `(k, 1)` |
+    | `W^t` | `transition_kernel` | `(k, k)` |
+    | `W^p`, `W^x` | `final_read_kernel`, `final_output_kernel` | `(k, k)` |
+
+    Args:
+        kernel_initializer: initializer of every weight.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        outputs: float tensor `(B, T, k)`, outputs of the hypothesis.
+        last: float tensor `(B, k)`, the output at its last word.
+        premise: float tensor `(B, P, k)`, outputs of the premise.
+        outputs_mask: boolean tensor `(B, T)`, words of the hypothesis.
+        premise_mask: boolean tensor `(B, P)`, words of the premise.
+
+    Returns:
+        `(h*, a)`: `(B, k)` and `(B, T, P)`, in which a row behind the last word
+        repeats the row before it.
+
+    Example:
+
+    >>> attention = memlm_keras.memory.WordByWordAttention()
+    >>> outputs, premise = np.ones((2, 4, 8)), np.ones((2, 7, 8))
+    >>> final, weights = attention(
+    ...     outputs, outputs[:, -1], premise, np.ones((2, 4), "bool"),
+    ...     np.ones((2, 7), "bool")
+    ... )
+    >>> keras.ops.shape(weights)
+    (2, 4, 7)
+    """  # noqa: E501
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(self, outputs_shape, *shapes, **named_shapes):
+        k = outputs_shape[-1]
+        self.units = k
+        for name in (
+            *("premise_kernel", "query_kernel", "read_kernel"),
+            *("transition_kernel", "final_read_kernel", "final_output_kernel"),
+        ):
+            setattr(self, name, self._add_kernel(name, (k, k)))
+        self.score_kernel = self._add_kernel("score_kernel", (k, 1))
+
+    def _add_kernel(self, name, shape):
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=distinct(self.kernel_initializer, len(self.weights)),
+        )
+
+    def call(self, outputs, last, premise, outputs_mask, premise_mask):
+        projected = ops.matmul(premise, self.premise_kernel)
+        queries = ops.matmul(outputs, self.query_kernel)
+
+        def step(query, states):
+            read = states[0][:, : self.units]
+            query = query + ops.matmul(read, self.read_kernel)
+            scores = ops.matmul(
+                ops.tanh(projected + query[:, None]), self.score_kernel
+            )
+            weights = masked_softmax(
+                ops.transpose(scores, (0, 2, 1)), premise_mask[:, None]
+            )
+            read = ops.matmul(weights, premise)[:, 0] + ops.tanh(
+                ops.matmul(read, self.transition_kernel)
+            )
+            # Where a step is masked, Keras takes the first state for the
+            # output: so both are one.
+            both = ops.concatenate([read, weights[:, 0]], axis=-1)
+            return both, [both]
+
+        shape = (ops.shape(premise)[0], self.units + ops.shape(premise)[1])
+        final, both, _ = rnn(
+            step,
+            queries,
+            [ops.zeros(shape, dtype=queries.dtype)],
+            mask=outputs_mask,
+            input_length=outputs.shape[1],
+        )
+        merged = ops.matmul(final[:, : self.units], self.final_read_kernel)
+        merged = merged + ops.matmul(last, self.final_output_kernel)
+        return ops.tanh(merged), both[..., self.units :]
+
+    def compute_output_spec(
+        self, outputs, last, premise, outputs_mask, premise_mask
+    ):
+        """Shapes and dtypes of the results."""
+        weights = (*outputs.shape[:2], premise.shape[1])
+        return (
+            keras.KerasTensor(last.shape, dtype=self.compute_dtype),
+            keras.KerasTensor(weights, dtype=self.compute_dtype),
+        )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+        }

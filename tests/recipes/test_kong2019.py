@@ -1,0 +1,128 @@
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "kong2019.py"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three splits of sentences of words that differ in frequency."""
+    (tmp_path / "text").mkdir()
+    words = np.array(["the", "old", "man", "that", "saw", "a", "sea"])
+    generator = np.random.default_rng(0)
+    for split, sentences in (("train", 60), ("valid", 20), ("test", 20)):
+        lines = [
+            " ".join(
+                words[generator.integers(0, 7, generator.integers(1, 12)) // 2]
+            )
+            for _ in range(sentences)
+        ]
+        (tmp_path / "text" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def run(folder, *arguments):
+    return subprocess.run(
+        [
+            *(sys.executable, str(RECIPE), f"--dataset={folder / 'text'}"),
+            *(f"--run_dir={folder / 'runs'}", "--scale=0.016", "--epochs=1"),
+            *("--batch_size=4", *arguments),
+        ],
+        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
+        capture_output=True,
+        text=True,
+    )
+
+
+def done(result):
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def results_of(folder, name):
+    return json.loads((folder / "runs" / name / "results.json").read_text())
+
+
+def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
+    arguments = (
+        *("--model=kong2019/vs_kneser_ney_512", "--memory=key_value_predict"),
+        *("--window=3", "--rate=0.3", "--l2=0.001", "--samples=2"),
+    )
+    done(run(folder, *arguments))
+    name = "text-kong2019-vs_kneser_ney_512-scale0.016-rate0.3-l20.001"
+    found = results_of(folder, f"{name}-key_value_predict3-seed0")
+    assert (found["rate"], found["l2"]) == (0.3, 0.001)
+    assert (found["memory"], found["window"]) == ("key_value_predict", 3)
+    assert found["segment_length"] == 35 and found["most_epochs"] == 1
+    perplexities = {
+        found[kind]["perplexity"]
+        for kind in ("validation", "by_mode", "by_samples")
+    }
+    assert len(perplexities) == 3
+    assert found["by_samples"]["samples"] == 2
+
+    import keras
+
+    run_dir = folder / "runs" / f"{name}-key_value_predict3-seed0"
+    model = keras.saving.load_model(run_dir / "model.keras", compile=False)
+    assert model.smoothing.rate == 0.3 and model.memory.window == 3
+    assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
+
+
+def test_a_grid_chooses_by_validation(folder):
+    arguments = (
+        *("--table=grid", "--rates=0.1,0.4", "--learning_rates=0.01"),
+        "--rows=kong2019/dn_linear_512,kong2019/vanilla_tied_512",
+    )
+    out = done(run(folder, *arguments))
+    table = folder / "runs" / "text-grid-scale0.016"
+    assert (table / "rates.png").exists()
+    with open(table / "table.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["preset"].split("/")[1], r["rate"]) for r in rows] == [
+        ("vanilla_tied_512", ""),
+        ("dn_linear_512", "0.1"),
+        ("dn_linear_512", "0.4"),
+    ]
+    with open(table / "best.csv", newline="") as file:
+        best = {row["preset"]: row for row in csv.DictReader(file)}
+    assert len(best) == 2
+    noised = best["kong2019/dn_linear_512"]
+    assert float(noised["dev"]) == min(float(r["dev"]) for r in rows[1:])
+    assert f"dn_linear_512: dev {noised['dev']}" in out
+    settings = results_of(
+        folder,
+        "text-kong2019-dn_linear_512-scale0.016-rate0.4-"
+        "learning_rate0.01-seed0",
+    )
+    assert settings["rate"] == 0.4 and settings["learning_rate"] == 0.01
+    assert "l2" not in settings
+    again = done(run(folder, *arguments))
+    assert again.count("finished before") == 3
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--model=zaremba2014/small"], "must be a preset of kong2019"),
+        (["--rates=0.1"], "--rates needs --table"),
+        (["--table=ptb", "--rates=0.1"], "--rates needs --table=grid"),
+        (["--table=grid", "--rate=0.1"], "has lists of values: --rates"),
+        (["--table=grid", "--rates=a"], "--rates must list numbers"),
+        (["--window=3"], "--window needs --memory"),
+        (["--table=ptb", "--samples=3"], "--samples contradicts --table"),
+        (["--table=ptb", "--dataset=wikitext-2"], "needs --dataset=ptb"),
+    ],
+)
+def test_wrong_flags(folder, arguments, message):
+    result = run(folder, *arguments)
+    assert result.returncode != 0
+    assert message in result.stdout + result.stderr
+    assert not (folder / "runs").exists()
