@@ -1,5 +1,6 @@
 """What all tests share: seeds, hypothesis profiles and gradients."""
 
+import gc
 import os
 
 import keras
@@ -23,6 +24,21 @@ def seed():
 def random():
     """NumPy generator of a test's own."""
     return np.random.default_rng(20170215)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_what_was_compiled():
+    """Frees what a module has compiled, once it is through.
+
+    Each function that JAX compiles is mapped into memory by itself. A process
+    may have so many mappings and no more (65,530 on Linux), and crashes beyond.
+    """
+    yield
+    gc.collect()
+    if keras.backend.backend() == "jax":
+        import jax
+
+        jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
