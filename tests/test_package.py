@@ -124,6 +124,7 @@ PUBLIC_NAMES = {
         "PointerSentinel",
         "Projection",
         "SlidingWindow",
+        "WordByWordAttention",
         "WordMixture",
     ],
     "memlm_keras.models": [

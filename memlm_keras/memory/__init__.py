@@ -10,6 +10,7 @@ from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.memory.merity2017 import PointerSentinel
 from memlm_keras.memory.mixture import WordMixture
 from memlm_keras.memory.projection import Projection
+from memlm_keras.memory.rocktaschel2016 import WordByWordAttention
 from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import MemoryBlock
@@ -29,5 +30,6 @@ __all__ = [
     "PointerSentinel",
     "Projection",
     "SlidingWindow",
+    "WordByWordAttention",
     "WordMixture",
 ]

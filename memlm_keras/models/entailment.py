@@ -1,5 +1,7 @@
 """Does a hypothesis follow from a premise? Two sentences joined by a memory."""
 
+import types
+
 import keras
 from keras import ops
 from keras import tree
@@ -24,7 +26,8 @@ class EntailmentClassifier(FromPreset, keras.Model):
     with what the premise left behind. A second layer, `top`, summarizes what
     the first one said of each, `p` and `h`, and `[p; h; |p - h|]` goes through
     layers of rectifiers to the classes. Without `top`, the last output of the
-    hypothesis goes to the classes, as in Rocktaeschel et al. (2016).
+    hypothesis goes to the classes, or what a `memory` makes of it and of the
+    premise's outputs, as in Rocktaeschel et al. (2016).
 
     Args:
         vocabulary_size: integer, number of tokens.
@@ -38,7 +41,8 @@ class EntailmentClassifier(FromPreset, keras.Model):
             output besides; `"source"`, the final memory of the premise is the
             source memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
             `DualAssociativeMemoryCell`; or `None`, each is read by itself.
-        top: recurrent layer or cell, or `None`.
+        memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
+        top: recurrent layer or cell, or `None`; not with a `memory`.
         classifier_units: sequence of integers, sizes of the rectifier layers.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
@@ -64,8 +68,8 @@ class EntailmentClassifier(FromPreset, keras.Model):
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
             [0, 1), layers that are not recurrent, run backwards or are
-            `stateful`, another `conditioning`, or `"source"` for a layer that
-            reads no source.
+            `stateful`, another `conditioning`, `"source"` for a layer that
+            reads no source, or both `memory` and `top`.
 
     Example:
 
@@ -91,6 +95,7 @@ class EntailmentClassifier(FromPreset, keras.Model):
         recurrent,
         recurrent_hypothesis=None,
         conditioning="memory",
+        memory=None,
         top=None,
         classifier_units=(),
         projection=None,
@@ -115,6 +120,11 @@ class EntailmentClassifier(FromPreset, keras.Model):
         second = reader or recurrent
         if conditioning == "source":
             _require_source(second)
+        if None not in (memory, top):
+            raise ValueError(
+                "`memory` contradicts `top`: the last word is one's or the "
+                f"other's. Received: memory={memory!r} and top={top!r}"
+            )
         initializer = keras.initializers.get(initializer)
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
@@ -185,7 +195,13 @@ class EntailmentClassifier(FromPreset, keras.Model):
         follow, follow_states, hypothesis_mask = read(
             "hypothesis", second, start
         )
-        if top is None:
+        weights = None
+        if memory is not None:
+            features, weights = memory(
+                *(follow, follow_states[0], outputs),
+                *(hypothesis_mask, premise_mask),
+            )
+        elif top is None:
             features = follow_states[0]
         else:
             _, p, *_ = top(dropped(outputs, "dropout_p"), mask=premise_mask)
@@ -201,6 +217,7 @@ class EntailmentClassifier(FromPreset, keras.Model):
         self.recurrent = recurrent
         self.recurrent_hypothesis = reader
         self.conditioning = conditioning
+        self.memory = memory
         self.top = top
         self.classifier_units = classifier_units
         self.projection = projection
@@ -209,6 +226,32 @@ class EntailmentClassifier(FromPreset, keras.Model):
         self.initializer = initializer
         self.embedding = embedding
         self.head = head
+        if weights is not None:
+            # A namespace hides a model of the same layers from Keras' tracking.
+            self._untracked = types.SimpleNamespace(
+                attend=keras.Model(inputs, weights)
+            )
+
+    def attention(self, inputs):
+        """Where the model attends in the premise, at each word.
+
+        Args:
+            inputs: as for a call.
+
+        Returns:
+            float32 array `(batch, time of hypothesis, time of premise)`.
+
+        Raises:
+            ValueError: if the model has no memory that attends.
+        """
+        if self.memory is None:
+            raise ValueError(
+                "Attention needs a memory that attends, such as "
+                "`memlm_keras.memory.WordByWordAttention`. Received: a model "
+                "with memory=None"
+            )
+        weights = self._untracked.attend(inputs)
+        return ops.convert_to_numpy(ops.cast(weights, "float32"))
 
     def compile(
         self,
@@ -274,6 +317,7 @@ class EntailmentClassifier(FromPreset, keras.Model):
             "recurrent": serialized(self.recurrent),
             "recurrent_hypothesis": serialized(self.recurrent_hypothesis),
             "conditioning": self.conditioning,
+            "memory": serialized(self.memory),
             "top": serialized(self.top),
             "classifier_units": list(self.classifier_units),
             "projection": self.projection,
@@ -289,7 +333,7 @@ class EntailmentClassifier(FromPreset, keras.Model):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         for key in (
-            *("recurrent", "recurrent_hypothesis", "top"),
+            *("recurrent", "recurrent_hypothesis", "memory", "top"),
             *("initializer", "dtype"),
         ):
             if isinstance(config.get(key), dict):

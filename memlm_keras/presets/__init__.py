@@ -35,8 +35,8 @@ _FIXED = {
         "smoothing",
     ),
     "EntailmentClassifier": (
-        *("recurrent", "recurrent_hypothesis", "conditioning", "top"),
-        "projection",
+        *("recurrent", "recurrent_hypothesis", "conditioning", "memory"),
+        *("top", "projection"),
     ),
 }
 

@@ -31,6 +31,7 @@ ROWS = {
     ),
     "lstm": ("LSTM", False, False, 116, 0.1, 1e-3, 80.9),
     "lstm_shared": ("LSTM", True, False, 159, 0.1, 1e-3, 81.4),
+    "lstm_attention": ("LSTM", False, False, 100, 0.1, 1e-3, 83.5),
 }
 
 
@@ -65,6 +66,13 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
             "recurrent": _reader(kind, units),
             "recurrent_hypothesis": None if shared else _reader(kind, units),
             "conditioning": "source" if kind == "Dual AM-GRU" else "memory",
+            "memory": (
+                from_memlm_keras(
+                    "memory.rocktaschel2016", "WordByWordAttention", {}
+                )
+                if row == "lstm_attention"
+                else None
+            ),
             "top": _gru(units) if has_top else None,
             "classifier_units": [units, units] if has_top else [],
             "projection": None if has_top else units,

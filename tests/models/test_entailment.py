@@ -8,6 +8,9 @@ from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.data import PairBatches
 from memlm_keras.data import embedded_pairs
 from memlm_keras.data import encode_pairs
+from memlm_keras.memory import WordByWordAttention
+from references.rocktaschel2016 import WEIGHTS as WORD_BY_WORD
+from references.rocktaschel2016 import word_by_word
 
 V, D, H = 17, 5, 4
 
@@ -35,6 +38,12 @@ MODELS = {
     "lstm": {
         "recurrent": keras.layers.LSTM,
         "recurrent_hypothesis": keras.layers.LSTM,
+        "projection": H,
+    },
+    "lstm_attention": {
+        "recurrent": keras.layers.LSTM,
+        "recurrent_hypothesis": keras.layers.LSTM,
+        "memory": lambda units: WordByWordAttention(),
         "projection": H,
     },
     "alone": {"recurrent": gru, "top": gru, "conditioning": None},
@@ -128,12 +137,18 @@ def test_the_model_is_its_layers_by_hand(name, random):
     start = second.get_initial_state(1)
     if name == "gru_shared":
         start = [states[0]]
-    elif name in ("am_gru_shared", "lstm"):
+    elif name in ("am_gru_shared", "lstm", "lstm_attention"):
         start = [start[0], states[1]]
     elif name.startswith("dual"):
         start = [start[0], start[1], states[1]]
     h, *_ = second(vectors(hypothesis), initial_state=start)
-    if model.top is None:
+    if model.memory is not None:
+        weights = [
+            arrays(getattr(model.memory, weight)).astype("float64")
+            for weight in WORD_BY_WORD
+        ]
+        features, _ = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
+    elif model.top is None:
         features = arrays(h)[0, -1]
     else:
         p, h = (arrays(model.top(x)[0])[0, -1] for x in (p, h))
@@ -150,6 +165,39 @@ def test_the_model_is_its_layers_by_hand(name, random):
         rtol=1e-4,
         atol=1e-5,
     )
+
+
+def test_attention_is_that_of_the_reference(random):
+    """Also where sentences are padded; rows behind the last word repeat it."""
+    model = make("lstm_attention")
+    data = pairs(random)
+    batches = PairBatches(*data, 5, length_multiple=5)
+    inputs, _, _ = batches[0]
+    found = model.attention(inputs)
+    weights = [
+        arrays(getattr(model.memory, weight)).astype("float64")
+        for weight in WORD_BY_WORD
+    ]
+    for row, pair in enumerate(batches.order):
+        premise, hypothesis = data[0][pair], data[1][pair]
+        project = model.get_layer("projection")
+        p, _, c = model.recurrent(project(model.embedding(premise[None])))
+        h, *_ = model.recurrent_hypothesis(
+            project(model.embedding(hypothesis[None])),
+            initial_state=[keras.ops.zeros_like(c), c],
+        )
+        _, expected = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
+        words = len(hypothesis)
+        np.testing.assert_allclose(
+            found[row, :words, : len(premise)], expected, rtol=1e-3, atol=1e-5
+        )
+        assert not found[row, :, len(premise) :].any()
+        np.testing.assert_array_equal(
+            found[row, words:],
+            found[row, [words - 1] * len(found[row, words:])],
+        )
+    with pytest.raises(ValueError, match="needs a memory that attends"):
+        make("lstm").attention(inputs)
 
 
 @pytest.mark.parametrize("name", ["gru_shared", "am_gru_shared", "lstm"])
@@ -242,6 +290,10 @@ def test_training_learns_what_follows(random):
         ({"projection": -1}, "`projection` must be an integer"),
         ({"classifier_units": (0,)}, "`classifier_units_0` must be an int"),
         ({"dropout": 1.0}, "`dropout` must"),
+        (
+            {"memory": WordByWordAttention(), "top": gru(H)},
+            "`memory` contradicts `top`",
+        ),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"recurrent": keras.layers.Dense(3)}, "`recurrent` must hold Keras"),

@@ -6,7 +6,7 @@ from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
 from memlm_keras import presets
 
-# Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, and 252k twice.
+# Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, and 252k thrice.
 COUNTS = {
     "gru_shared": 321_177,
     "am_gru_shared": 329_079,
@@ -14,6 +14,7 @@ COUNTS = {
     "dual_am_gru_shared_large": 5_605_503,
     "lstm": 251_491,
     "lstm_shared": 251_223,
+    "lstm_attention": 251_303,
 }
 every_row = pytest.mark.parametrize("row", COUNTS)
 

@@ -1,0 +1,94 @@
+import keras
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras.memory import WordByWordAttention
+from references.finite_differences import assert_derivatives
+from references.rocktaschel2016 import WEIGHTS
+from references.rocktaschel2016 import word_by_word
+
+
+def make(units):
+    """A built layer whose weights are all large and all different."""
+    layer = WordByWordAttention(keras.initializers.RandomUniform(-1, 1))
+    layer.build((None, None, units))
+    return layer
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def weights_of(layer):
+    return [arrays(getattr(layer, name)).astype("float64") for name in WEIGHTS]
+
+
+@given(
+    time=st.integers(1, 4),
+    premise_time=st.integers(1, 5),
+    units=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_outputs_and_weights_equal_the_reference(
+    compiled, time, premise_time, units, seed
+):
+    layer = make(units)
+    random = np.random.default_rng(seed)
+    outputs = random.normal(size=(3, time, units)).astype("float32")
+    premise = random.normal(size=(3, premise_time, units)).astype("float32")
+    lengths = random.integers(1, time + 1, 3)
+    premise_lengths = random.integers(1, premise_time + 1, 3)
+    last = outputs[np.arange(3), lengths - 1]
+    final, weights = arrays(
+        compiled(layer)(
+            outputs,
+            last,
+            premise,
+            np.arange(time) < lengths[:, None],
+            np.arange(premise_time) < premise_lengths[:, None],
+        )
+    )
+    for row in range(3):
+        words, others = lengths[row], premise_lengths[row]
+        expected, expected_weights = word_by_word(
+            outputs[row, :words], premise[row, :others], *weights_of(layer)
+        )
+        np.testing.assert_allclose(final[row], expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(
+            weights[row, :words, :others],
+            expected_weights,
+            rtol=1e-3,
+            atol=1e-5,
+        )
+
+
+def test_gradients_equal_finite_differences(gradients):
+    """Of the final output with regard to outputs, premise and all weights."""
+    layer = make(2)
+    random = np.random.default_rng(3)
+    outputs = random.normal(size=(1, 3, 2)).astype("float32")
+    premise = random.normal(size=(1, 4, 2)).astype("float32")
+    direction = random.normal(size=2).astype("float32")
+    variables = [getattr(layer, name) for name in WEIGHTS]
+    masks = np.ones((1, 3), "bool"), np.ones((1, 4), "bool")
+
+    def loss(tensors):
+        sequence, other, *weights = tensors
+        with keras.StatelessScope(state_mapping=list(zip(variables, weights))):
+            final, _ = layer(sequence, sequence[:, -1], other, *masks)
+        return keras.ops.sum(keras.ops.multiply(final, direction))
+
+    def reference_loss(values):
+        sequence, other, *weights = values
+        final, _ = word_by_word(sequence[0], other[0], *weights)
+        return np.sum(final * direction)
+
+    values = [outputs, premise, *map(arrays, variables)]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_configurations_round_trip():
+    layer = make(3)
+    again = WordByWordAttention.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()

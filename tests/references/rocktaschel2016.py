@@ -1,0 +1,32 @@
+"""Naive float64 reference of the word-by-word attention."""
+
+import numpy as np
+
+# Names of the layer's weights, in the order of the arguments.
+WEIGHTS = (
+    *("premise_kernel", "query_kernel", "read_kernel", "score_kernel"),
+    *("transition_kernel", "final_read_kernel", "final_output_kernel"),
+)
+
+
+def word_by_word(outputs, premise, w_y, w_h, w_r, w, w_t, w_p, w_x):
+    """One pair, word by word, of `(time, k)` outputs.
+
+    Weights are as the layer has them: they multiply rows from the right.
+
+    Returns:
+        `h*`, `(k,)`, and the weights `(time, time of the premise)`.
+    """
+    read, rows = np.zeros(premise.shape[-1]), []
+    for output in outputs:
+        scores = np.array(
+            [
+                np.tanh(y @ w_y + output @ w_h + read @ w_r) @ w[:, 0]
+                for y in premise
+            ]
+        )
+        weights = np.exp(scores - scores.max())
+        weights /= weights.sum()
+        read = premise.T @ weights + np.tanh(read @ w_t)
+        rows.append(weights)
+    return np.tanh(read @ w_p + outputs[-1] @ w_x), np.array(rows)
