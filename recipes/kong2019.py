@@ -201,10 +201,7 @@ def read_otherwise(model, corpus, evaluation):
             "--samples needs a smoothed model, such as kong2019/vs_linear_512."
         )
     batches = evaluation["validation"]
-    config = model.get_config()
-    config["smoothing"]["config"]["prediction"] = "mode"
-    mode = type(model).from_config(config)
-    mode.set_weights(model.get_weights())
+    mode = model.with_prediction("mode")
     sampled = sampled_perplexity(
         model, batches, FLAGS.samples, FLAGS.seed, FLAGS.verbose
     )

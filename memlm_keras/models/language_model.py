@@ -211,11 +211,53 @@ class LanguageModel(FromPreset, TrainedModel):
         """
         checks.mixture(mixture)
         copy = type(self).from_config({**self.get_config(), "mixture": mixture})
-        weights = {layer.name: layer for layer in copy.layers}
-        for layer in self.layers:
-            if layer is not self.mixture:
-                weights[layer.name].set_weights(layer.get_weights())
+        self._hand_weights_to(copy, but=self.mixture)
         return copy
+
+    def with_prediction(self, prediction):
+        """Makes a copy of this smoothed model that predicts otherwise.
+
+        Args:
+            prediction: `"mean"` or `"mode"`, as of `VariationalSmoothing`.
+
+        Returns:
+            `LanguageModel`.
+
+        Raises:
+            ValueError: for a model that is not smoothed, and another
+                prediction.
+
+        Example:
+
+        >>> smoothed = memlm_keras.LanguageModel(
+        ...     vocabulary_size=50,
+        ...     embedding_dim=8,
+        ...     recurrent=[keras.layers.LSTM(8)],
+        ...     smoothing=memlm_keras.smoothing.VariationalSmoothing(
+        ...         "linear_interpolation", rate=0.2
+        ...     ),
+        ... )
+        >>> smoothed.with_prediction("mode").smoothing.prediction
+        'mode'
+        """
+        if self.smoothing is None:
+            raise ValueError(
+                "`with_prediction` needs a model that is smoothed. Received: a "
+                f"model with smoothing=None and prediction={prediction!r}"
+            )
+        config = {**self.smoothing.get_config(), "prediction": prediction}
+        smoothing = type(self.smoothing)(**config)
+        copy = type(self).from_config(
+            {**self.get_config(), "smoothing": smoothing}
+        )
+        self._hand_weights_to(copy)
+        return copy
+
+    def _hand_weights_to(self, copy, but=None):
+        layers = {layer.name: layer for layer in copy.layers}
+        for layer in self.layers:
+            if layer is not but:
+                layers[layer.name].set_weights(layer.get_weights())
 
     def thinned(self, seed, into=None):
         """Makes a copy of this model with dropout masks drawn once for all.

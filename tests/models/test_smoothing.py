@@ -117,6 +117,32 @@ def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
     close(model.score(tokens), plain.score(tokens))
 
 
+@every_scheme
+@tied_or_not
+def test_a_copy_predicts_otherwise(scheme, tied):
+    """By the mode and back by the mean, after training as well."""
+    model = make(scheme, tied)
+    compile_quickly(model)
+    model.fit(Batches(text(), 2, 10), verbose=0)
+    tokens = sequences()
+    mode = model.with_prediction("mode")
+    assert mode.smoothing.prediction == "mode"
+    assert np.abs(array(mode(tokens)) - array(model(tokens))).max() > 1e-3
+    close(mode.with_prediction("mean")(tokens), model(tokens))
+    other = make(scheme, tied, prediction="mode")
+    for layer, own in zip(other.layers, model.layers):
+        layer.set_weights(own.get_weights())
+    close(mode(tokens), other(tokens))
+
+
+def test_only_smoothed_models_predict_otherwise():
+    model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
+    with pytest.raises(ValueError, match="needs a model that is smoothed"):
+        model.with_prediction("mode")
+    with pytest.raises(ValueError, match="`prediction` must be"):
+        make().with_prediction("median")
+
+
 def test_what_is_not_smoothed_is_fixed_already():
     model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     assert model.with_fixed_matrices() is model
