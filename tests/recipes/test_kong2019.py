@@ -1,53 +1,23 @@
 import csv
-import json
-import os
-import pathlib
-import subprocess
-import sys
 
-import numpy as np
+import keras
 import pytest
-
-RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "kong2019.py"
+import running_recipes
+from running_recipes import done
+from running_recipes import results_of
+from running_recipes import write_text
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three splits of sentences of words that differ in frequency."""
-    (tmp_path / "text").mkdir()
-    words = np.array(["the", "old", "man", "that", "saw", "a", "sea"])
-    generator = np.random.default_rng(0)
-    for split, sentences in (("train", 60), ("valid", 20), ("test", 20)):
-        lines = [
-            " ".join(
-                words[generator.integers(0, 7, generator.integers(1, 12)) // 2]
-            )
-            for _ in range(sentences)
-        ]
-        (tmp_path / "text" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    """Words of different frequencies."""
+    write_text(tmp_path / "text", ["the"] * 4 + ["a", "a", "old", "sea"])
     return tmp_path
 
 
 def run(folder, *arguments):
-    return subprocess.run(
-        [
-            *(sys.executable, str(RECIPE), f"--dataset={folder / 'text'}"),
-            *(f"--run_dir={folder / 'runs'}", "--scale=0.016", "--epochs=1"),
-            *("--batch_size=4", *arguments),
-        ],
-        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-    )
-
-
-def done(result):
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def results_of(folder, name):
-    return json.loads((folder / "runs" / name / "results.json").read_text())
+    common = ("--scale=0.016", "--epochs=1", "--batch_size=4")
+    return running_recipes.run(folder, "kong2019.py", *common, *arguments)
 
 
 def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
@@ -57,7 +27,8 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     )
     done(run(folder, *arguments))
     name = "text-kong2019-vs_kneser_ney_512-scale0.016-rate0.3-l20.001"
-    found = results_of(folder, f"{name}-key_value_predict3-seed0")
+    run_dir = folder / "runs" / f"{name}-key_value_predict3-seed0"
+    found = results_of(run_dir)
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert (found["memory"], found["window"]) == ("key_value_predict", 3)
     assert found["segment_length"] == 35 and found["most_epochs"] == 1
@@ -68,9 +39,6 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     assert len(perplexities) == 3
     assert found["by_samples"]["samples"] == 2
 
-    import keras
-
-    run_dir = folder / "runs" / f"{name}-key_value_predict3-seed0"
     model = keras.saving.load_model(run_dir / "model.keras", compile=False)
     assert model.smoothing.rate == 0.3 and model.memory.window == 3
     assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
@@ -97,11 +65,8 @@ def test_a_grid_chooses_by_validation(folder):
     noised = best["kong2019/dn_linear_512"]
     assert float(noised["dev"]) == min(float(r["dev"]) for r in rows[1:])
     assert f"dn_linear_512: dev {noised['dev']}" in out
-    settings = results_of(
-        folder,
-        "text-kong2019-dn_linear_512-scale0.016-rate0.4-"
-        "learning_rate0.01-seed0",
-    )
+    name = "text-kong2019-dn_linear_512-scale0.016-rate0.4-learning_rate0.01"
+    settings = results_of(folder / "runs" / f"{name}-seed0")
     assert settings["rate"] == 0.4 and settings["learning_rate"] == 0.01
     assert "l2" not in settings
     again = done(run(folder, *arguments))

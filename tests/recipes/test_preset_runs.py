@@ -1,60 +1,29 @@
 """Recipes whose rows are presets: salton2017.py and baselines.py."""
 
 import csv
-import json
 import math
-import os
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+import running_recipes
+from running_recipes import done
+from running_recipes import results_of
+from running_recipes import write_text
 
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 
-RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
-
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three splits of short sentences of different lengths."""
-    (tmp_path / "text").mkdir()
-    words = np.array(["the", "old", "man", "that", "saw", "a", "sea"])
-    generator = np.random.default_rng(0)
-    for split, sentences in (("train", 60), ("valid", 20), ("test", 20)):
-        lines = [
-            " ".join(generator.choice(words, generator.integers(1, 12)))
-            for _ in range(sentences)
-        ]
-        (tmp_path / "text" / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    words = ["the", "old", "man", "that", "saw", "a", "sea"]
+    write_text(tmp_path / "text", words)
     return tmp_path
 
 
 def run(folder, recipe, *arguments):
-    return subprocess.run(
-        [
-            *(sys.executable, str(RECIPES / recipe)),
-            f"--dataset={folder / 'text'}",
-            f"--run_dir={folder / 'runs'}",
-            "--scale=0.02",
-            *arguments,
-        ],
-        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-    )
-
-
-def done(result):
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def results_of(run_dir):
-    return json.loads((run_dir / "results.json").read_text())
+    return running_recipes.run(folder, recipe, "--scale=0.02", *arguments)
 
 
 def corpus_of(folder):

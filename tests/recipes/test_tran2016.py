@@ -1,42 +1,21 @@
 import csv
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
-import numpy as np
 import pytest
+import running_recipes
 
-RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "tran2016.py"
+RECIPE = running_recipes.RECIPES / "tran2016.py"
 
 
 def write_text(folder):
-    """Three splits of short sentences of different lengths."""
-    folder.mkdir()
-    words = np.array(["the", "old", "man", "saw", "a", "sea"])
-    generator = np.random.default_rng(0)
-    for split, sentences in (("train", 60), ("valid", 20), ("test", 20)):
-        lines = [
-            " ".join(generator.choice(words, generator.integers(1, 12)))
-            for _ in range(sentences)
-        ]
-        (folder / f"{split}.txt").write_text("\n".join(lines) + "\n")
+    words = ["the", "old", "man", "saw", "a", "sea"]
+    running_recipes.write_text(folder, words)
 
 
 def run(folder, *arguments):
-    return subprocess.run(
-        [
-            *(sys.executable, str(RECIPE), "--scale=0.05", "--batch_size=4"),
-            f"--dataset={folder / 'text'}",
-            f"--run_dir={folder / 'runs'}",
-            *arguments,
-        ],
-        env={**os.environ, "MEMLM_KERAS_HOME": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-    )
+    common = ("--scale=0.05", "--batch_size=4")
+    return running_recipes.run(folder, "tran2016.py", *common, *arguments)
 
 
 def read_csv(path):
