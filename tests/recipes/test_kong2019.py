@@ -7,6 +7,8 @@ from running_recipes import done
 from running_recipes import results_of
 from running_recipes import write_text
 
+from memlm_keras import LanguageModel
+
 
 @pytest.fixture
 def folder(tmp_path):
@@ -40,6 +42,7 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     assert found["by_samples"]["samples"] == 2
 
     model = keras.saving.load_model(run_dir / "model.keras", compile=False)
+    assert isinstance(model, LanguageModel)
     assert model.smoothing.rate == 0.3 and model.memory.window == 3
     assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
 
