@@ -4,6 +4,10 @@
     python benchmarks/step_time.py --compare=presets --scale=0.4
     python benchmarks/step_time.py --compare=cells --units=300 \
         --vocabulary_size=1000
+    python benchmarks/step_time.py --compare=associative --units=100 \
+        --vocabulary_size=1000
+    python benchmarks/step_time.py --compare=smoothing --scale=0.4 \
+        --segment_length=35
 
 What is compared:
 
@@ -15,6 +19,10 @@ What is compared:
 * cells: higher-order cells against an LSTM of the same hidden size, with their
   inputs projected for the whole sequence and, as `keras.layers.RNN` would, in
   every step. A small vocabulary leaves most of the time to the cells.
+* associative: cells with associative memory against a GRU of the same hidden
+  size.
+* smoothing: rows of Kong et al. (2019) against the tied one without noise and
+  smoothing.
 
 The models take turns, so that a machine that slows down slows all of them;
 the ratio is the median of the rounds' ratios.
@@ -32,10 +40,17 @@ flags.DEFINE_enum(
     "backend", None, ("tensorflow", "jax", "torch"), "Keras backend."
 )
 flags.DEFINE_enum(
-    "compare", "memory", ("memory", "presets", "cells"), "What to compare."
+    "compare",
+    "memory",
+    ("memory", "presets", "cells", "associative", "smoothing"),
+    "What to compare.",
 )
-flags.DEFINE_float("scale", 0.4, "Factor on the paper's sizes, for presets.")
-flags.DEFINE_integer("units", 834, "Hidden size, for memory and cells.")
+flags.DEFINE_float(
+    "scale", 0.4, "Factor on the papers' sizes, for presets and smoothing."
+)
+flags.DEFINE_integer(
+    "units", 834, "Hidden size, for memory, cells and associative."
+)
 flags.DEFINE_integer("window", 5, "Attention window, for memory.")
 flags.DEFINE_integer("vocabulary_size", 10_000, "Number of words.")
 flags.DEFINE_integer("batch_size", 64, "Rows of a batch.")
@@ -47,6 +62,14 @@ flags.DEFINE_integer("rounds", 5, "Turns of each model.")
 
 PTB_TRAINING_TOKENS = 929_589
 ROWS = ("lstm", "attention", "key_value", "key_value_predict", "ngram_4")
+SMOOTHING_ROWS = (
+    "vanilla_tied",
+    "dn_linear",
+    "dn_kneser_ney",
+    "vs_linear",
+    "vs_kneser_ney",
+    "vs_elementwise",
+)
 
 
 def main(argv):
@@ -64,6 +87,8 @@ def main(argv):
         "memory": memory_models,
         "presets": preset_models,
         "cells": cell_models,
+        "associative": associative_models,
+        "smoothing": smoothing_models,
     }
     models = compared[FLAGS.compare]()
     tokens_per_step = FLAGS.batch_size * FLAGS.segment_length
@@ -71,14 +96,17 @@ def main(argv):
         0, FLAGS.vocabulary_size, FLAGS.steps * tokens_per_step
     )
     batches = Batches(tokens, FLAGS.batch_size, FLAGS.segment_length)
+    read = dict.fromkeys(models, batches)
+    if FLAGS.compare == "smoothing":
+        read = noised_batches(models, tokens, batches)
     seconds = {name: [] for name in models}
-    for model in models.values():
+    for name, model in models.items():
         model.compile(keras.optimizers.Adam(1e-3, global_clipnorm=5.0))
-        model.fit(batches, verbose=0)
+        model.fit(read[name], verbose=0)
     for _ in range(FLAGS.rounds):
         for name, model in models.items():
             begin = time.perf_counter()
-            model.fit(batches, verbose=0)
+            model.fit(read[name], verbose=0)
             elapsed = time.perf_counter() - begin
             seconds[name].append(elapsed / FLAGS.steps)
 
@@ -188,6 +216,59 @@ def preset_models():
             embedding_dim=lstm.embedding_dim,
         )
     return models
+
+
+def associative_models():
+    """A GRU, and cells with associative memory of as many units."""
+    import keras
+
+    from memlm_keras import LanguageModel
+    from memlm_keras import cells
+
+    def model(recurrent):
+        return LanguageModel(FLAGS.vocabulary_size, FLAGS.units, [recurrent])
+
+    return {
+        "gru": model(keras.layers.GRU(FLAGS.units)),
+        "associative_gru of one copy": model(
+            cells.AssociativeGRUCell(FLAGS.units, num_copies=1)
+        ),
+        "associative_gru": model(cells.AssociativeGRUCell(FLAGS.units)),
+        "associative memory of a gru": model(
+            cells.AssociativeMemoryCell(keras.layers.GRUCell(FLAGS.units))
+        ),
+    }
+
+
+def smoothing_models():
+    """Rows of the smoothing table of one size, the plain one first."""
+    from memlm_keras import LanguageModel
+
+    return {
+        row: LanguageModel.from_preset(
+            f"kong2019/{row}_512", FLAGS.vocabulary_size, scale=FLAGS.scale
+        )
+        for row in SMOOTHING_ROWS
+    }
+
+
+def noised_batches(models, tokens, batches):
+    """What each row reads, once the smoothed ones know the statistics."""
+    from memlm_keras import presets
+    from memlm_keras import smoothing
+
+    statistics = smoothing.StreamStatistics.count(tokens, FLAGS.vocabulary_size)
+    read = {}
+    for row, model in models.items():
+        if model.smoothing is not None:
+            model.smoothing.adapt(statistics)
+        noise = presets.get(f"kong2019/{row}_512")["noise"]
+        read[row] = batches
+        if noise:
+            read[row] = smoothing.NoisedBatches(
+                batches, statistics=statistics, seed=0, **noise
+            )
+    return read
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from absl import flags
 PAPERS = ("zaremba2014", "press2016", "gal2016", "grave2017", "merity2017")
 RUNS = preset_runs.PresetRuns(PAPERS)
 MEASURES = [
-    *preset_runs.PERPLEXITIES,
+    *tables.PERPLEXITIES,
     tables.Measure(
         "dev, cache", ("cache", "validation", "perplexity"), 2, optional=True
     ),

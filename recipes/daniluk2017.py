@@ -32,10 +32,6 @@ TABLES = {
     "models": "Figure 2 (c), all models",
     "cbt": "Figure 2 (d), accuracy on the Children's Book Test",
 }
-PERPLEXITIES = [
-    tables.Measure("dev", ("validation", "perplexity"), 2),
-    tables.Measure("test", ("test", "perplexity"), 2),
-]
 WORD_TYPES = ("NE", "CN", "V", "P")
 ACCURACIES = [
     tables.Measure(word_type, ("cbt", word_type, "accuracy"), 3)
@@ -268,7 +264,7 @@ def fill_table():
         title=f"Daniluk et al. (2017), {TABLES[FLAGS.table]}",
         folder=tables.folder(_size_parts()),
         rows=table_rows(),
-        measures=ACCURACIES if FLAGS.table == "cbt" else PERPLEXITIES,
+        measures=ACCURACIES if FLAGS.table == "cbt" else tables.PERPLEXITIES,
         settings=(
             *("dataset", "vocabulary_size", "articles", "scale"),
             *("match_parameters", "dropout", "batch_size", "segment_length"),
@@ -327,12 +323,10 @@ def table_rows():
 
 def draw_table(table, progress):
     """Draws the mean attention and, by window, the perplexities of a table."""
-    pictures = table_files.draw_mean_attention(
-        table, progress, "mean_attention.png"
-    )
+    pictures = table_files.draw_mean_attention(table, progress)
     if FLAGS.table == "windows":
         ours, papers = {}, {}
-        test = PERPLEXITIES[1]
+        test = tables.PERPLEXITIES[1]
         for row in table.rows:
             name, window = row.details["preset"], row.details["window"]
             measured = [test.of(r) for r in progress.results(row)]

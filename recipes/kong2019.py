@@ -182,7 +182,7 @@ def main(argv):
     title = f"Kong et al. (2019), {preset_runs.TABLES.get(FLAGS.table, GRID)}"
     status = RUNS.fill_table(
         title,
-        preset_runs.PERPLEXITIES,
+        tables.PERPLEXITIES,
         draw_rates if FLAGS.table == GRID else None,
         left_out=tuple(LISTS),
     )
@@ -222,7 +222,7 @@ def draw_rates(table, progress):
     for row in table.rows:
         name, rate = row.details["preset"], row.details.get("rate")
         found = [
-            preset_runs.PERPLEXITIES[0].of(results)
+            tables.PERPLEXITIES[0].of(results)
             for results in progress.results(row)
         ]
         if found and rate is not None:

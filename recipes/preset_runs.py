@@ -11,10 +11,6 @@ from absl import flags
 
 FLAGS = flags.FLAGS
 
-PERPLEXITIES = [
-    tables.Measure("dev", ("validation", "perplexity"), 2),
-    tables.Measure("test", ("test", "perplexity"), 2),
-]
 # Tables by the corpus that their numbers are of.
 TABLES = {"ptb": "Penn Treebank", "wikitext2": "WikiText-2"}
 _DATASETS = {"ptb": "ptb", "wikitext2": "wikitext-2"}
@@ -254,7 +250,7 @@ class PresetRuns:
                 *("learning_rate", "halve_after", "factor", "patience"),
                 *self.table_settings,
             ),
-            draw=draw or _draw_mean_attention,
+            draw=draw or table_files.draw_mean_attention,
         )
         return tables.fill(
             table, self.describe, self.run_folder, left_out=left_out
@@ -299,12 +295,6 @@ def _use_schedule(schedule):
         FLAGS.epochs = schedule["epochs"]
     if FLAGS.patience is None:
         FLAGS.patience = schedule.get("patience", FLAGS.epochs)
-
-
-def _draw_mean_attention(table, progress):
-    return table_files.draw_mean_attention(
-        table, progress, "mean_attention.png"
-    )
 
 
 def _training_batches(preset, corpus, settings):

@@ -26,7 +26,7 @@ from absl import flags
 
 PAPER = "salton2017"
 MEASURES = [
-    *preset_runs.PERPLEXITIES,
+    *tables.PERPLEXITIES,
     tables.Measure("test by their protocol", ("test", PAPER, "perplexity"), 2),
 ]
 PICTURE = "sentence_attention.png"

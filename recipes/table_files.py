@@ -12,6 +12,7 @@ from absl import flags
 
 FLAGS = flags.FLAGS
 
+MEAN_ATTENTION = "mean_attention.png"
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
 
 
@@ -63,13 +64,12 @@ def write(table, progress):
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def draw_mean_attention(table, progress, name):
+def draw_mean_attention(table, progress):
     """Draws the mean attention of all rows that attend, each over its seeds.
 
     Args:
         table: `tables.Table`.
         progress: `tables.Progress`.
-        name: string, name of the PNG file.
 
     Returns:
         List of the names of the pictures, empty if no row attends.
@@ -88,9 +88,11 @@ def draw_mean_attention(table, progress, name):
     if not means:
         return []
     analysis.plot_mean_attention(
-        means, table.folder / name, title="Mean attention over the test text"
+        means,
+        table.folder / MEAN_ATTENTION,
+        title="Mean attention over the test text",
     )
-    return [name]
+    return [MEAN_ATTENTION]
 
 
 def draw_lines(panels, path, x_label, y_label):

@@ -94,6 +94,13 @@ class Measure:
         return results
 
 
+# What tables of language models measure.
+PERPLEXITIES = [
+    Measure("dev", ("validation", "perplexity"), 2),
+    Measure("test", ("test", "perplexity"), 2),
+]
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """A table to fill in.

@@ -45,10 +45,6 @@ TABLES = {
     "perplexity": "Table 2, perplexity",
     completion.TABLE: "Table 4, accuracy in sentence completion",
 }
-PERPLEXITIES = [
-    tables.Measure("dev", ("validation", "perplexity"), 2),
-    tables.Measure("test", ("test", "perplexity"), 2),
-]
 ACCURACIES = [tables.Measure("accuracy", (completion.TABLE, "accuracy"), 3)]
 # Rows without a neural network, and their published test perplexities.
 KNESER_NEY = {
@@ -283,15 +279,15 @@ def fill_table():
         folder=tables.folder(_size_parts()),
         rows=table_rows(),
         measures=(
-            ACCURACIES if FLAGS.table == completion.TABLE else PERPLEXITIES
+            ACCURACIES
+            if FLAGS.table == completion.TABLE
+            else tables.PERPLEXITIES
         ),
         settings=(
             *("dataset", "vocabulary_size", "scale", "dropout", "batch_size"),
             *("length_multiple", "learning_rate", "halve_after", "patience"),
         ),
-        draw=lambda table, progress: table_files.draw_mean_attention(
-            table, progress, "mean_attention.png"
-        ),
+        draw=table_files.draw_mean_attention,
     )
     return tables.fill(table, describe, run_folder, left_out=TABLE_FLAGS)
 

@@ -6,9 +6,19 @@ import pathlib
 import subprocess
 import sys
 
+import keras
 import numpy as np
+import pytest
 
 RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+
+# Tables, flags and files are the same program on every backend, and a run is a
+# process that takes seconds to begin. Each recipe has a test of a run that all
+# backends pass; the others are for one of them.
+on_one_backend = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="what it checks does not depend on the backend: see tensorflow",
+)
 
 
 def write_text(folder, words):

@@ -161,8 +161,11 @@ class AssociativeCell(keras.layers.Layer):
         return output, states
 
     def get_config(self):
+        config = super().get_config()
+        if self.source_key is not None:
+            config["source_key"] = self.source_key
         return {
-            **super().get_config(),
+            **config,
             "num_copies": self.num_copies,
             "seed": self.seed,
             "kernel_initializer": keras.initializers.serialize(

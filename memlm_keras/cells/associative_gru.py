@@ -218,9 +218,6 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
         super().__init__(units, num_copies, seed, kernel_initializer, **kwargs)
         self.source_key = source_key
 
-    def get_config(self):
-        return {**super().get_config(), "source_key": self.source_key}
-
 
 def _ones_for_gates(shape, dtype):
     units = shape[0] // 3

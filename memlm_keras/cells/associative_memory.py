@@ -237,6 +237,3 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         require_source_key(source_key)
         super().__init__(cell, num_copies, seed, kernel_initializer, **kwargs)
         self.source_key = source_key
-
-    def get_config(self):
-        return {**super().get_config(), "source_key": self.source_key}

@@ -78,9 +78,11 @@ def get(name, /, **sizes):
         but the vocabulary size), `data`, `optimizer`,
         `schedule`, `published`, `units` (of the recurrent layer) and
         `units_divisor`; where the paper's loss is not the mean over tokens,
-        `loss`; and for `grave2017`, `cache`: the arguments of
-        `evaluation.choose_cache` for the trained model, or `None`. It is the
-        caller's own.
+        `loss`; for `grave2017`, `cache`: the arguments of
+        `evaluation.choose_cache` for the trained model, or `None`; and for
+        `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
+        `tuned`: the values that were tried, and `also_published`: the numbers
+        for a second corpus. It is the caller's own.
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
@@ -139,11 +141,12 @@ def model_config(name, kind="LanguageModel", /, **overrides):
         ValueError: for what `get` refuses, a preset of another kind, and for
             arguments that make the row what it is.
     """
-    found = get(name)["kind"]
-    if found != kind:
+    sizes = {key: overrides.pop(key) for key in _SIZES if key in overrides}
+    preset = get(name, **sizes)
+    if preset["kind"] != kind:
         raise ValueError(
-            f"The preset {name!r} is of a `memlm_keras.{found}`: use its "
-            f"`from_preset`. Received: a preset for a `{kind}`"
+            f"The preset {name!r} is of a `memlm_keras.{preset['kind']}`: use "
+            f"its `from_preset`. Received: a preset for a `{kind}`"
         )
     fixed = sorted(set(overrides) & set(_FIXED[kind]))
     if fixed:
@@ -153,5 +156,4 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"make one of your own (`{kind}`) or choose another preset. "
             f"Received: {received}"
         )
-    sizes = {key: overrides.pop(key) for key in _SIZES if key in overrides}
-    return {**get(name, **sizes)["model"], **overrides}
+    return {**preset["model"], **overrides}

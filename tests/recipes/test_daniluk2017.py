@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import numpy as np
+from running_recipes import on_one_backend
 
 RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "daniluk2017.py"
 
@@ -72,6 +73,7 @@ def test_a_run_its_resumption_and_a_run_of_other_settings(tmp_path):
     assert "dropout" in result.stdout + result.stderr
 
 
+@on_one_backend
 def test_unknown_models_are_named(tmp_path):
     result = run(tmp_path, "--model=key_vale")
     assert result.returncode != 0

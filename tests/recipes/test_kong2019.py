@@ -4,6 +4,7 @@ import keras
 import pytest
 import running_recipes
 from running_recipes import done
+from running_recipes import on_one_backend
 from running_recipes import results_of
 from running_recipes import write_text
 
@@ -47,6 +48,7 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
 
 
+@on_one_backend
 def test_a_grid_chooses_by_validation(folder):
     arguments = (
         *("--table=grid", "--rates=0.1,0.4", "--learning_rates=0.01"),
@@ -76,6 +78,7 @@ def test_a_grid_chooses_by_validation(folder):
     assert again.count("finished before") == 3
 
 
+@on_one_backend
 @pytest.mark.parametrize(
     "arguments, message",
     [

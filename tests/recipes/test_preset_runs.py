@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import running_recipes
 from running_recipes import done
+from running_recipes import on_one_backend
 from running_recipes import results_of
 from running_recipes import write_text
 
@@ -39,6 +40,7 @@ def model_of(run_dir):
     return keras.saving.load_model(run_dir / "model.keras", compile=False)
 
 
+@on_one_backend
 def test_attentive_models_side_by_side(folder):
     arguments = (
         *("--table=ptb", "--rows=salton2017/ptb_single,salton2017/ptb_lstm"),
@@ -126,6 +128,7 @@ def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
         assert "learning_rate" in next(csv.DictReader(file))
 
 
+@on_one_backend
 def test_the_average_of_two_runs(folder):
     run_dirs = []
     for seed in (0, 1):
@@ -157,6 +160,7 @@ def test_the_average_of_two_runs(folder):
     assert found["parameters"] == 2 * lm.count_params()
 
 
+@on_one_backend
 @pytest.mark.parametrize(
     "recipe, arguments, message",
     [

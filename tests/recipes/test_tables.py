@@ -3,9 +3,7 @@
 import csv
 import json
 import math
-import os
 import pathlib
-import subprocess
 import sys
 
 import daniluk2017
@@ -13,11 +11,13 @@ import keras
 import numpy as np
 import pytest
 import run_folders
+import running_recipes
 import table_files
 import tables
 from absl import app
 from absl import flags
 from absl.testing import flagsaver
+from running_recipes import on_one_backend
 
 import memlm_keras
 
@@ -89,9 +89,7 @@ def fill(tmp_path):
             rows=rows,
             measures=[tables.Measure("test", ("test", "perplexity"), 2)],
             settings=("rate",),
-            draw=lambda table, progress: table_files.draw_mean_attention(
-                table, progress, "mean_attention.png"
-            ),
+            draw=table_files.draw_mean_attention,
         )
         runs = [
             tables.Run(
@@ -346,38 +344,27 @@ def write_articles(folder):
         (folder / f"{article}.txt").write_text("\n".join(lines) + "\n")
 
 
+@on_one_backend
 def test_a_real_table(tmp_path):
-    write_articles(tmp_path / "articles")
+    write_articles(tmp_path / "text")
+    runs = tmp_path / "runs"
 
-    def run(*arguments):
-        return subprocess.run(
-            [
-                *(sys.executable, str(RECIPE), "--table=models"),
+    def table():
+        return running_recipes.done(
+            running_recipes.run(
+                *(tmp_path, "daniluk2017.py", "--table=models"),
                 *("--rows=rnn,lstm", "--seeds=0,1", "--scale=0.02"),
                 *("--batch_size=4", "--epochs=1", "--vocabulary_size=6"),
-                *(
-                    f"--dataset={tmp_path / 'articles'}",
-                    f"--run_dir={tmp_path}",
-                ),
-                *arguments,
-            ],
-            env={**os.environ, "MEMLM_KERAS_HOME": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
+            )
         )
 
-    first = run()
-    assert first.returncode == 0, first.stdout + first.stderr
-    folder = tmp_path / "articles-models-vocabulary6-scale0.02"
+    table()
+    folder = runs / "text-models-vocabulary6-scale0.02"
     rows = read_csv(folder)
     assert list(rows) == ["rnn", "lstm"]
     results = [
-        json.loads(
-            (
-                tmp_path
-                / f"articles-lstm-vocabulary6-scale0.02-seed{seed}"
-                / "results.json"
-            ).read_text()
+        running_recipes.results_of(
+            runs / f"text-lstm-vocabulary6-scale0.02-seed{seed}"
         )
         for seed in (0, 1)
     ]
@@ -386,8 +373,6 @@ def test_a_real_table(tmp_path):
     assert results[0]["articles"] and results[0]["vocabulary_size"] == 6
     assert float(rows["rnn"]["paper_test"]) == 125.7
     assert {path.name for path in folder.iterdir()} == {"table.csv", "table.md"}
-    before = changes(tmp_path)
-    second = run()
-    assert second.returncode == 0, second.stdout + second.stderr
-    assert second.stdout.count("finished before") == 4
-    assert changes(tmp_path) == before
+    before = changes(runs)
+    assert table().count("finished before") == 4
+    assert changes(runs) == before

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import running_recipes
+from running_recipes import on_one_backend
 
 RECIPE = running_recipes.RECIPES / "tran2016.py"
 
@@ -23,6 +24,7 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
+@on_one_backend
 def test_a_table_of_neural_and_ngram_models(tmp_path):
     write_text(tmp_path / "text")
 
@@ -75,6 +77,7 @@ def write_treebank(folder):
         (folder / f"xx_y-ud-{split}.conllu").write_text(f"{PARSED}\n" * 20)
 
 
+@on_one_backend
 def test_a_treebank_is_text_and_parses(tmp_path):
     write_treebank(tmp_path / "text")
     result = run(
@@ -92,6 +95,7 @@ def test_a_treebank_is_text_and_parses(tmp_path):
     assert results["test"]["predicted_tokens"] == 80
 
 
+@on_one_backend
 @pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
 def test_a_folder_that_holds_no_whole_treebank(name, tmp_path):
     write_treebank(tmp_path / "text")
@@ -103,6 +107,7 @@ def test_a_folder_that_holds_no_whole_treebank(name, tmp_path):
     assert re.search(message, result.stdout + result.stderr)
 
 
+@on_one_backend
 def test_analyses_when_trained_and_of_a_finished_run(tmp_path):
     write_text(tmp_path / "text")
     run_dir = tmp_path / "runs" / "text-rm_tm_gated-scale0.05-seed0"
@@ -219,6 +224,7 @@ def test_sentence_completion(tmp_path):
     assert again.stdout.count("finished before") == 2
 
 
+@on_one_backend
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -250,12 +256,14 @@ def test_wrong_flags_of_sentence_completion(arguments, message, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@on_one_backend
 def test_help_tells_of_the_flags_of_all_files(tmp_path):
     found = run(tmp_path, "--help").stdout
     for flag in ("model", "dataset", "table", "analyses", "questions"):
         assert f"--{flag}:" in found
 
 
+@on_one_backend
 @pytest.mark.parametrize(
     "arguments, message",
     [
