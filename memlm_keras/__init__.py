@@ -15,6 +15,7 @@ from memlm_keras import training
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
+from memlm_keras.models import SequenceAutoencoder
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ __all__ = [
     "Ensemble",
     "EntailmentClassifier",
     "LanguageModel",
+    "SequenceAutoencoder",
     "analysis",
     "cells",
     "data",

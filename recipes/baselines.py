@@ -28,7 +28,10 @@ import tables
 from absl import app
 from absl import flags
 
-PAPERS = ("zaremba2014", "press2016", "gal2016", "grave2017", "merity2017")
+PAPERS = (
+    *("zaremba2014", "press2016", "gal2016", "grave2017", "merity2017"),
+    "weissenborn2016",
+)
 RUNS = preset_runs.PresetRuns(PAPERS)
 MEASURES = [
     *tables.PERPLEXITIES,

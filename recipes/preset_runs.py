@@ -66,6 +66,8 @@ class PresetRuns:
         papers: tuple of strings, the papers whose presets they are.
     """
 
+    # What the presets are of.
+    kind = "LanguageModel"
     # Further settings that rows of a table share.
     table_settings = ()
 
@@ -103,7 +105,13 @@ class PresetRuns:
             )
         limit = FLAGS.initial_range
         sizes = {} if limit is None else {"initial_range": limit}
-        preset = self.change(presets.get(name, scale=FLAGS.scale, **sizes))
+        preset = presets.get(name, scale=FLAGS.scale, **sizes)
+        if preset["kind"] != self.kind:
+            raise app.UsageError(
+                f"--model must be a preset of a {self.kind}. Received: "
+                f"--model={name}, of a {preset['kind']}"
+            )
+        preset = self.change(preset)
         if FLAGS.dropout is not None:
             preset["model"]["dropout"] = FLAGS.dropout
         return preset
@@ -171,7 +179,7 @@ class PresetRuns:
 
         # Before the corpus is read: a wrong name shows at once.
         preset = self.preset(model)
-        _use_schedule(preset["schedule"])
+        use_schedule(preset["schedule"])
         run_dir = self.run_folder(model, FLAGS.seed)
         corpus = load_corpus(preset)
         settings = self.describe(corpus, model, FLAGS.seed)
@@ -289,7 +297,7 @@ def _check_corpus():
         )
 
 
-def _use_schedule(schedule):
+def use_schedule(schedule):
     """Sets the flags of epochs and patience that were not given."""
     if FLAGS.epochs is None:
         FLAGS.epochs = schedule["epochs"]

@@ -177,7 +177,11 @@ def run(
     }
     others = {"finite": finite, **(measure() if measure else {})}
     results = write_results(
-        run_dir, settings, parameters, evaluations, **others
+        run_dir,
+        settings,
+        parameters,
+        **others,
+        **plain_perplexities(evaluations),
     )
     print(
         f"Best of {results['epochs']} epochs: validation "
@@ -192,20 +196,30 @@ def run(
     return results
 
 
-def train(model, corpus, batches, validation, run_dir, settings, callbacks=()):
-    """Trains to the best validation perplexity, in a run folder.
+def train(
+    model,
+    corpus,
+    batches,
+    validation,
+    run_dir,
+    settings,
+    callbacks=(),
+    monitor="val_perplexity",
+):
+    """Trains to the best epoch on validation data, in a run folder.
 
     Writes `config.json`, `log.csv`, `checkpoint.npz`, `model.keras` and
     `vocabulary.json`.
 
     Args:
-        model: compiled `LanguageModel`.
-        corpus: `Corpus`.
-        batches: `Batches` to train on.
-        validation: `Batches` to choose the best epoch on.
+        model: compiled model.
+        corpus: `Corpus` or `PairCorpus`.
+        batches: batches to train on.
+        validation: batches to choose the best epoch on.
         run_dir: `pathlib.Path` of the run folder.
         settings: dict of plain values that say what this run is.
         callbacks: list of callbacks besides those that every run has.
+        monitor: string, the metric to choose by.
 
     Returns:
         `True`, or `False` if the loss was not finite and training stopped.
@@ -228,8 +242,8 @@ def train(model, corpus, batches, validation, run_dir, settings, callbacks=()):
         training.Throughput(batches),
         stop_on_nan,
         keras.callbacks.EarlyStopping(
-            monitor="val_perplexity",
-            mode="min",
+            monitor=monitor,
+            mode=_better(monitor).__name__,
             patience=FLAGS.patience,
             restore_best_weights=True,
             verbose=FLAGS.verbose,
@@ -268,7 +282,7 @@ def write_config(run_dir, settings):
 
 
 def write_results(
-    run_dir, settings, parameters, evaluations, log=None, **others
+    run_dir, settings, parameters, log=None, monitor="val_perplexity", **others
 ):
     """Writes `results.json` of a run and returns what it holds.
 
@@ -276,29 +290,32 @@ def write_results(
         run_dir: `pathlib.Path` of the run folder, with its `log.csv`.
         settings: dict of plain values that say what this run is.
         parameters: integer, parameters of the model.
-        evaluations: dict of `Perplexity` by split.
         log: list of dicts, as of `read_log`; `None` reads `log.csv`.
+        monitor: string, the metric that the best epoch was chosen by.
         **others: other plain values to write.
     """
     log = read_log(run_dir / "log.csv") if log is None else log
+    speed = next(name for name in log[0] if name.endswith("_per_second"))
+    best = _better(monitor)(range(len(log)), key=lambda e: log[e][monitor])
     results = {
         **settings,
         "parameters": parameters,
         "epochs": len(log),
         "most_epochs": FLAGS.epochs,
         "patience": FLAGS.patience,
-        "best_epoch": 1
-        + min(range(len(log)), key=lambda e: log[e]["val_perplexity"]),
+        "best_epoch": 1 + best,
         "seconds_per_epoch": statistics.median(r["seconds"] for r in log),
-        "tokens_per_second": statistics.median(
-            row["tokens_per_second"] for row in log
-        ),
+        speed: statistics.median(row[speed] for row in log),
         **provenance(),
         **others,
-        **plain_perplexities(evaluations),
     }
     write_json(run_dir / "results.json", results)
     return results
+
+
+def _better(monitor):
+    """`max` where more is better, else `min`; of equals, the first."""
+    return max if monitor.endswith("accuracy") else min
 
 
 def provenance():

@@ -167,7 +167,7 @@ def _record(table, row, progress):
             value = getattr(summary, field.name, None)
             column = f"{measure.name}_{field.name}".removesuffix("_mean")
             record[column] = "" if value is None else value
-    for key in ("tokens_per_second", "seconds_per_epoch", "peak_memory_mib"):
+    for key in (table.speed, "seconds_per_epoch", "peak_memory_mib"):
         record[key] = mean(key)
     for measure in table.measures:
         published = row.published.get(measure.name)
@@ -183,7 +183,7 @@ def _markdown(table, records):
         "seeds": "seeds",
         "best_epoch": "best epoch",
         **{measure.name: measure.name for measure in table.measures},
-        "tokens_per_second": "tokens / s",
+        table.speed: table.speed.replace("_per_second", " / s"),
         "seconds_per_epoch": "s / epoch",
         "peak_memory_mib": "peak memory, MiB",
         **{f"paper_{m.name}": f"paper {m.name}" for m in table.measures},
@@ -193,7 +193,7 @@ def _markdown(table, records):
     several = False
     for record in records:
         cells = dict(record)
-        for key in ("tokens_per_second", "seconds_per_epoch"):
+        for key in (table.speed, "seconds_per_epoch"):
             cells[key] = _rounded(record[key])
         cells["parameters"] = _rounded(record["parameters"])
         cells["peak_memory_mib"] = _rounded(record["peak_memory_mib"])

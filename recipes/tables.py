@@ -114,6 +114,7 @@ class Table:
             told above the table.
         draw: `None`, or a function of the table and its `Progress` that draws
             pictures in the folder and returns the list of their names.
+        speed: string, key of `results.json` that says how fast runs train.
     """
 
     title: str
@@ -122,6 +123,7 @@ class Table:
     measures: list
     settings: tuple
     draw: Callable | None = None
+    speed: str = "tokens_per_second"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -284,7 +286,9 @@ def own_command(left_out=()):
     return [sys.executable, sys.argv[0], *passed, f"--verbose={verbose}"]
 
 
-def fill(table, describe, run_folder, left_out=()):
+def fill(
+    table, describe, run_folder, left_out=(), load_corpus=common.load_corpus
+):
     """Trains each row of a table with each seed, and writes the table.
 
     Args:
@@ -296,6 +300,7 @@ def fill(table, describe, run_folder, left_out=()):
             path of the run folder.
         left_out: names of flags that only tables have, besides those of
             `define_flags`.
+        load_corpus: function that loads what all runs are trained on.
 
     Returns:
         Integer, the exit status of the recipe.
@@ -304,6 +309,7 @@ def fill(table, describe, run_folder, left_out=()):
     # Models are made to count their parameters, which takes memory.
     settings = in_fresh_process(
         describe_runs,
+        load_corpus,
         describe,
         sys.argv,
         [{**row.flags, "seed": seed} for row, seed in choices],
@@ -321,11 +327,11 @@ def folder(size_parts):
     return pathlib.Path(FLAGS.run_dir, name)
 
 
-def describe_runs(describe, arguments, choices):
+def describe_runs(load_corpus, describe, arguments, choices):
     """Settings of each run; `None` where the run itself will tell why not.
 
     Args:
-        describe: as for `fill`.
+        load_corpus, describe: as for `fill`.
         arguments: list of strings, command line of the recipe.
         choices: list of dicts, further arguments of `describe`.
 
@@ -333,7 +339,7 @@ def describe_runs(describe, arguments, choices):
         List of dicts.
     """
     FLAGS(arguments)
-    corpus = common.load_corpus()
+    corpus = load_corpus()
     settings = []
     for choice in choices:
         try:

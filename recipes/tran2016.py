@@ -215,7 +215,12 @@ def count_ngrams():
         "tokens_per_second": len(corpus.train) / seconds,
     }
     run_folders.write_results(
-        run_dir, settings, parameters, evaluations, log=[log], ended=True
+        run_dir,
+        settings,
+        parameters,
+        log=[log],
+        ended=True,
+        **run_folders.plain_perplexities(evaluations),
     )
     print(f"See {run_dir}")
 

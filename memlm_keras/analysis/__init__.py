@@ -1,5 +1,9 @@
 """Analysis: where the models attend, as numbers and as pictures."""
 
+from memlm_keras.analysis.associations import Associations
+from memlm_keras.analysis.associations import associations
+from memlm_keras.analysis.associations import plot_associations
+from memlm_keras.analysis.associations import write_associations
 from memlm_keras.analysis.attention import mean_attention
 from memlm_keras.analysis.attention import plot_attention
 from memlm_keras.analysis.attention import plot_mean_attention
@@ -26,16 +30,19 @@ from memlm_keras.data.conllu import ParsedSentence
 from memlm_keras.data.conllu import read_conllu
 
 __all__ = [
+    "Associations",
     "AttentionColumns",
     "DependencyAttention",
     "DistantPairs",
     "ParsedSentence",
     "SentencePredictions",
+    "associations",
     "attention_by_word",
     "attention_columns",
     "dependency_attention",
     "distant_pairs",
     "mean_attention",
+    "plot_associations",
     "plot_attention",
     "plot_attention_columns",
     "plot_dependency_attention",
@@ -45,6 +52,7 @@ __all__ = [
     "plot_sentence_predictions",
     "read_conllu",
     "sentence_predictions",
+    "write_associations",
     "write_attention_columns",
     "write_counts_by_distance",
     "write_dependency_attention",

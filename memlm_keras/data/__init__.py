@@ -3,6 +3,7 @@
 import importlib
 
 from memlm_keras.data.articles import load_articles
+from memlm_keras.data.autoencoding import AutoencodingBatches
 from memlm_keras.data.batches import Batches
 from memlm_keras.data.cbt import ClozeQuestion
 from memlm_keras.data.cbt import cbt_questions
@@ -28,6 +29,7 @@ from memlm_keras.data.treebanks import load_conllu
 from memlm_keras.data.vocabulary import Vocabulary
 
 __all__ = [
+    "AutoencodingBatches",
     "Batches",
     "ClozeQuestion",
     "Corpus",

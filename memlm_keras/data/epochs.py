@@ -100,16 +100,7 @@ class EpochBatches(keras.utils.PyDataset):
         Raises:
             ValueError: There is no such epoch or batch.
         """
-        if epoch < 0:
-            raise ValueError(
-                f"`epoch` must be 0 or more. Received: epoch={epoch}"
-            )
-        if not 0 <= batch < self.batches_per_epoch:
-            raise ValueError(
-                f"`batch` must lie in 0 .. {self.batches_per_epoch - 1}, as an "
-                f"epoch has {self.batches_per_epoch} batches. Received: "
-                f"batch={batch}"
-            )
+        check_position(epoch, batch, self.batches_per_epoch)
         self.epoch = epoch
         self.start_batch = batch
         self._reorder()
@@ -125,6 +116,17 @@ def check_positive(name, value):
         raise ValueError(f"`{name}` must be an integer. Received: {value!r}")
     if value < 1:
         raise ValueError(f"`{name}` must be at least 1. Received: {value}")
+
+
+def check_position(epoch, batch, batches_per_epoch):
+    """Raises `ValueError` unless there are such an epoch and such a batch."""
+    if epoch < 0:
+        raise ValueError(f"`epoch` must be 0 or more. Received: epoch={epoch}")
+    if not 0 <= batch < batches_per_epoch:
+        raise ValueError(
+            f"`batch` must lie in 0 .. {batches_per_epoch - 1}, as an epoch "
+            f"has {batches_per_epoch} batches. Received: batch={batch}"
+        )
 
 
 def _check_tokens(tokens):

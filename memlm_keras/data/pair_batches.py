@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 
+from memlm_keras.data.epochs import check_position
 from memlm_keras.data.epochs import check_positive
 
 
@@ -18,25 +19,30 @@ class PairBatches(keras.utils.PyDataset):
     * `sample_weight`: float32 `(batch_size,)`, 0 in the rows that fill up the
       last batch
 
-    Pairs of about equal lengths go together: an epoch's pairs are taken in
-    chunks of `bucket_batches` batches in the order drawn, and each chunk is
-    sorted by length. Every pair is in exactly one batch of an epoch. Times are
-    rounded up to a multiple of `length_multiple`, so that few shapes are ever
-    compiled. What is padded is told by the lengths, and changes nothing.
+    Pairs of about equal lengths go together: the pairs are taken in chunks of
+    `bucket_batches` batches in the order drawn, and each chunk is sorted by
+    length. Every pair is in exactly one batch of a pass. Times are rounded up
+    to a multiple of `length_multiple`, so that few shapes are ever compiled.
+    What is padded is told by the lengths, and changes nothing.
+
+    An epoch of `fit` is a pass over the pairs, or, with `batches_per_epoch`, so
+    many batches, with validation after them: pass follows pass, whatever the
+    epochs are.
 
     Args:
         premises, hypotheses: Sequences of 1-D integer arrays, none empty.
         labels: 1-D integer array.
         batch_size: Number of rows.
-        shuffle: Whether to draw the order anew every epoch, by `seed` and
-            epoch alone; otherwise pairs are sorted by length, all in one chunk.
+        shuffle: Whether to draw the order anew every pass, by `seed` and its
+            number alone; otherwise pairs are sorted by length, all in one
+            chunk.
         seed: Integer from which the orders follow.
         bucket_batches: Batches of a chunk.
         length_multiple: Integer, times are a multiple of it.
+        batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
 
     Attributes:
         varies_in_time: True, as the batches have different times.
-        order: int array, the pair that each row holds, -1 where it holds none.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -63,6 +69,7 @@ class PairBatches(keras.utils.PyDataset):
         seed=0,
         bucket_batches=20,
         length_multiple=4,
+        batches_per_epoch=None,
     ):
         super().__init__()
         check_positive("batch_size", batch_size)
@@ -83,15 +90,32 @@ class PairBatches(keras.utils.PyDataset):
         self.seed = int(seed)
         self.bucket_batches = int(bucket_batches)
         self.length_multiple = int(length_multiple)
-        self.epoch = 0
-        self._lengths = np.array(
-            [list(map(len, self.premises)), list(map(len, self.hypotheses))]
+        self.batches_per_epoch = self.batches_per_pass
+        if batches_per_epoch is not None:
+            check_positive("batches_per_epoch", batches_per_epoch)
+            self.batches_per_epoch = int(batches_per_epoch)
+        self._longest = np.array(
+            [
+                max(len(premise), len(hypothesis))
+                for premise, hypothesis in zip(self.premises, self.hypotheses)
+            ]
         )
-        self._reorder()
+        self._orders = {}
+        self.start_at(0)
 
     @property
     def num_pairs(self):
         return len(self.labels)
+
+    @property
+    def pairs_per_epoch(self):
+        """Number of pairs of an epoch, the mean over epochs if they differ."""
+        return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
+
+    @property
+    def batches_per_pass(self):
+        """Number of batches that hold every pair once."""
+        return -(-self.num_pairs // self.batch_size)
 
     @property
     def largest_id(self):
@@ -99,15 +123,32 @@ class PairBatches(keras.utils.PyDataset):
         both = (*self.premises, *self.hypotheses)
         return max(int(sentence.max()) for sentence in both)
 
+    @property
+    def order(self):
+        """Int array, the pair that each row holds, -1 where it holds none."""
+        return np.concatenate([self._rows(i) for i in range(len(self))])
+
+    def identity(self):
+        """Plain values that say which batches these are, for checkpoints."""
+        return {
+            "num_pairs": self.num_pairs,
+            "batch_size": self.batch_size,
+            "batches_per_epoch": self.batches_per_epoch,
+            "bucket_batches": self.bucket_batches,
+            "length_multiple": self.length_multiple,
+            "seed": self.seed,
+            "shuffle": self.shuffle,
+        }
+
     def __len__(self):
-        return -(-self.num_pairs // self.batch_size)
+        return self.batches_per_epoch - self.start_batch
 
     def __getitem__(self, index):
         if not 0 <= index < len(self):
             raise IndexError(
                 f"`index` must lie in 0 .. {len(self) - 1}. Received: {index}"
             )
-        rows = self.order[index * self.batch_size :][: self.batch_size]
+        rows = self._rows(index)
         premise, premise_length = self._padded(self.premises, rows)
         hypothesis, hypothesis_length = self._padded(self.hypotheses, rows)
         held = rows >= 0
@@ -123,31 +164,46 @@ class PairBatches(keras.utils.PyDataset):
     def on_epoch_end(self):
         self.start_at(self.epoch + 1)
 
-    def start_at(self, epoch):
-        """Moves to an epoch, from 0."""
-        self.epoch = epoch
-        self._reorder()
+    def start_at(self, epoch, batch=0):
+        """Moves to a batch of an epoch, both from 0; `fit` goes on from there.
 
-    def _reorder(self):
+        Raises:
+            ValueError: There is no such epoch or batch.
+        """
+        check_position(epoch, batch, self.batches_per_epoch)
+        self.epoch = epoch
+        self.start_batch = batch
+
+    def _rows(self, index):
+        """The pairs of a batch, counted from where the batches stand."""
+        position = self.epoch * self.batches_per_epoch + self.start_batch
+        number, index = divmod(position + index, self.batches_per_pass)
+        if number not in self._orders:
+            # An epoch may end one pass and begin the next.
+            self._orders = {
+                n: order for n, order in self._orders.items() if n == number - 1
+            }
+            self._orders[number] = self._order(number)
+        return self._orders[number][index]
+
+    def _order(self, number):
+        """The pairs of a pass, one row a batch."""
         order = np.arange(self.num_pairs)
-        longest = self._lengths.max(axis=0)
         chunk = self.num_pairs
-        random = np.random.default_rng([self.seed, self.epoch])
+        random = np.random.default_rng([self.seed, number])
         if self.shuffle:
             order = random.permutation(order)
             chunk = self.bucket_batches * self.batch_size
         order = np.concatenate(
             [
-                part[np.argsort(longest[part], kind="stable")]
+                part[np.argsort(self._longest[part], kind="stable")]
                 for part in np.split(order, range(chunk, len(order), chunk))
             ]
         )
-        missing = len(self) * self.batch_size - self.num_pairs
+        missing = self.batches_per_pass * self.batch_size - self.num_pairs
         order = np.concatenate([order, np.full(missing, -1)])
-        if self.shuffle:
-            batches = order.reshape(len(self), self.batch_size)
-            order = random.permutation(batches).reshape(-1)
-        self.order = order
+        batches = order.reshape(self.batches_per_pass, self.batch_size)
+        return random.permutation(batches) if self.shuffle else batches
 
     def _padded(self, sentences, rows):
         chosen = [sentences[row] if row >= 0 else _FILLER for row in rows]

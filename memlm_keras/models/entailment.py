@@ -4,22 +4,20 @@ import types
 
 import keras
 from keras import ops
-from keras import tree
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.arguments import require_rate
-from memlm_keras.embeddings import Embedding
-from memlm_keras.models import checks
+from memlm_keras.embeddings import GradientGate
+from memlm_keras.models.dual_sequence import DualSequenceModel
+from memlm_keras.models.dual_sequence import LayerMaker
+from memlm_keras.models.dual_sequence import LengthMask
+from memlm_keras.models.dual_sequence import recurrent_layer
+from memlm_keras.models.dual_sequence import require_conditioning
+from memlm_keras.models.dual_sequence import starting_states
 from memlm_keras.models.from_preset import FromPreset
-from memlm_keras.models.trained_model import FollowEpoch
-from memlm_keras.models.varying_time import known_to_vary
-
-CONDITIONINGS = ("memory", "source")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class EntailmentClassifier(FromPreset, keras.Model):
+class EntailmentClassifier(FromPreset, DualSequenceModel):
     """Classifies pairs of sentences (Weissenborn, 2016, Section 5.1).
 
     Both sentences are embedded and read by a recurrent layer, the hypothesis
@@ -105,67 +103,35 @@ class EntailmentClassifier(FromPreset, keras.Model):
         name=None,
         dtype=None,
     ):
-        require_positive_integer("vocabulary_size", vocabulary_size)
-        require_positive_integer("embedding_dim", embedding_dim)
         require_positive_integer("num_classes", num_classes)
-        require_rate("dropout", dropout)
-        if conditioning not in (None, *CONDITIONINGS):
-            raise ValueError(
-                f"`conditioning` must be one of {CONDITIONINGS} or None. "
-                f"Received: conditioning={conditioning!r}"
-            )
-        recurrent = _recurrent("recurrent", recurrent)
-        reader = _recurrent("recurrent_hypothesis", recurrent_hypothesis)
-        top = _recurrent("top", top)
+        make = LayerMaker(dropout, initializer, dtype)
+        recurrent = recurrent_layer("recurrent", recurrent)
+        reader = recurrent_hypothesis
+        if reader is not None:
+            reader = recurrent_layer("recurrent_hypothesis", reader)
+        if top is not None:
+            top = recurrent_layer("top", top)
         second = reader or recurrent
-        if conditioning == "source":
-            _require_source(second)
+        require_conditioning(conditioning, second)
         if None not in (memory, top):
             raise ValueError(
                 "`memory` contradicts `top`: the last word is one's or the "
                 f"other's. Received: memory={memory!r} and top={top!r}"
             )
-        initializer = keras.initializers.get(initializer)
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
-        def initialized(default, index):
-            if initializer is None:
-                return default
-            return distinct(initializer, index)
-
-        embedding = Embedding(
-            vocabulary_size,
-            embedding_dim,
-            embeddings_initializer=initialized("uniform", 0),
-            dtype=policy,
-            name="embedding",
-        )
-
-        def dense(units, index, name, activation=None):
-            require_positive_integer(name, units)
-            return keras.layers.Dense(
-                units,
-                activation,
-                kernel_initializer=initialized("glorot_uniform", index),
-                dtype=policy,
-                name=name,
-            )
-
-        classifier_units = tuple(classifier_units)
+        embedding = make.embedding(vocabulary_size, embedding_dim)
+        gate = GradientGate(dtype=make.policy, name="embedding_gate")
+        mask = LengthMask(name="length_mask")
         project = None
         if projection is not None:
-            project = dense(projection, 1, "projection")
+            project = make.dense(projection, "projection")
+        classifier_units = tuple(classifier_units)
         hidden = [
-            dense(units, 2 + index, f"classifier_units_{index}", "relu")
+            make.dense(units, f"classifier_units_{index}", "relu")
             for index, units in enumerate(classifier_units)
         ]
-        head = dense(num_classes, 2 + len(hidden), "head")
-        mask = LengthMask(name="length_mask")
-
-        def dropped(tensor, name):
-            layer = keras.layers.Dropout(dropout, dtype=policy, name=name)
-            return layer(tensor)
+        head = make.dense(num_classes, "head")
 
         # === Functional model ===
         inputs = {
@@ -179,19 +145,19 @@ class EntailmentClassifier(FromPreset, keras.Model):
         }
 
         def read(name, layer, initial_state=None):
-            vectors = embedding(inputs[name])
+            vectors = gate(embedding(inputs[name]))
             if project is not None:
                 vectors = project(vectors)
             mask_of = mask(inputs[name], inputs[f"{name}_length"])
             outputs, *states = layer(
-                dropped(vectors, f"dropout_{name}"),
+                make.dropped(vectors, f"dropout_{name}"),
                 mask=mask_of,
                 initial_state=initial_state,
             )
             return outputs, states, mask_of
 
         outputs, states, premise_mask = read("premise", recurrent)
-        start = _start(conditioning, states, _count_states(second))
+        start = starting_states(conditioning, states, second)
         follow, follow_states, hypothesis_mask = read(
             "hypothesis", second, start
         )
@@ -204,11 +170,13 @@ class EntailmentClassifier(FromPreset, keras.Model):
         elif top is None:
             features = follow_states[0]
         else:
-            _, p, *_ = top(dropped(outputs, "dropout_p"), mask=premise_mask)
-            _, h, *_ = top(dropped(follow, "dropout_h"), mask=hypothesis_mask)
+            outputs = make.dropped(outputs, "dropout_p")
+            follow = make.dropped(follow, "dropout_h")
+            _, p, *_ = top(outputs, mask=premise_mask)
+            _, h, *_ = top(follow, mask=hypothesis_mask)
             features = ops.concatenate([p, h, ops.absolute(p - h)], axis=-1)
         for index, layer in enumerate(hidden):
-            features = dropped(layer(features), f"dropout_{index}")
+            features = make.dropped(layer(features), f"dropout_{index}")
         super().__init__(inputs=inputs, outputs=head(features), name=name)
 
         # === Config ===
@@ -221,16 +189,23 @@ class EntailmentClassifier(FromPreset, keras.Model):
         self.top = top
         self.classifier_units = classifier_units
         self.projection = projection
+        self.projection_layer = project
         self.num_classes = num_classes
         self.dropout = dropout
-        self.initializer = initializer
+        self.initializer = make.initializer
         self.embedding = embedding
+        self.embedding_gate = gate
         self.head = head
         if weights is not None:
             # A namespace hides a model of the same layers from Keras' tracking.
             self._untracked = types.SimpleNamespace(
                 attend=keras.Model(inputs, weights)
             )
+
+    @property
+    def readers(self):
+        """The layers that read the premise and the hypothesis."""
+        return self.recurrent, self.recurrent_hypothesis or self.recurrent
 
     def attention(self, inputs):
         """Where the model attends in the premise, at each word.
@@ -252,57 +227,6 @@ class EntailmentClassifier(FromPreset, keras.Model):
             )
         weights = self._untracked.attend(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
-
-    def compile(
-        self,
-        optimizer="adam",
-        loss="auto",
-        *,
-        weighted_metrics="auto",
-        **kwargs,
-    ):
-        """Configures training; takes the arguments of `keras.Model.compile`.
-
-        Args:
-            optimizer: Keras optimizer.
-            loss: `"auto"` is the cross-entropy in nats, averaged over pairs.
-            weighted_metrics: `"auto"` is the accuracy, over all pairs.
-            **kwargs: other arguments of `keras.Model.compile`.
-        """
-        if loss == "auto":
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        if weighted_metrics == "auto":
-            weighted_metrics = ["accuracy"]
-        super().compile(
-            optimizer=optimizer,
-            loss=loss,
-            weighted_metrics=weighted_metrics,
-            **kwargs,
-        )
-
-    def fit(self, x=None, *args, validation_data=None, callbacks=(), **kwargs):
-        """Trains the model; takes the arguments of `keras.Model.fit`."""
-        callbacks = tree.flatten(callbacks or [])
-        if hasattr(x, "start_at"):
-            callbacks = [FollowEpoch(x), *callbacks]
-            kwargs["shuffle"] = False
-        return super().fit(
-            known_to_vary(x),
-            *args,
-            validation_data=known_to_vary(validation_data),
-            callbacks=callbacks,
-            **kwargs,
-        )
-
-    def evaluate(self, x=None, *args, **kwargs):
-        """Evaluates; takes the arguments of `keras.Model.evaluate`."""
-        return super().evaluate(known_to_vary(x), *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        """Predicts logits; takes the arguments of `keras.Model.predict`."""
-        return super().predict(known_to_vary(x), *args, **kwargs)
 
     # === Serialization ===
 
@@ -328,72 +252,3 @@ class EntailmentClassifier(FromPreset, keras.Model):
                 self.embedding.dtype_policy
             ),
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        for key in (
-            *("recurrent", "recurrent_hypothesis", "memory", "top"),
-            *("initializer", "dtype"),
-        ):
-            if isinstance(config.get(key), dict):
-                config[key] = keras.saving.deserialize_keras_object(
-                    config[key], custom_objects=custom_objects
-                )
-        return cls(**config)
-
-
-@keras.saving.register_keras_serializable(package="memlm_keras")
-class LengthMask(keras.layers.Layer):
-    """Which steps of padded rows count: the first `lengths` of each.
-
-    Call arguments:
-        tokens: tensor `(batch, time)`.
-        lengths: int32 tensor `(batch,)`.
-
-    Returns:
-        Boolean tensor `(batch, time)`.
-    """
-
-    def call(self, tokens, lengths):
-        steps = ops.arange(ops.shape(tokens)[1], dtype="int32")
-        return steps[None] < ops.cast(lengths, "int32")[:, None]
-
-    def compute_output_spec(self, tokens, lengths):
-        return keras.KerasTensor(tokens.shape, dtype="bool")
-
-
-def _recurrent(name, layer):
-    if layer is None and name != "recurrent":
-        return None
-    (layer,) = checks.recurrent_layers(name, [layer], at_least=1)
-    return layer
-
-
-def _require_source(layer):
-    if getattr(getattr(layer, "cell", None), "source_key", None) is None:
-        raise ValueError(
-            'conditioning="source" needs a layer that reads a source memory, '
-            "such as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
-            f"{layer!r}"
-        )
-
-
-def _count_states(layer):
-    return len(tree.flatten(layer.get_initial_state(1)))
-
-
-def _start(conditioning, states, count):
-    """The states that the hypothesis is read from, or `None` for none.
-
-    The first state is an output and the second what is remembered, where they
-    are two: so do LSTMs and cells with an associative memory have it.
-    """
-    if conditioning is None:
-        return None
-    if len(states) == 1:
-        return states
-    empty = [ops.zeros_like(state) for state in states]
-    if conditioning == "memory":
-        return [empty[0], states[1], *empty[2:count]]
-    return [*empty[: count - 1], states[1]]

@@ -4,11 +4,11 @@ import types
 
 import keras
 from keras import ops
-from keras import tree
 
 from memlm_keras.models import checks
 from memlm_keras.models.batch_reading_model import BatchReadingModel
 from memlm_keras.models.carried_state import CarriedState
+from memlm_keras.models.fitting import fit_batches
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
@@ -252,48 +252,19 @@ class TrainedModel(BatchReadingModel):
             # Keras traces evaluation on a training batch to build the metrics.
             self._make_carried_state("evaluation", rows)
         self.carry_state(rows, checks.carried_batch_size(validation_data))
-        if isinstance(x, keras.utils.PyDataset):
-            kwargs["shuffle"] = False
-        fit = super().fit
-
-        def train(**arguments):
-            return fit(
-                known_to_vary(x),
-                y,
-                batch_size=batch_size,
-                verbose=verbose,
-                validation_data=known_to_vary(validation_data),
-                **kwargs,
-                **arguments,
-            )
-
-        moves = hasattr(x, "start_at")
-        if moves:
-            callbacks = [FollowEpoch(x), *tree.flatten(callbacks or [])]
-        if not moves or not x.start_batch or x.epoch >= epochs:
-            return train(
-                epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
-            )
-        # Keras asks for the number of batches once and keeps it for all
-        # epochs, so the rest of an epoch is a `fit` of its own.
-        run = OneRun(
-            callbacks,
-            add_history=True,
-            add_progbar=verbose != 0,
-            model=self,
-            verbose=verbose,
+        return fit_batches(
+            self,
+            super().fit,
+            x,
+            y=y,
+            batch_size=batch_size,
             epochs=epochs,
-            steps=len(x),
+            verbose=verbose,
+            callbacks=callbacks,
+            validation_data=validation_data,
+            initial_epoch=initial_epoch,
+            **kwargs,
         )
-        epoch = x.epoch
-        train(epochs=epoch + 1, initial_epoch=epoch, callbacks=run)
-        if epoch + 1 < epochs and not self.stop_training:
-            x.start_at(epoch + 1)
-            run.set_params({**run.params, "steps": len(x)})
-            self._initial_epoch = None
-            train(epochs=epochs, initial_epoch=epoch + 1, callbacks=run)
-        run.end()
-        return self.history
 
     def evaluate(self, x=None, *args, **kwargs):
         """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
@@ -316,32 +287,3 @@ class TrainedModel(BatchReadingModel):
         self._check_data(x)
         self.carry_state(None, checks.carried_batch_size(x))
         return super().predict(x, *args, **kwargs)
-
-
-class FollowEpoch(keras.callbacks.Callback):
-    """Tells batches which epoch `fit` is in, as their order follows it."""
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-
-    def on_epoch_begin(self, epoch, logs=None):
-        if epoch != self.batches.epoch:
-            self.batches.start_at(epoch)
-
-
-class OneRun(keras.callbacks.CallbackList):
-    """Callbacks that see two calls of `fit` as one training run."""
-
-    _begun = False
-
-    def on_train_begin(self, logs=None):
-        if not self._begun:
-            super().on_train_begin(logs)
-        self._begun = True
-
-    def on_train_end(self, logs=None):
-        self._last_logs = logs
-
-    def end(self):
-        super().on_train_end(self._last_logs)

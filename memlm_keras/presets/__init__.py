@@ -38,6 +38,7 @@ _FIXED = {
         *("recurrent", "recurrent_hypothesis", "conditioning", "memory"),
         *("top", "projection"),
     ),
+    "SequenceAutoencoder": ("encoder", "decoder", "conditioning"),
 }
 
 
@@ -45,19 +46,19 @@ def names(kind=None):
     """Returns the names of all presets, `"paper/row"`, in table order.
 
     Args:
-        kind: `None`, or `"LanguageModel"` or `"EntailmentClassifier"`: only the
-            presets of such models.
+        kind: `None`, or `"LanguageModel"`, `"EntailmentClassifier"` or
+            `"SequenceAutoencoder"`: only the presets of such models.
     """
     return [
         f"{paper}/{row}"
         for paper, module in _PAPERS.items()
-        if kind in (None, _kind_of(module))
         for row in module.ROWS
+        if kind in (None, _kind_of(module, row))
     ]
 
 
-def _kind_of(module):
-    return getattr(module, "KIND", "LanguageModel")
+def _kind_of(module, row):
+    return getattr(module, "KINDS", {}).get(row, "LanguageModel")
 
 
 def get(name, /, **sizes):
@@ -73,11 +74,11 @@ def get(name, /, **sizes):
             paper's do with 1 / sqrt(s) times its range.
 
     Returns:
-        A dict with the keys `name`, `kind` (`"LanguageModel"` or
-        `"EntailmentClassifier"`), `source`, `model` (arguments of that class
-        but the vocabulary size), `data`, `optimizer`,
-        `schedule`, `published`, `units` (of the recurrent layer) and
-        `units_divisor`; where the paper's loss is not the mean over tokens,
+        A dict with the keys `name`, `kind` (`"LanguageModel"`,
+        `"EntailmentClassifier"` or `"SequenceAutoencoder"`), `source`,
+        `model` (arguments of that class but the vocabulary size), `data`,
+        `optimizer`, `schedule`, `published`, `units` (of the recurrent layer)
+        and `units_divisor`; where the paper's loss is not the mean over tokens,
         `loss`; for `grave2017`, `cache`: the arguments of
         `evaluation.choose_cache` for the trained model, or `None`; and for
         `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
@@ -120,7 +121,7 @@ def get(name, /, **sizes):
         )
     limit = sizes.pop("initial_range", None)
     preset = {
-        "kind": _kind_of(_PAPERS[paper]),
+        "kind": _kind_of(_PAPERS[paper], row),
         **_PAPERS[paper].preset(row, **sizes),
     }
     if limit is not None:

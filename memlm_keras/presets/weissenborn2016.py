@@ -1,4 +1,4 @@
-"""Rows of Weissenborn (2016), Table 1, as configurations.
+"""Rows of Weissenborn (2016), Table 1, as configurations, and other uses.
 
 Pairs of sentences are classified by the three rows of the paper's own kind and
 the GRU that it compares with: the architecture in the first layer, a GRU on
@@ -6,23 +6,27 @@ top, and two rectifier layers; and by LSTMs of Rocktaeschel et al. (2016), which
 end with the last output of the hypothesis. Words are GloVe vectors of 300
 numbers, kept as they are in the first epoch (Section 5.1).
 
+Autoencoders (Section 5.3) have no sizes in the paper, and language models are
+none of it: their sizes and settings are choices.
+
 Choices, where the paper is silent: matrices and biases as Keras draws them, up
 to 20 epochs, the vectors of GloVe 840B.
 """
 
+from memlm_keras.presets.one_stream import one_stream
 from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import refuse_window
 
 TITLE = "Neural Associative Memory for Dual-Sequence Modeling"
 
-KIND = "EntailmentClassifier"
 EMBEDDING_DIM = 300
 COPIES = 8
 
-# One row: layer that reads, whether both sentences share it, whether there is a
-# top layer, units, dropout, learning rate, published accuracy.
-ROWS = {
+# One row of the table: layer that reads, whether both sentences share it,
+# whether there is a top layer, units, dropout, learning rate, published
+# accuracy.
+ENTAILMENT = {
     "gru_shared": ("GRU", True, True, 126, 0.1, 1e-3, 81.9),
     "am_gru_shared": ("AM-GRU", True, True, 108, 0.1, 1e-3, 82.9),
     "dual_am_gru_shared": ("Dual AM-GRU", True, True, 100, 0.1, 1e-3, 84.4),
@@ -33,6 +37,26 @@ ROWS = {
     "lstm_shared": ("LSTM", True, False, 159, 0.1, 1e-3, 81.4),
     "lstm_attention": ("LSTM", False, False, 100, 0.1, 1e-3, 83.5),
 }
+
+
+# One row: encoder and decoder, and how they are joined.
+AUTOENCODERS = {
+    "gru_autoencoder": ("GRU", "GRU", "memory"),
+    "dual_am_gru_autoencoder": ("AM-GRU", "Dual AM-GRU", "source"),
+}
+# One row: the layer between embeddings and output.
+LANGUAGE_MODELS = {
+    "gru_language_model": "GRU",
+    "am_gru_language_model": "AM-GRU",
+    "am_lstm_language_model": "AM-LSTM",
+}
+ROWS = {**ENTAILMENT, **AUTOENCODERS, **LANGUAGE_MODELS}
+KINDS = {
+    **dict.fromkeys(ENTAILMENT, "EntailmentClassifier"),
+    **dict.fromkeys(AUTOENCODERS, "SequenceAutoencoder"),
+    **dict.fromkeys(LANGUAGE_MODELS, "LanguageModel"),
+}
+UNITS = {"SequenceAutoencoder": 128, "LanguageModel": 200}
 
 
 def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
@@ -53,8 +77,22 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         ValueError: for a `window`.
     """
     refuse_window(f"weissenborn2016/{row}", window)
-    kind, shared, has_top, paper_units, dropout, rate, accuracy = ROWS[row]
+    if row in ENTAILMENT:
+        return _entailment(row, scale, units, embedding_dim)
     # Complex numbers are two real ones.
+    units = units or 2 * max(1, round(UNITS[KINDS[row]] * scale / 2))
+    value = (
+        _autoencoder(row, units, embedding_dim or units)
+        if row in AUTOENCODERS
+        else _language_model(row, units, embedding_dim or units)
+    )
+    return {**value, "units": units, "units_divisor": 2}
+
+
+def _entailment(row, scale, units, embedding_dim):
+    kind, shared, has_top, paper_units, dropout, rate, accuracy = ENTAILMENT[
+        row
+    ]
     divisor = 2 if "AM" in kind else 1
     if units is None:
         units = max(1, round(paper_units * scale / divisor)) * divisor
@@ -81,11 +119,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         "units": units,
         "units_divisor": divisor,
         "data": {"batch_size": 50, "vectors": "GloVe"},
-        "optimizer": from_keras(
-            "optimizers",
-            "Adam",
-            {"learning_rate": rate, "beta_1": 0.0, "beta_2": 0.999},
-        ),
+        "optimizer": _adam(rate, beta_1=0.0, beta_2=0.999),
         "schedule": {
             "epochs": 20,
             "batches_between_checks": 1000,
@@ -97,15 +131,65 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
     }
 
 
+def _autoencoder(row, units, embedding_dim):
+    encoder, decoder, conditioning = AUTOENCODERS[row]
+    return {
+        "name": f"weissenborn2016/{row}",
+        "source": f"Weissenborn (2016), {TITLE}, Section 5.3",
+        "model": {
+            "embedding_dim": embedding_dim,
+            "encoder": _reader(encoder, units),
+            "decoder": _reader(decoder, units),
+            "conditioning": conditioning,
+        },
+        "data": {"batch_size": 50, "longest": 30},
+        "optimizer": _adam(1e-3, global_clipnorm=5.0),
+        "schedule": {
+            "epochs": 20,
+            "patience": 3,
+            "selected_by": "validation accuracy",
+        },
+        "published": {"corpus": None, "test_accuracy": None},
+    }
+
+
+def _language_model(row, units, embedding_dim):
+    return one_stream(
+        f"weissenborn2016/{row}",
+        f"Weissenborn (2016), {TITLE}, Section 3.2; the use is ours",
+        model={
+            "embedding_dim": embedding_dim,
+            "recurrent": [_reader(LANGUAGE_MODELS[row], units)],
+            "dropout": 0.2,
+        },
+        data=(20, 35),
+        optimizer=_adam(1e-3, global_clipnorm=5.0),
+        schedule={"epochs": 20, "patience": 2},
+        published=("Penn Treebank", None, None),
+        sum_over_time=False,
+    )
+
+
+def _adam(learning_rate, **others):
+    return from_keras(
+        "optimizers", "Adam", {"learning_rate": learning_rate, **others}
+    )
+
+
 def _reader(kind, units):
     if kind == "GRU":
         return _gru(units)
     if kind == "LSTM":
         return from_keras("layers", "LSTM", {"units": units})
-    name = "DualAssociativeGRUCell" if "Dual" in kind else "AssociativeGRUCell"
-    cell = from_memlm_keras(
-        "cells.associative_gru", name, {"units": units, "num_copies": COPIES}
-    )
+    if kind == "AM-LSTM":
+        module, name = "cells.associative_memory", "AssociativeMemoryCell"
+        config = {"cell": from_keras("layers", "LSTMCell", {"units": units})}
+    else:
+        module, name = "cells.associative_gru", "AssociativeGRUCell"
+        if kind == "Dual AM-GRU":
+            name = "DualAssociativeGRUCell"
+        config = {"units": units}
+    cell = from_memlm_keras(module, name, {**config, "num_copies": COPIES})
     return from_memlm_keras(
         "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
     )

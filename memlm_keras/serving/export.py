@@ -1,5 +1,6 @@
 """Writing a model as a SavedModel, from every backend."""
 
+import json
 import os
 import pathlib
 import re
@@ -15,11 +16,12 @@ from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
+from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 
 
-def export(model, path, vocabulary, top_k=10, overwrite=False):
-    """Writes a language model as a SavedModel for TensorFlow Serving.
+def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
+    """Writes a model as a SavedModel for TensorFlow Serving.
 
     The SavedModel is a plain TensorFlow graph, made on the CPU whatever
     backend runs. It needs neither Keras nor this package, and holds no state:
@@ -29,8 +31,8 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     Smoothed matrices are written as what the model predicts by, once and for
     all: `LanguageModel.with_fixed_matrices`.
 
-    Signatures, with B batch, T time, V vocabulary, k `top_k`; all
-    log-probabilities are natural:
+    Signatures of language models, with B batch, T time, V vocabulary, k
+    `top_k`; all log-probabilities are natural:
 
     | signature | inputs | outputs |
     |---|---|---|
@@ -44,18 +46,32 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     does, and begins and ends it with the end-of-sentence token, which is
     predicted at the end.
 
+    Signature of a classifier of sentence pairs, with C labels:
+
+    | signature | inputs | outputs |
+    |---|---|---|
+    | `serving_default` | `premise`, `hypothesis` string `(B,)` | `label` string `(B,)`; `probabilities` float32 `(B, C)`, in the order of `labels` |
+
+    Texts are split as `vocabulary.encode` does. The labels are in
+    `assets.extra/labels.json` besides.
+
     Args:
-        model: `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`.
+        model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
+            `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
             version.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
-        top_k: integer, how many of the most probable tokens `step` returns.
+        top_k: integer, how many of the most probable tokens `step` returns; of
+            language models.
         overwrite: bool, whether to replace a SavedModel that is at `path`.
+        labels: sequence of strings, such as `PairCorpus.labels`, what the
+            classes of a classifier are called; only of classifiers.
 
     Raises:
         ValueError: for a path that does not end with a version, an object of
             another class, a model that reads ahead, a vocabulary of another
-            size than the model's, or a `top_k` not between 1 and that size.
+            size than the model's, a `top_k` not between 1 and that size, or
+            `labels` that are not one for each class.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
@@ -70,16 +86,24 @@ def export(model, path, vocabulary, top_k=10, overwrite=False):
     """  # noqa: E501
     path = pathlib.Path(path)
     _check_path(path, overwrite)
-    _check_model(model, vocabulary, top_k)
-    model = model.with_fixed_matrices()
+    if isinstance(model, EntailmentClassifier):
+        options = _classifier_options(model, labels)
+    else:
+        options = _language_model_options(model, top_k, labels)
+    _check_vocabulary(model, vocabulary)
+    if isinstance(model, LanguageModel | Ensemble):
+        model = model.with_fixed_matrices()
     with atomic_path(path) as temporary:
         if _traces_for_cpu():
-            from memlm_keras.serving.signatures import write_saved_model
+            from memlm_keras.serving.saved_model import write_saved_model
 
-            write_saved_model(model, vocabulary, top_k, temporary)
+            write_saved_model(model, vocabulary, options, temporary)
         else:
-            _write_in_other_process(model, vocabulary, top_k, temporary)
-        vocabulary.save(temporary / "assets.extra" / "vocabulary.json")
+            _write_in_other_process(model, vocabulary, options, temporary)
+        extra = temporary / "assets.extra"
+        vocabulary.save(extra / "vocabulary.json")
+        if labels is not None:
+            (extra / "labels.json").write_text(json.dumps(list(labels)) + "\n")
 
 
 def _check_path(path, overwrite):
@@ -112,26 +136,49 @@ def _next_version(path):
     return str(max(versions) + 1)
 
 
-def _check_model(model, vocabulary, top_k):
+def _classifier_options(model, labels):
+    """Options of the signatures of a classifier, checked."""
+    several = labels is not None and not isinstance(labels, str)
+    strings = list(map(str, labels)) if several else []
+    if not len(set(strings)) == len(strings) == model.num_classes:
+        raise ValueError(
+            f"`labels` must be {model.num_classes} different strings, one for "
+            "each class of the model, such as `corpus.labels`. Received: "
+            f"labels={labels!r}"
+        )
+    return {"labels": strings}
+
+
+def _language_model_options(model, top_k, labels):
+    """Options of the signatures of a language model, checked."""
     if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
-            "`model` must be a `memlm_keras.LanguageModel` or an `Ensemble` "
-            "of them. Received: "
+            "`model` must be a `memlm_keras.LanguageModel`, an `Ensemble` of "
+            "them or an `EntailmentClassifier`. Received: "
             f"{type(model).__name__}"
         )
-    require_streaming("`export`", model)
-    if not isinstance(vocabulary, Vocabulary):
+    if labels is not None:
         raise ValueError(
-            "`vocabulary` must be a `memlm_keras.data.Vocabulary`. Received: "
-            f"{type(vocabulary).__name__}"
+            "`labels` are those of an `EntailmentClassifier`. Received: "
+            f"labels={labels!r} for a {type(model).__name__}"
         )
-    require_vocabulary(model, vocabulary)
+    require_streaming("`export`", model)
     require_positive_integer("top_k", top_k)
     if top_k > model.vocabulary_size:
         raise ValueError(
             "`top_k` must be no more than the vocabulary size, "
             f"{model.vocabulary_size}. Received: top_k={top_k}"
         )
+    return {"top_k": top_k}
+
+
+def _check_vocabulary(model, vocabulary):
+    if not isinstance(vocabulary, Vocabulary):
+        raise ValueError(
+            "`vocabulary` must be a `memlm_keras.data.Vocabulary`. Received: "
+            f"{type(vocabulary).__name__}"
+        )
+    require_vocabulary(model, vocabulary)
 
 
 def _traces_for_cpu():
@@ -147,7 +194,7 @@ def _traces_for_cpu():
     return not tf.config.get_visible_devices("GPU")
 
 
-def _write_in_other_process(model, vocabulary, top_k, path):
+def _write_in_other_process(model, vocabulary, options, path):
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
         vocabulary_path = pathlib.Path(folder, "vocabulary.json")
@@ -160,7 +207,7 @@ def _write_in_other_process(model, vocabulary, top_k, path):
                 "memlm_keras.serving.export_process",
                 str(model_path),
                 str(vocabulary_path),
-                str(top_k),
+                json.dumps(options),
                 str(path.absolute()),
             ],
             env={

@@ -3,22 +3,24 @@
 Run by `memlm_keras.serving.export` where another backend runs:
 
     KERAS_BACKEND=tensorflow python -m memlm_keras.serving.export_process \
-        model.keras vocabulary.json top_k path
+        model.keras vocabulary.json options path
 """
 
+import json
 import sys
 
 import keras
 
+import memlm_keras  # noqa: F401 - registers what the file names.
 from memlm_keras.data.vocabulary import Vocabulary
-from memlm_keras.serving.signatures import write_saved_model
+from memlm_keras.serving.saved_model import write_saved_model
 
 
-def main(model_path, vocabulary_path, top_k, path):
+def main(model_path, vocabulary_path, options, path):
     write_saved_model(
         keras.saving.load_model(model_path, compile=False),
         Vocabulary.from_file(vocabulary_path),
-        int(top_k),
+        json.loads(options),
         path,
     )
 

@@ -1,4 +1,4 @@
-"""The signatures of a served language model, and writing them.
+"""The signatures of a served language model.
 
 Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
 gets here from every backend.
@@ -8,34 +8,13 @@ Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 
 import tensorflow as tf
 
-from memlm_keras.data.vocabulary import NUMBER_PATTERN
-
-# What Python's `str.split` splits at, and `tf.strings.split` does not.
-_FURTHER_SPACE = r"[\p{Z}\x{85}\x{1c}-\x{1f}]"
+from memlm_keras.serving.words import Words
+from memlm_keras.serving.words import trace
 
 _TOKEN_IDS = tf.TensorSpec((None, None), tf.int32)
 
 # Steps whose distributions over the vocabulary are held at once by `score`.
 _SEGMENT = 128
-
-
-def write_saved_model(model, vocabulary, top_k, path):
-    """Writes a model with its signatures as a SavedModel.
-
-    Args:
-        model: `memlm_keras.LanguageModel`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
-        top_k: integer, k.
-        path: folder to write.
-    """
-    signatures = LanguageModelSignatures(model, vocabulary, top_k)
-    functions = signatures.concrete_functions()
-    # The model is not tracked itself: it may hold a state carried from batch
-    # to batch, which all requests to a server would share.
-    module = tf.Module()
-    module.ids_of_words = signatures.ids_of_words
-    module.weights = functions["serving_default"].variables
-    tf.saved_model.save(module, str(path), signatures=functions)
 
 
 class LanguageModelSignatures:
@@ -54,13 +33,7 @@ class LanguageModelSignatures:
         self.model = model
         self.vocabulary = vocabulary
         self.top_k = top_k
-        self.words = tf.constant(vocabulary.tokens)
-        self.ids_of_words = tf.lookup.StaticHashTable(
-            tf.lookup.KeyValueTensorInitializer(
-                self.words, tf.range(len(vocabulary), dtype=tf.int64)
-            ),
-            default_value=vocabulary.unknown_id,
-        )
+        self.words = Words(vocabulary)
         self.state = {
             name: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
             for name, value in model.initial_state(1).items()
@@ -74,12 +47,7 @@ class LanguageModelSignatures:
             "step": {"token_ids": _TOKEN_IDS, **self.state},
             "initial_state": {"rows": tf.TensorSpec((None,), tf.int32)},
         }
-        return {
-            name: tf.function(
-                getattr(self, name), autograph=False
-            ).get_concrete_function(**specification)
-            for name, specification in inputs.items()
-        }
+        return trace(self, inputs)
 
     def serving_default(self, token_ids):
         """Next-token distributions after each position of `(B, T)` ids.
@@ -98,7 +66,7 @@ class LanguageModelSignatures:
             `log_probability` float32 `(B,)`, their sums; and `length` int32
             `(B,)`, the numbers of predicted tokens.
         """
-        ids = self._encode(text)
+        ids = self.words.encode(text)
         ends = tf.fill(
             (tf.shape(text)[0], 1), self.vocabulary.end_of_sentence_id
         )
@@ -129,7 +97,7 @@ class LanguageModelSignatures:
         values, ids = tf.math.top_k(log_probabilities[:, -1], self.top_k)
         return {
             "top_k_ids": ids,
-            "top_k_words": tf.gather(self.words, ids),
+            "top_k_words": tf.gather(self.words.tokens, ids),
             "top_k_log_probabilities": values,
             **state,
         }
@@ -190,15 +158,3 @@ class LanguageModelSignatures:
             ),
         )
         return scores
-
-    def _encode(self, text):
-        """Returns ragged int32 ids `(B, None)`, as `Vocabulary.encode`."""
-        text = tf.strings.regex_replace(text, _FURTHER_SPACE, " ")
-        words = tf.strings.split(text)
-        flat = words.flat_values
-        if self.vocabulary.numbers is not None:
-            is_number = tf.strings.regex_full_match(flat, NUMBER_PATTERN)
-            flat = tf.where(is_number, self.vocabulary.numbers, flat)
-        return words.with_flat_values(
-            tf.cast(self.ids_of_words.lookup(flat), tf.int32)
-        )

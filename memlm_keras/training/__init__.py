@@ -7,6 +7,8 @@ For the rest use Keras': `LearningRateScheduler` with `halve_after`,
 """
 
 from memlm_keras.training.checkpoint import Checkpoint
+from memlm_keras.training.freezing import FreezeEmbeddings
+from memlm_keras.training.halving import HalveOnDrop
 from memlm_keras.training.losses import SentenceCrossEntropy
 from memlm_keras.training.nan import StopOnNaN
 from memlm_keras.training.schedules import halve_after
@@ -14,6 +16,8 @@ from memlm_keras.training.throughput import Throughput
 
 __all__ = [
     "Checkpoint",
+    "FreezeEmbeddings",
+    "HalveOnDrop",
     "SentenceCrossEntropy",
     "StopOnNaN",
     "Throughput",

@@ -8,10 +8,11 @@ import keras
 class Throughput(keras.callbacks.Callback):
     """Adds `seconds` and `tokens_per_second` of each epoch to the logs.
 
-    Validation is not counted. Put it before the loggers, so that they see it.
+    Of `memlm_keras.data.PairBatches` it is `pairs_per_second`. Validation is
+    not counted. Put it before the loggers, so that they see it.
 
     Args:
-        batches: `memlm_keras.data.Batches` that are trained on.
+        batches: batches of `memlm_keras.data` that are trained on.
 
     Example:
 
@@ -37,8 +38,11 @@ class Throughput(keras.callbacks.Callback):
         if logs is None or not self._batches_seen:
             return
         seconds = self._end - self._begin
-        tokens = self.batches.predicted_tokens * self._batches_seen
+        share = self._batches_seen / self.batches.batches_per_epoch
         logs["seconds"] = seconds
-        logs["tokens_per_second"] = tokens / (
-            self.batches.batches_per_epoch * seconds
-        )
+        if hasattr(self.batches, "pairs_per_epoch"):
+            pairs = self.batches.pairs_per_epoch * share
+            logs["pairs_per_second"] = pairs / seconds
+        else:
+            tokens = self.batches.predicted_tokens * share
+            logs["tokens_per_second"] = tokens / seconds

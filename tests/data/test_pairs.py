@@ -307,9 +307,40 @@ def test_orders_follow_from_seed_and_epoch():
     assert spread < 0.5 * np.ptp(lengths.reshape(-1, 10), axis=1).mean()
 
 
+@pytest.mark.parametrize("per_epoch", [1, 3, 7, 20])
+def test_epochs_of_other_lengths_than_passes(per_epoch):
+    """Batch for batch, the same as pass after pass."""
+    sentences = [[number] for number in range(1, 26)]
+    arguments = (sentences, sentences, np.zeros(25), 4)
+    passes = PairBatches(*arguments, shuffle=True)
+    rows = []
+    for number in range(6):
+        passes.start_at(number)
+        rows.append(passes.order)
+    rows = np.concatenate(rows).reshape(-1, 4)
+    parts = PairBatches(*arguments, shuffle=True, batches_per_epoch=per_epoch)
+    assert len(parts) == per_epoch
+    assert parts.pairs_per_epoch == pytest.approx(25 * per_epoch / 7)
+    for epoch in range(42 // per_epoch):
+        for index in range(per_epoch):
+            inputs, _, weight = parts[index]
+            expected = rows[epoch * per_epoch + index]
+            assert weight.sum() == (expected >= 0).sum()
+            kept = expected[expected >= 0]
+            found = inputs["premise"][weight > 0, 0]
+            np.testing.assert_array_equal(found, kept + 1)
+        parts.on_epoch_end()
+    parts.start_at(1, per_epoch - 1)
+    assert len(parts) == 1
+    np.testing.assert_array_equal(parts.order, rows[2 * per_epoch - 1])
+    with pytest.raises(ValueError, match="`batch` must lie in 0 "):
+        parts.start_at(0, per_epoch)
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
+        ({"batches_per_epoch": 0}, "`batches_per_epoch` must be at least 1"),
         ({"premises": [[1], []]}, "`premises` must hold.*position 1"),
         ({"hypotheses": [[1], [0.5]]}, "`hypotheses` must hold.*position 1"),
         ({"labels": [0]}, "must be of one number.*2, 2 and 1"),

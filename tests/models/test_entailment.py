@@ -240,10 +240,7 @@ def test_parameters_of_the_paper(name, units, expected):
     model = EntailmentClassifier(
         9, 300, **layers, classifier_units=(units, units)
     )
-    trained = sum(
-        int(np.prod(weight.shape)) for weight in model.trainable_variables
-    )
-    assert trained - 9 * 300 == expected
+    assert model.count_params() - 9 * 300 == expected
 
 
 def test_training_learns_what_follows(random):

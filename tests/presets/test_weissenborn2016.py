@@ -4,6 +4,7 @@ import pytest
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
+from memlm_keras import SequenceAutoencoder
 from memlm_keras import presets
 
 # Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, and 252k thrice.
@@ -22,8 +23,7 @@ every_row = pytest.mark.parametrize("row", COUNTS)
 @every_row
 def test_parameters(row):
     model = EntailmentClassifier.from_preset(f"weissenborn2016/{row}", 7)
-    trained = sum(int(np.prod(w.shape)) for w in model.trainable_variables)
-    assert trained - 7 * 300 == COUNTS[row]
+    assert model.count_params() - 7 * 300 == COUNTS[row]
     units = presets.get(f"weissenborn2016/{row}")["units"]
     if "lstm" in row:
         assert model.top is None and model.projection == units
@@ -39,7 +39,12 @@ def test_parameters(row):
 def test_all_rows():
     names = presets.names("EntailmentClassifier")
     assert names == [f"weissenborn2016/{row}" for row in COUNTS]
-    assert not set(names) & set(presets.names("LanguageModel"))
+    others = presets.names("SequenceAutoencoder")
+    assert others == [
+        "weissenborn2016/gru_autoencoder",
+        "weissenborn2016/dual_am_gru_autoencoder",
+    ]
+    assert not {*names, *others} & set(presets.names("LanguageModel"))
     assert set(names) < set(presets.names())
 
 
@@ -95,3 +100,32 @@ def test_sizes():
 def test_wrong_presets(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("row", ["gru", "am_gru", "am_lstm"])
+def test_language_models_with_an_associative_memory(row):
+    """Streamed token by token, as any recurrent layer."""
+    preset = f"weissenborn2016/{row}_language_model"
+    lm = LanguageModel.from_preset(preset, 11, units=6, embedding_dim=5)
+    tokens = np.arange(8)[None] % 11
+    whole = keras.ops.convert_to_numpy(lm(tokens))
+    state = lm.initial_state(1)
+    for step in range(8):
+        logits, state = lm.step(tokens[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(logits)[0, 0],
+            whole[0, step],
+            rtol=1e-4,
+            atol=1e-5,
+        )
+    assert presets.get(preset, scale=0.05)["units"] == 10
+
+
+@pytest.mark.parametrize("row", ["gru", "dual_am_gru"])
+def test_autoencoders(row):
+    preset = f"weissenborn2016/{row}_autoencoder"
+    model = SequenceAutoencoder.from_preset(preset, 11, scale=0.05)
+    assert model.embedding_dim == presets.get(preset, scale=0.05)["units"] == 6
+    encoder, decoder = model.readers
+    assert encoder is not decoder
+    assert model.conditioning == ("source" if "dual" in row else "memory")

@@ -1,0 +1,178 @@
+"""What is written to an associative memory, and what is read of it.
+
+Weissenborn (2016), Figures 2 and 3.
+"""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+from memlm_keras.analysis import output
+from memlm_keras.models.dual_sequence import starting_states
+
+WRITTEN = ("written", "state")
+
+
+class Associations(NamedTuple):
+    """Two sequences, joined by an associative memory.
+
+    Attributes:
+        written: float array `(source time, H)`, what each step of the source
+            wrote.
+        read: float array `(target time, H)`, what each step of the target read.
+        similarity: float array `(target time, source time)`, cosines between
+            the two.
+    """
+
+    written: np.ndarray
+    read: np.ndarray
+    similarity: np.ndarray
+
+
+def associations(model, source, target, written="written"):
+    """Follows a pair of sequences through an associative memory.
+
+    A step of the target reads `phi_t` of the source's memory where there is
+    one, and else of the memory that it goes on from.
+
+    Args:
+        model: `memlm_keras.EntailmentClassifier` or
+            `memlm_keras.SequenceAutoencoder` whose readers are cells of
+            `memlm_keras.cells` with an associative memory.
+        source: 1-D integer array, the premise or what is encoded.
+        target: 1-D integer array, the hypothesis or what the decoder reads.
+        written: `"written"`, what a step adds to the memory, `s_t - s_{t-1}`,
+            or `"state"`, all that it then remembers, `s_t`.
+
+    Returns:
+        `Associations`.
+
+    Raises:
+        ValueError: if the model has no associative memory, for another
+            `written`, or an empty sequence.
+
+    Example:
+
+    >>> model = memlm_keras.EntailmentClassifier(
+    ...     9, 4, memlm_keras.cells.DualAssociativeGRUCell(4),
+    ...     conditioning="source",
+    ... )
+    >>> memlm_keras.analysis.associations(model, [5, 7, 2], [7, 2]).similarity.shape
+    (2, 3)
+    """  # noqa: E501
+    if written not in WRITTEN:
+        raise ValueError(
+            f"`written` must be one of {WRITTEN}. Received: written={written!r}"
+        )
+    readers = getattr(model, "readers", ())
+    cells = [getattr(reader, "cell", None) for reader in readers]
+    if not cells or not all(hasattr(cell, "trace") for cell in cells):
+        raise ValueError(
+            "`model` must read both sequences with an associative memory, such "
+            "as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
+            f"{type(model).__name__} with cells {cells}"
+        )
+    sequences = {"source": np.asarray(source), "target": np.asarray(target)}
+    for name, sequence in sequences.items():
+        if sequence.ndim != 1 or not len(sequence):
+            raise ValueError(
+                f"`{name}` must be a 1-D array of at least one token id. "
+                f"Received: shape {sequence.shape}"
+            )
+    first, second = readers
+    states, wrote = _traced(
+        model, first, sequences["source"], first.get_initial_state(1)
+    )
+    start = starting_states(model.conditioning, states, second)
+    if start is None:
+        start = second.get_initial_state(1)
+    _, found = _traced(model, second, sequences["target"], start)
+    wrote = wrote[written]
+    found = found.get("source", found["read"])
+    return Associations(wrote, found, _cosines(found, wrote))
+
+
+def plot_associations(similarity, source, target, path, title=None):
+    """Draws which steps of a target read what which of a source wrote, as PNG.
+
+    Weissenborn (2016), Figures 2 and 3: the source from left to right, the
+    target from top to bottom.
+
+    Args:
+        similarity: float array `(target time, source time)` in -1 .. 1.
+        source, target: lists of strings.
+        path: path of the PNG file.
+        title: optional string.
+
+    Raises:
+        ValueError: if there is not one word for each row and column.
+
+    Example:
+
+    >>> memlm_keras.analysis.plot_associations(
+    ...     found.similarity, premise, hypothesis, "associations.png"
+    ... )
+    """
+    similarity = np.asarray(similarity)
+    if similarity.shape != (len(target), len(source)):
+        raise ValueError(
+            "`similarity` must have a row for each word of `target` and a "
+            f"column for each of `source`, {(len(target), len(source))}. "
+            f"Received: shape {similarity.shape}"
+        )
+    figure, axes = output.subplots(
+        2.5 + 0.34 * len(source), 1.6 + 0.34 * len(target)
+    )
+    image = axes.imshow(similarity, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
+    axes.set_xticks(
+        range(len(source)),
+        map(output.literal, source),
+        rotation=90,
+        fontsize=8,
+    )
+    axes.set_yticks(range(len(target)), map(output.literal, target), fontsize=8)
+    axes.set(xlabel="written at", ylabel="read at")
+    if title:
+        axes.set_title(title)
+    figure.colorbar(image, ax=axes, label="cosine similarity")
+    output.save(figure, path)
+
+
+def write_associations(similarity, source, target, path):
+    """Writes what `plot_associations` draws as CSV, a row for each target word.
+
+    Args:
+        similarity, source, target, path: as for `plot_associations`.
+    """
+    output.write_rows(
+        path,
+        ["read at", *source],
+        (
+            [word, *(f"{value:.6f}" for value in row)]
+            for word, row in zip(target, np.asarray(similarity))
+        ),
+    )
+
+
+def _traced(model, reader, token_ids, states):
+    """Final states, and arrays `(time, H)` by name of what each step did."""
+    projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
+    steps = []
+    for step in range(len(token_ids)):
+        _, states, trace = reader.cell.trace(projected[:, step], states)
+        steps.append(trace)
+    return states, {
+        name: np.concatenate(
+            [keras.ops.convert_to_numpy(trace[name]) for trace in steps]
+        )
+        for name in steps[0]
+    }
+
+
+def _cosines(rows, columns):
+    def normalized(vectors):
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors / np.maximum(norms, 1e-12)
+
+    return normalized(rows) @ normalized(columns).T

@@ -1,0 +1,141 @@
+"""Vectors of words that were learned elsewhere, such as GloVe's."""
+
+import contextlib
+import io
+import os
+import pathlib
+import zipfile
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+
+class WordVectors(NamedTuple):
+    """Vectors of the words of a vocabulary.
+
+    Attributes:
+        values: float32 array `(V, dimension)`, zeros where none was found.
+        found: boolean array `(V,)`, the words that there are vectors of.
+    """
+
+    values: np.ndarray
+    found: np.ndarray
+
+    def assign_to(self, embedding):
+        """Puts the vectors in an embedding; other words keep their own.
+
+        Args:
+            embedding: `memlm_keras.embeddings.Embedding`, or Keras layer with
+                a weight `embeddings` `(V, dimension)`.
+
+        Raises:
+            ValueError: if the embedding is of another shape.
+        """
+        shape = tuple(embedding.embeddings.shape)
+        if shape != self.values.shape:
+            raise ValueError(
+                f"`embedding` must be of shape {self.values.shape}, as the "
+                f"vectors are. Received: {shape}"
+            )
+        table = np.array(keras.ops.convert_to_numpy(embedding.embeddings))
+        table[self.found] = self.values[self.found]
+        embedding.embeddings.assign(table)
+
+
+def read_vectors(path, words, verbose=1):
+    """Reads the vectors of some words, as GloVe's are published.
+
+    A line has a word and its numbers, with single spaces between; a word may
+    hold spaces itself. A first line of two integers, as word2vec writes it, is
+    skipped. The file is read once, and only vectors of `words` are kept: memory
+    does not grow with its length. Of a word that comes twice the first vector
+    counts.
+
+    Args:
+        path: path of a text file, UTF-8, or of a `.zip` that holds one.
+        words: sequence of different strings, such as `vocabulary.tokens`.
+        verbose: 0 silent, else a progress bar.
+
+    Returns:
+        `WordVectors`.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file has no vectors, or lines of other lengths, or the
+            archive does not hold one file.
+
+    Example:
+
+    >>> vectors = memlm_keras.embeddings.read_vectors(
+    ...     "glove.840B.300d.txt", vocabulary.tokens
+    ... )
+    >>> vectors.assign_to(model.embedding)
+    """
+    path = pathlib.Path(path)
+    rows = {word.encode(): row for row, word in enumerate(words)}
+    values = found = None
+    with _opened(path) as (file, size):
+        for number, line in enumerate(_shown(file, size, verbose), 1):
+            fields = line.rstrip(b" \r\n").split(b" ")
+            if number == 1 and _is_header(fields):
+                continue
+            if values is None:
+                dimension = len(fields) - 1
+                values = np.zeros((len(rows), dimension), "float32")
+                found = np.zeros(len(rows), bool)
+            if len(fields) <= dimension or not dimension:
+                raise ValueError(
+                    f"{path}, line {number}: a word and {dimension} numbers "
+                    f"are expected. Received {len(fields)} fields"
+                )
+            row = rows.get(b" ".join(fields[:-dimension]))
+            if row is None or found[row]:
+                continue
+            try:
+                values[row] = [float(field) for field in fields[-dimension:]]
+            except ValueError as error:
+                raise ValueError(f"{path}, line {number}: {error}") from error
+            found[row] = True
+    if values is None:
+        raise ValueError(f"The file {path} has no vectors.")
+    return WordVectors(values, found)
+
+
+@contextlib.contextmanager
+def _opened(path):
+    """A text file, or the one file of an archive, and its size."""
+    if path.suffix != ".zip":
+        with open(path, "rb") as file:
+            yield file, os.path.getsize(path)
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = [info for info in archive.infolist() if not info.is_dir()]
+        if len(members) != 1:
+            raise ValueError(
+                f"The archive {path} must hold one file. Received: "
+                f"{[info.filename for info in members]}"
+            )
+        with archive.open(members[0]) as file:
+            yield io.BufferedReader(file), members[0].file_size
+
+
+def _shown(file, size, verbose):
+    """Yields lines, with a progress bar over megabytes."""
+    if not verbose:
+        yield from file
+        return
+    megabytes = max(1, size >> 20)
+    bar = keras.utils.Progbar(megabytes, unit_name="MiB")
+    read = shown = 0
+    for line in file:
+        yield line
+        read += len(line)
+        if read >> 20 > shown and read >> 20 < megabytes:
+            shown = read >> 20
+            bar.update(shown)
+    bar.update(megabytes, finalize=True)
+
+
+def _is_header(fields):
+    return len(fields) == 2 and all(field.isdigit() for field in fields)

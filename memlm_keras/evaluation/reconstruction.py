@@ -1,0 +1,91 @@
+"""How much of a sequence an autoencoder gives back."""
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+
+
+class Reconstruction(NamedTuple):
+    """What an autoencoder wrote, compared with what it had read.
+
+    Attributes:
+        token_accuracy: float, share of the tokens, ends counted, that stand in
+            their places in what was written.
+        sequence_accuracy: float, share of the sequences written without a
+            fault.
+        tokens: integer, tokens compared.
+        sequences: integer, sequences compared.
+        protocol: string, how it was measured.
+    """
+
+    token_accuracy: float
+    sequence_accuracy: float
+    tokens: int
+    sequences: int
+    protocol: str
+
+
+def reconstruction(model, batches, sampler="greedy", verbose=1):
+    """Lets an autoencoder read sequences and write them again.
+
+    The decoder reads what it has written itself, not what it should have.
+
+    Args:
+        model: `memlm_keras.SequenceAutoencoder`.
+        batches: `memlm_keras.data.AutoencodingBatches`.
+        sampler: as for `SequenceAutoencoder.generate`.
+        verbose: 0 silent, else a progress bar.
+
+    Returns:
+        `Reconstruction`.
+
+    Example:
+
+    >>> import memlm_keras
+    >>> sentences = memlm_keras.data.AutoencodingBatches(
+    ...     np.array([5, 7, 0, 6, 0]), 2
+    ... )
+    >>> model = memlm_keras.SequenceAutoencoder(
+    ...     9, 4, keras.layers.GRU(4), keras.layers.GRU(4), "memory"
+    ... )
+    >>> reconstruction(model, sentences, verbose=0).tokens
+    5
+    """
+    bar = keras.utils.Progbar(len(batches), verbose=1 if verbose else 0)
+    right_tokens = right = tokens = sequences = 0
+    for index in range(len(batches)):
+        inputs, targets, sample_weight = batches[index]
+        held = sample_weight[:, 0] > 0
+        time = targets.shape[1]
+        # Rows without a sentence, too: one shape is compiled once.
+        sources = [
+            row[:length]
+            for row, length in zip(inputs["source"], inputs["source_length"])
+        ]
+        written = np.full(
+            targets.shape, model.end_of_sentence_id, targets.dtype
+        )
+        found = model.generate(sources, sampler, max_length=time)
+        for row, sequence in enumerate(found):
+            written[row, : len(sequence)] = sequence
+        same = (written == targets) & (sample_weight > 0)
+        right_tokens += int(same.sum())
+        tokens += int(sample_weight.sum())
+        right += int(
+            (same.sum(axis=1) == sample_weight.sum(axis=1))[held].sum()
+        )
+        sequences += int(held.sum())
+        bar.update(index + 1)
+    return Reconstruction(
+        right_tokens / tokens,
+        right / sequences,
+        tokens,
+        sequences,
+        "the decoder reads what it has written; tokens at their places, ends "
+        f"counted; {_name(sampler)}",
+    )
+
+
+def _name(sampler):
+    return sampler if isinstance(sampler, str) else type(sampler).__name__

@@ -1,0 +1,246 @@
+"""Reading a sequence, and writing it again from what was remembered."""
+
+import types
+
+import keras
+import numpy as np
+from keras import ops
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.models import checks
+from memlm_keras.models.dual_sequence import DualSequenceModel
+from memlm_keras.models.dual_sequence import LayerMaker
+from memlm_keras.models.dual_sequence import LengthMask
+from memlm_keras.models.dual_sequence import recurrent_layer
+from memlm_keras.models.dual_sequence import require_conditioning
+from memlm_keras.models.dual_sequence import starting_states
+from memlm_keras.models.from_preset import FromPreset
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import no_gradient
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class SequenceAutoencoder(FromPreset, DualSequenceModel):
+    """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
+
+    A recurrent layer reads the sequence; another one writes it token by token
+    with what the first left behind. The two share no parameters but the
+    embeddings. While training the decoder reads the tokens that it should have
+    written (teacher forcing); `generate` lets it read its own.
+
+    Args:
+        vocabulary_size: integer, number of tokens.
+        embedding_dim: integer, size of the embedding vectors.
+        encoder: Keras recurrent layer, or cell, that reads the sequence.
+        decoder: layer or cell that writes it, of the encoder's units.
+        conditioning: `"source"`, the final memory of the encoder is the source
+            memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
+            `DualAssociativeMemoryCell`; or `"memory"`, the decoder goes on
+            from it: the cell state of an LSTM, the associative memory, or all
+            there is of a GRU, and no last output besides.
+        dropout: float in [0, 1), rate on embeddings and on what the output
+            layer reads.
+        end_of_sentence_id: integer, begins and ends what is written.
+        initializer: Keras initializer of the embeddings and the output layer.
+            `None`: uniform in +-0.05 for the first, Glorot uniform for the
+            other.
+        name: string or `None`.
+        dtype: dtype policy of all but recurrent layers; by default the global
+            policy.
+
+    Call arguments:
+        inputs: dict of int32 tensors, as `memlm_keras.data.AutoencodingBatches`
+            have: `"source"` `(batch, time)` and `"source_length"` `(batch,)`,
+            at least 1; `"target"` `(batch, time)`, what the decoder reads. What
+            lies behind a length changes nothing.
+        training: optional bool.
+
+    Returns:
+        Logits `(batch, time, vocabulary_size)`.
+
+    Raises:
+        ValueError: for sizes that are not positive integers, a dropout outside
+            [0, 1), layers that are not recurrent, run backwards or are
+            `stateful`, another `conditioning`, or `"source"` for a decoder
+            that reads no source.
+
+    Example:
+
+    >>> model = memlm_keras.SequenceAutoencoder(
+    ...     vocabulary_size=100,
+    ...     embedding_dim=8,
+    ...     encoder=memlm_keras.cells.AssociativeGRUCell(8),
+    ...     decoder=memlm_keras.cells.DualAssociativeGRUCell(8),
+    ... )
+    >>> len(model.generate([[5, 7, 2, 0]], max_length=6)[0]) <= 6
+    True
+    """
+
+    preset_kind = "SequenceAutoencoder"
+    projection_layer = None
+
+    def __init__(
+        self,
+        vocabulary_size,
+        embedding_dim,
+        encoder,
+        decoder,
+        conditioning="source",
+        dropout=0.0,
+        end_of_sentence_id=0,
+        initializer=None,
+        name=None,
+        dtype=None,
+    ):
+        make = LayerMaker(dropout, initializer, dtype)
+        encoder = recurrent_layer("encoder", encoder)
+        decoder = recurrent_layer("decoder", decoder)
+        if conditioning is None:
+            raise ValueError(
+                "`conditioning` must be 'memory' or 'source': there is nothing "
+                "to decode without. Received: conditioning=None"
+            )
+        require_conditioning(conditioning, decoder)
+
+        # === Layers ===
+        embedding = make.embedding(vocabulary_size, embedding_dim)
+        mask = LengthMask(name="length_mask")
+        head = make.dense(vocabulary_size, "head")
+
+        # === Functional model ===
+        inputs = {
+            name: keras.Input(shape, dtype="int32", name=name)
+            for name, shape in (
+                ("source", (None,)),
+                ("source_length", ()),
+                ("target", (None,)),
+            )
+        }
+        _, *states = encoder(
+            make.dropped(embedding(inputs["source"]), "dropout_source"),
+            mask=mask(inputs["source"], inputs["source_length"]),
+        )
+        outputs, *_ = decoder(
+            make.dropped(embedding(inputs["target"]), "dropout_target"),
+            initial_state=starting_states(conditioning, states, decoder),
+        )
+        logits = head(make.dropped(outputs, "dropout_outputs"))
+        super().__init__(inputs=inputs, outputs=logits, name=name)
+
+        # === Config ===
+        self.vocabulary_size = vocabulary_size
+        self.embedding_dim = embedding_dim
+        self.encoder = encoder
+        self.decoder = decoder
+        self.conditioning = conditioning
+        self.dropout = dropout
+        self.end_of_sentence_id = end_of_sentence_id
+        self.initializer = make.initializer
+        self.embedding = embedding
+        self.head = head
+        # A namespace hides what refers back to the model from Keras' tracking.
+        self._untracked = types.SimpleNamespace(
+            length_mask=mask,
+            encode=compile_inference(self, self._encode),
+            decode=compile_inference(self, self._decode),
+        )
+
+    @property
+    def readers(self):
+        """The layers that read the source and what is written."""
+        return self.encoder, self.decoder
+
+    def _encode(self, source, lengths):
+        _, *states = self.encoder(
+            self.vectors(source),
+            mask=self._untracked.length_mask(source, lengths),
+        )
+        return starting_states(self.conditioning, states, self.decoder)
+
+    def _decode(self, token_ids, states):
+        outputs, *states = self.decoder(
+            self.vectors(token_ids), initial_state=list(states)
+        )
+        return self.head(outputs), states
+
+    def generate(self, source, sampler="greedy", max_length=None):
+        """Reads sequences, and writes what is remembered of them.
+
+        Args:
+            source: sequence of 1-D integer arrays, each with its end.
+            sampler: sampler of `keras_nlp.samplers`, or its name: `"greedy"`,
+                or `keras_nlp.samplers.BeamSampler(num_beams=5)`.
+            max_length: integer, most tokens to write; `None` for twice as many
+                as the longest source has.
+
+        Returns:
+            List of int32 arrays, each up to its end, which is left out.
+
+        Raises:
+            ValueError: if `source` is empty or holds anything else.
+        """
+        import keras_nlp
+
+        rows = [np.asarray(row) for row in source]
+        if not rows or not all(row.ndim == 1 and len(row) for row in rows):
+            raise ValueError(
+                "`source` must hold 1-D arrays of at least one token id. "
+                f"Received: source={source!r}"
+            )
+        lengths = np.array([len(row) for row in rows], "int32")
+        if max_length is None:
+            max_length = 2 * int(lengths.max())
+        require_positive_integer("max_length", max_length)
+        padded = np.zeros((len(rows), lengths.max()), "int32")
+        for index, row in enumerate(rows):
+            padded[index, : len(row)] = row
+        padded = checks.token_id_array("source", padded, self.vocabulary_size)
+        # The end of what came before stands first, and is given.
+        prompt = np.full(
+            (len(rows), 1 + max_length), self.end_of_sentence_id, "int32"
+        )
+        given = np.zeros(prompt.shape, "bool")
+        given[:, 0] = True
+
+        def next_token(prompt, states, index):
+            last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
+            logits, states = self._untracked.decode(last, states)
+            return logits[:, -1], None, states
+
+        with no_gradient():
+            written = keras_nlp.samplers.get(sampler)(
+                next=next_token,
+                prompt=ops.convert_to_tensor(prompt),
+                cache=self._untracked.encode(
+                    ops.convert_to_tensor(padded),
+                    ops.convert_to_tensor(lengths),
+                ),
+                index=1,
+                mask=ops.convert_to_tensor(given),
+                stop_token_ids=[self.end_of_sentence_id],
+                model=self,
+            )
+        written = ops.convert_to_numpy(written)[:, 1:]
+        return [self._before_the_end(row) for row in written]
+
+    def _before_the_end(self, row):
+        ends = np.flatnonzero(row == self.end_of_sentence_id)
+        return row[: ends[0]] if len(ends) else row
+
+    # === Serialization ===
+
+    def get_config(self):
+        return {
+            "name": self.name,
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_dim": self.embedding_dim,
+            "encoder": keras.saving.serialize_keras_object(self.encoder),
+            "decoder": keras.saving.serialize_keras_object(self.decoder),
+            "conditioning": self.conditioning,
+            "dropout": self.dropout,
+            "end_of_sentence_id": self.end_of_sentence_id,
+            "initializer": keras.initializers.serialize(self.initializer),
+            "dtype": keras.dtype_policies.serialize(
+                self.embedding.dtype_policy
+            ),
+        }

@@ -1,0 +1,238 @@
+"""What models of two sequences have in common: reading one after the other."""
+
+import math
+
+import keras
+from keras import ops
+from keras import tree
+
+from memlm_keras.arguments import distinct
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_rate
+from memlm_keras.embeddings import Embedding
+from memlm_keras.models import checks
+from memlm_keras.models.fitting import fit_batches
+from memlm_keras.models.varying_time import known_to_vary
+
+CONDITIONINGS = ("memory", "source")
+
+
+class DualSequenceModel(keras.Model):
+    """A model that reads a source sequence, and then a target sequence.
+
+    Subclasses have `embedding`, `projection_layer` (or `None`), `readers`, the
+    recurrent layers of source and target, and `conditioning`, as
+    `starting_states` takes it.
+    """
+
+    def vectors(self, token_ids):
+        """What the recurrent layers read of token ids, without dropout.
+
+        Args:
+            token_ids: integer tensor `(batch, time)`.
+
+        Returns:
+            Float tensor `(batch, time, units)`.
+        """
+        found = self.embedding(token_ids)
+        if self.projection_layer is not None:
+            found = self.projection_layer(found)
+        return found
+
+    def count_params(self):
+        """Number of parameters that are trained.
+
+        What is fixed, as permutations of keys are, is none.
+        """
+        return sum(math.prod(v.shape) for v in self.trainable_variables)
+
+    def compile(
+        self,
+        optimizer="adam",
+        loss="auto",
+        *,
+        weighted_metrics="auto",
+        **kwargs,
+    ):
+        """Configures training; takes the arguments of `keras.Model.compile`.
+
+        Args:
+            optimizer: Keras optimizer.
+            loss: `"auto"` is the cross-entropy in nats, averaged over what is
+                predicted.
+            weighted_metrics: `"auto"` is the accuracy, over all that is
+                predicted.
+            **kwargs: other arguments of `keras.Model.compile`.
+        """
+        if loss == "auto":
+            loss = keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+        if weighted_metrics == "auto":
+            weighted_metrics = ["accuracy"]
+        super().compile(
+            optimizer=optimizer,
+            loss=loss,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
+
+    def fit(self, x=None, y=None, **kwargs):
+        """Trains the model; takes the arguments of `keras.Model.fit`.
+
+        Batches of `memlm_keras.data` that begin within an epoch are trained on
+        from there.
+        """
+        return fit_batches(self, super().fit, x, y=y, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        """Evaluates; takes the arguments of `keras.Model.evaluate`."""
+        return super().evaluate(known_to_vary(x), *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """Predicts logits; takes the arguments of `keras.Model.predict`."""
+        return super().predict(known_to_vary(x), *args, **kwargs)
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        def revived(value):
+            if not isinstance(value, dict):
+                return value
+            return keras.saving.deserialize_keras_object(
+                value, custom_objects=custom_objects
+            )
+
+        return cls(**{name: revived(value) for name, value in config.items()})
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class LengthMask(keras.layers.Layer):
+    """Which steps of padded rows count: the first `lengths` of each.
+
+    Call arguments:
+        tokens: tensor `(batch, time)`.
+        lengths: int32 tensor `(batch,)`.
+
+    Returns:
+        Boolean tensor `(batch, time)`.
+    """
+
+    def call(self, tokens, lengths):
+        steps = ops.arange(ops.shape(tokens)[1], dtype="int32")
+        return steps[None] < ops.cast(lengths, "int32")[:, None]
+
+    def compute_output_spec(self, tokens, lengths):
+        return keras.KerasTensor(tokens.shape, dtype="bool")
+
+
+class LayerMaker:
+    """Makes the layers of a model that are not recurrent.
+
+    Args:
+        dropout: float in [0, 1).
+        initializer: Keras initializer of all matrices, or `None` for Keras'
+            own: uniform in +-0.05 for embeddings, else Glorot uniform.
+        dtype: dtype policy, or `None` for the global one.
+
+    Raises:
+        ValueError: for another dropout; the methods, for sizes that are not
+            positive integers.
+    """
+
+    def __init__(self, dropout, initializer, dtype):
+        require_rate("dropout", dropout)
+        self.dropout = dropout
+        self.initializer = keras.initializers.get(initializer)
+        self.policy = keras.dtype_policies.get(
+            dtype or keras.config.dtype_policy()
+        )
+        self._count = 0
+
+    def _initializer(self, default):
+        self._count += 1
+        if self.initializer is None:
+            return default
+        return distinct(self.initializer, self._count)
+
+    def embedding(self, vocabulary_size, embedding_dim):
+        """Makes an `Embedding`."""
+        require_positive_integer("vocabulary_size", vocabulary_size)
+        require_positive_integer("embedding_dim", embedding_dim)
+        return Embedding(
+            vocabulary_size,
+            embedding_dim,
+            embeddings_initializer=self._initializer("uniform"),
+            dtype=self.policy,
+            name="embedding",
+        )
+
+    def dense(self, units, name, activation=None):
+        """Makes a `keras.layers.Dense`."""
+        require_positive_integer(name, units)
+        return keras.layers.Dense(
+            units,
+            activation,
+            kernel_initializer=self._initializer("glorot_uniform"),
+            dtype=self.policy,
+            name=name,
+        )
+
+    def dropped(self, tensor, name):
+        """Returns what a new `keras.layers.Dropout` makes of a tensor."""
+        layer = keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+        return layer(tensor)
+
+
+def recurrent_layer(name, layer):
+    """The layer of an argument that is a recurrent layer or a cell.
+
+    Raises:
+        ValueError: if it is neither, runs backwards or is `stateful`.
+    """
+    (layer,) = checks.recurrent_layers(name, [layer], at_least=1)
+    return layer
+
+
+def require_conditioning(conditioning, reader):
+    """Raises `ValueError` for a conditioning that a layer cannot have.
+
+    Args:
+        conditioning: `None`, or one of `CONDITIONINGS`.
+        reader: recurrent layer that reads the target.
+    """
+    if conditioning not in (None, *CONDITIONINGS):
+        raise ValueError(
+            f"`conditioning` must be one of {CONDITIONINGS} or None. "
+            f"Received: conditioning={conditioning!r}"
+        )
+    source_key = getattr(getattr(reader, "cell", None), "source_key", None)
+    if conditioning == "source" and source_key is None:
+        raise ValueError(
+            'conditioning="source" needs a layer that reads a source memory, '
+            "such as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
+            f"{reader!r}"
+        )
+
+
+def starting_states(conditioning, states, reader):
+    """The states that a target is read from, or `None` for empty ones.
+
+    The first state is an output and the second what is remembered, where they
+    are two: so do LSTMs and cells with an associative memory have it.
+
+    Args:
+        conditioning: `"memory"`, the target is read from the source's final
+            memory on; `"source"`, that is the reader's source memory; or
+            `None`.
+        states: list of the source's final states.
+        reader: recurrent layer that reads the target.
+    """
+    if conditioning is None:
+        return None
+    if len(states) == 1:
+        return states
+    count = len(tree.flatten(reader.get_initial_state(1)))
+    empty = [ops.zeros_like(state) for state in states]
+    if conditioning == "memory":
+        return [empty[0], states[1], *empty[2:count]]
+    return [*empty[: count - 1], states[1]]

@@ -1,0 +1,33 @@
+"""Writing a model with its signatures as a SavedModel.
+
+Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
+gets here from every backend.
+"""
+
+import tensorflow as tf
+
+from memlm_keras.models import EntailmentClassifier
+from memlm_keras.serving.entailment_signatures import EntailmentSignatures
+from memlm_keras.serving.signatures import LanguageModelSignatures
+
+
+def write_saved_model(model, vocabulary, options, path):
+    """Writes a model with its signatures as a SavedModel.
+
+    Args:
+        model: model of this package.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        options: dict, further arguments of its signatures.
+        path: folder to write.
+    """
+    kind = LanguageModelSignatures
+    if isinstance(model, EntailmentClassifier):
+        kind = EntailmentSignatures
+    signatures = kind(model, vocabulary, **options)
+    functions = signatures.concrete_functions()
+    # The model is not tracked itself: it may hold a state carried from batch
+    # to batch, which all requests to a server would share.
+    module = tf.Module()
+    module.ids_of_words = signatures.words.table
+    module.weights = functions["serving_default"].variables
+    tf.saved_model.save(module, str(path), signatures=functions)

@@ -1,0 +1,89 @@
+"""Vectors read from files as GloVe's are published."""
+
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras.embeddings import Embedding
+from memlm_keras.embeddings import WordVectors
+from memlm_keras.embeddings import read_vectors
+
+LINES = [
+    "the 0.25 -1 3e-1",
+    ". . . 1 2 3",
+    "élan 4 5 6",
+    "the 7 7 7",
+    "unseen x y z",
+    "cat 0.5 0.5 0.5",
+]
+WORDS = ["<eos>", "cat", "the", ". . .", "dog", "élan"]
+EXPECTED = [
+    *([0, 0, 0], [0.5, 0.5, 0.5], [0.25, -1, 0.3], [1, 2, 3]),
+    *([0, 0, 0], [4, 5, 6]),
+]
+
+
+def write(path, lines=LINES, end="\n"):
+    path.write_bytes(end.join([*lines, ""]).encode())
+    return path
+
+
+def check(vectors):
+    assert vectors.values.dtype == "float32"
+    np.testing.assert_allclose(vectors.values, EXPECTED, rtol=1e-6)
+    assert vectors.found.tolist() == [False, True, True, True, False, True]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", " \n"])
+@pytest.mark.parametrize("first", [[], ["6 3"]])
+def test_text(tmp_path, end, first):
+    """Words with spaces, words twice, others not read, word2vec's header."""
+    path = write(tmp_path / "v.txt", first + LINES, end)
+    check(read_vectors(path, WORDS, verbose=0))
+
+
+def test_an_archive_and_its_progress(tmp_path, capsys):
+    text = write(tmp_path / "v.txt")
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.write(text, "v.txt")
+    check(read_vectors(tmp_path / "v.zip", WORDS))
+    assert "1/1" in capsys.readouterr().out
+    with zipfile.ZipFile(tmp_path / "v.zip", "a") as archive:
+        archive.write(text, "w.txt")
+    with pytest.raises(ValueError, match=r"must hold one file.*w\.txt"):
+        read_vectors(tmp_path / "v.zip", WORDS)
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        ([], "has no vectors"),
+        (["the"], "line 1: a word and 0 numbers"),
+        (["the 1 2 3", "cat 1 2"], "line 2: a word and 3.*Received 3 fields"),
+        (["the 1 2 3", "cat 1 two 3"], "line 2: .*two"),
+    ],
+)
+def test_damaged_files(tmp_path, lines, message):
+    path = write(tmp_path / "v.txt", lines)
+    with pytest.raises(ValueError, match=message):
+        read_vectors(path, WORDS, verbose=0)
+    with pytest.raises(FileNotFoundError):
+        read_vectors(tmp_path / "none.txt", WORDS)
+
+
+def test_other_words_keep_their_own():
+    found = np.array([True, False, True])
+    vectors = WordVectors(np.full((3, 2), 9.0, "float32"), found)
+    embedding = Embedding(3, 2)
+    embedding.build()
+    before = keras.ops.convert_to_numpy(embedding.embeddings).copy()
+    vectors.assign_to(embedding)
+    after = keras.ops.convert_to_numpy(embedding.embeddings)
+    np.testing.assert_array_equal(after[1], before[1])
+    assert (after[found] == 9).all()
+    other = Embedding(3, 4)
+    other.build()
+    with pytest.raises(ValueError, match=r"shape \(3, 2\).*\(3, 4\)"):
+        vectors.assign_to(other)

@@ -1,0 +1,191 @@
+"""Autoencoders: by hand, token by token, saved, and learning to copy."""
+
+import keras
+import keras_nlp
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+
+from memlm_keras import SequenceAutoencoder
+from memlm_keras.cells import AssociativeGRUCell
+from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.data import AutoencodingBatches
+from memlm_keras.evaluation import reconstruction
+
+V, D, H = 9, 5, 6
+MODELS = {
+    "dual_am_gru": (AssociativeGRUCell, DualAssociativeGRUCell, "source"),
+    "am_gru": (AssociativeGRUCell, AssociativeGRUCell, "memory"),
+    "gru": (keras.layers.GRU, keras.layers.GRU, "memory"),
+    "lstm": (keras.layers.LSTM, keras.layers.LSTMCell, "memory"),
+}
+every_model = pytest.mark.parametrize("name", MODELS)
+
+
+def make(name, scale=3.0):
+    encoder, decoder, conditioning = MODELS[name]
+    keras.utils.set_random_seed(0)
+    model = SequenceAutoencoder(V, D, encoder(H), decoder(H), conditioning)
+    for weight in model.trainable_variables:
+        weight.assign(weight * scale)
+    return model
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def forced(model, source, target):
+    """Logits of one sequence, the decoder reading `target`."""
+    inputs = {
+        "source": np.array([source], "int32"),
+        "source_length": np.array([len(source)], "int32"),
+        "target": np.array([target], "int32"),
+    }
+    return arrays(model(inputs))[0]
+
+
+def test_batches():
+    tokens = np.array([5, 7, 8, 0, 6, 0, 4, 5, 0])
+    inputs, targets, weight = AutoencodingBatches(
+        tokens, 2, length_multiple=4, equal_lengths=False
+    )[0]
+    assert inputs["source"].tolist() == [[5, 7, 8, 0], [6, 0, 0, 0]]
+    assert inputs["source_length"].tolist() == [4, 2]
+    assert inputs["target"].tolist() == [[0, 5, 7, 8], [0, 6, 0, 0]]
+    assert targets.tolist() == inputs["source"].tolist()
+    assert weight.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
+
+
+@every_model
+def test_padding_changes_nothing(name, random):
+    model = make(name)
+    sentences = [[*random.integers(1, V, n), 0] for n in (1, 4, 6)]
+    tokens = np.concatenate(sentences)
+    batches = AutoencodingBatches(tokens, 3, 8, equal_lengths=False)
+    inputs, _, weight = batches[0]
+    inputs["source"][weight == 0] = 3
+    logits = arrays(model(inputs))
+    for row, sentence in zip(logits, sentences):
+        np.testing.assert_allclose(
+            row[: len(sentence)],
+            forced(model, sentence, [0, *sentence[:-1]]),
+            rtol=1e-4,
+            atol=1e-5,
+        )
+
+
+@every_model
+def test_greedy_writing_is_the_most_probable_token_each_time(name, random):
+    model = make(name)
+    sources = [[*random.integers(1, V, n), 0] for n in (2, 5, 3)]
+    written = model.generate(sources, max_length=7)
+    for source, found in zip(sources, written):
+        expected = []
+        while len(expected) < 7:
+            logits = forced(model, source, [0, *expected])
+            token = int(np.argmax(logits[-1]))
+            if token == 0:
+                break
+            expected.append(token)
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("name", ["dual_am_gru", "lstm"])
+def test_beams_find_what_is_no_less_probable(name, random):
+    """With as many beams as words, two tokens are searched in full."""
+    model = make(name, scale=2.0)
+    source = [*random.integers(1, V, 4), 0]
+    scores = {}
+    first = log_softmax(forced(model, source, [0])[-1])
+    for token in range(V):
+        second = log_softmax(forced(model, source, [0, token])[-1])
+        for other in range(V):
+            scores[token, other] = first[token] + second[other]
+    best = max(scores, key=scores.get)
+    sampler = keras_nlp.samplers.BeamSampler(num_beams=V)
+    (found,) = model.generate([source], sampler, max_length=2)
+    expected = list(best[: best.index(0)] if 0 in best else best)
+    assert found.tolist() == expected
+
+
+def test_reconstruction_counts_tokens_and_sequences():
+    """Of a model that writes what it is told, whatever it reads."""
+    sentences = [[5, 7, 0], [5, 7, 8, 0], [6, 0]]
+    batches = AutoencodingBatches(
+        np.concatenate(sentences), 2, 2, equal_lengths=False
+    )
+
+    class Parrot:
+        end_of_sentence_id = 0
+
+        def generate(self, source, sampler, max_length):
+            assert sampler == "greedy"
+            return [np.array([5, 7])[:max_length] for _ in source]
+
+    found = reconstruction(Parrot(), batches, verbose=0)
+    assert (found.tokens, found.sequences) == (9, 3)
+    assert found.sequence_accuracy == pytest.approx(1 / 3)
+    # 5 7 <eos>; 5 7 of four; none of the last.
+    assert found.token_accuracy == pytest.approx((3 + 2 + 0) / 9)
+    assert "greedy" in found.protocol
+
+
+def test_training_learns_to_copy(random):
+    sentences = [[*random.integers(1, V, 3), 0] for _ in range(60)]
+    batches = AutoencodingBatches(np.concatenate(sentences), 10, 4)
+    keras.utils.set_random_seed(1)
+    model = SequenceAutoencoder(
+        *(V, 16, AssociativeGRUCell(24, num_copies=2)),
+        DualAssociativeGRUCell(24, num_copies=2),
+    )
+    before = reconstruction(model, batches, verbose=0)
+    model.compile(keras.optimizers.Adam(0.02))
+    history = model.fit(batches, epochs=15, verbose=0).history
+    after = reconstruction(model, batches, verbose=0)
+    assert history["accuracy"][-1] > 0.7
+    assert after.token_accuracy > max(0.6, before.token_accuracy + 0.3)
+
+
+@every_model
+def test_saved_models_give_the_same(name, tmp_path):
+    model = make(name)
+    source = [4, 2, 7, 0]
+    expected = forced(model, source, [0, 4, 2])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        forced(loaded, source, [0, 4, 2]), expected, atol=1e-6
+    )
+    assert loaded.count_params() == model.count_params()
+    assert loaded.conditioning == MODELS[name][2]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"embedding_dim": 0}, "`embedding_dim` must be an integer"),
+        ({"dropout": 1.0}, "`dropout` must be"),
+        ({"conditioning": None}, "nothing to decode without"),
+        ({"conditioning": "source"}, "needs a layer that reads a source"),
+        ({"encoder": keras.layers.Dense(3)}, "`encoder` must hold Keras"),
+        ({"decoder": keras.layers.Dense(3)}, "`decoder` must hold Keras"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    arguments = {
+        "vocabulary_size": V,
+        "embedding_dim": D,
+        "encoder": keras.layers.GRU(H),
+        "decoder": keras.layers.GRU(H),
+        "conditioning": "memory",
+        **arguments,
+    }
+    with pytest.raises(ValueError, match=message):
+        SequenceAutoencoder(**arguments)
+
+
+@pytest.mark.parametrize("source", [[], [[]], [[[1, 2]]]])
+def test_wrong_sources(source):
+    with pytest.raises(ValueError, match="`source` must hold 1-D arrays"):
+        make("gru").generate(source)

@@ -1,0 +1,80 @@
+"""A classifier of pairs as it is served: texts in, labels out."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+@pytest.fixture(scope="module")
+def classifier(vocabulary):
+    keras.utils.set_random_seed(6)
+    model = memlm.EntailmentClassifier(
+        vocabulary_size=len(vocabulary),
+        embedding_dim=6,
+        recurrent=memlm.cells.DualAssociativeGRUCell(8, num_copies=3),
+        conditioning="source",
+        top=keras.layers.GRU(8),
+        classifier_units=(8,),
+        dropout=0.5,
+    )
+    for weight in model.trainable_variables:
+        weight.assign(weight * 4.0)
+    return model
+
+
+def test_texts_in_labels_and_probabilities_out(
+    classifier, vocabulary, run_isolated, tmp_path
+):
+    path = tmp_path / "pairs" / "1"
+    export(classifier, path, vocabulary, labels=LABELS)
+    saved = json.loads((path / "assets.extra" / "labels.json").read_text())
+    assert tuple(saved) == LABELS
+    texts = {
+        "premise": ["word_1  word_7 nobody word_3", "word_2", "1,234 café"],
+        "hypothesis": ["word_7", "word_9 word_2\u2003word_2 word_4 .", "7"],
+    }
+    (tmp_path / "requests.json").write_text(json.dumps(texts))
+    run_isolated(
+        "pair_client.py",
+        path,
+        tmp_path / "requests.json",
+        tmp_path / "responses.json",
+    )
+    found = json.loads((tmp_path / "responses.json").read_text())
+    batches = memlm.data.PairBatches(
+        [vocabulary.encode(text) for text in texts["premise"]],
+        [vocabulary.encode(text) for text in texts["hypothesis"]],
+        [0, 0, 0],
+        3,
+    )
+    logits = keras.ops.convert_to_numpy(classifier(batches[0][0]))
+    expected = np.empty_like(logits)
+    expected[batches.order] = softmax(logits, axis=-1)
+    np.testing.assert_allclose(
+        found["probabilities"], expected, rtol=1e-4, atol=1e-5
+    )
+    best = [LABELS[index] for index in expected.argmax(axis=-1)]
+    assert found["label"] == best
+    assert "`premise` must hold at least one word" in found["refused"]
+
+
+@pytest.mark.parametrize(
+    "labels", [None, "yes", ["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]]
+)
+def test_labels_of_all_classes(labels, classifier, vocabulary, tmp_path):
+    with pytest.raises(ValueError, match="`labels` must be 3 different str"):
+        export(classifier, tmp_path / "1", vocabulary, labels=labels)
+    assert not list(tmp_path.iterdir())
+
+
+def test_labels_are_of_classifiers(model, vocabulary, tmp_path):
+    with pytest.raises(ValueError, match="`labels` are those of an `Entail"):
+        export(model, tmp_path / "1", vocabulary, labels=LABELS)

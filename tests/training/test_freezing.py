@@ -1,0 +1,159 @@
+"""Embeddings that are not trained at first, and the rate that is halved."""
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import EntailmentClassifier
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.data import PairBatches
+from memlm_keras.training import Checkpoint
+from memlm_keras.training import FreezeEmbeddings
+from memlm_keras.training import HalveOnDrop
+
+
+@pytest.fixture
+def model():
+    model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
+    model.compile(keras.optimizers.Adam(0.01, beta_1=0.9))
+    return model
+
+
+@pytest.fixture
+def batches(random):
+    sentences = [random.integers(1, 9, 3) for _ in range(24)]
+    labels = random.integers(0, 3, 24)
+    return PairBatches(sentences, sentences[::-1], labels, 4, shuffle=True)
+
+
+class Watch(keras.callbacks.Callback):
+    """Notes the embeddings and another weight after each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.embeddings, self.others = [], []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.embeddings.append(np.array(self.model.get_weights()[0]))
+        self.others.append(np.array(self.model.head.get_weights()[0]))
+
+
+def test_frozen_and_thawed(model, batches):
+    before = np.array(model.get_weights()[0])
+    assert before.shape == (9, 4)
+    watch = Watch()
+    model.fit(
+        batches, epochs=3, verbose=0, callbacks=[FreezeEmbeddings(2), watch]
+    )
+    np.testing.assert_array_equal(watch.embeddings[0], before)
+    np.testing.assert_array_equal(watch.embeddings[1], before)
+    assert (watch.embeddings[2] != before).any()
+    assert (watch.others[0] != watch.others[1]).any()
+
+
+def test_what_thaws_is_trained_as_if_it_began(model, batches):
+    """The optimizer has gathered nothing of the frozen epoch."""
+    model.fit(batches, epochs=1, verbose=0, callbacks=[FreezeEmbeddings(1)])
+    moments = [
+        np.array(keras.ops.convert_to_numpy(variable))
+        for variable in model.optimizer.variables
+        if tuple(variable.shape) == (9, 4)
+    ]
+    assert len(moments) == 2
+    assert not any(moment.any() for moment in moments)
+
+
+def test_a_model_without_a_gate():
+    model = LanguageModel(9, 4, [keras.layers.GRU(4)])
+    model.compile()
+    with pytest.raises(ValueError, match="needs a model with an `embedding_g"):
+        model.fit(
+            Batches(np.arange(40) % 9, 2, 5),
+            callbacks=[FreezeEmbeddings()],
+            verbose=0,
+        )
+    with pytest.raises(ValueError, match="`epochs` must be at least 0"):
+        FreezeEmbeddings(-1)
+
+
+@pytest.mark.parametrize(
+    "epochs, values, halvings",
+    [
+        (1, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
+        (2, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
+        (3, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
+        (1, [0.5], 0),
+    ],
+)
+def test_halved_when_worse_than_so_many_epochs_ago(
+    model, epochs, values, halvings
+):
+    halve = HalveOnDrop("val_accuracy", epochs, factor=0.25)
+    halve.set_model(model)
+    for epoch, value in enumerate(values):
+        # What is kept in between is all that there is to know.
+        other = HalveOnDrop("val_accuracy", epochs, factor=0.25)
+        other.set_model(model)
+        other.set_state(halve.get_state())
+        other.on_epoch_end(epoch, {"val_accuracy": value})
+        halve = other
+    expected = 0.01 * 0.25**halvings
+    assert float(model.optimizer.learning_rate) == pytest.approx(expected)
+
+
+def test_nothing_to_halve_by(model, batches):
+    with pytest.raises(ValueError, match="no 'val_accuracy' to halve.*loss"):
+        model.fit(batches, callbacks=[HalveOnDrop()], verbose=0)
+    with pytest.raises(ValueError, match="`epochs` must be at least 1"):
+        HalveOnDrop(epochs=0)
+    with pytest.raises(ValueError, match="`factor` must lie between"):
+        HalveOnDrop(factor=1.0)
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends a run within an epoch, as a kill does."""
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.epoch == 1 and batch == 3:
+            raise KeyboardInterrupt
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+
+def test_an_interrupted_run_goes_on(random, tmp_path):
+    """Within an epoch, with another number of batches than a pass has."""
+    sentences = [random.integers(1, 9, 3) for _ in range(26)]
+    labels = random.integers(0, 3, 26)
+
+    def run(folder, stop=(), jit_compile=False):
+        keras.utils.set_random_seed(1)
+        model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
+        model.compile(keras.optimizers.Adam(0.01), jit_compile=jit_compile)
+        batches = PairBatches(
+            *(sentences, sentences[::-1], labels, 4),
+            shuffle=True,
+            batches_per_epoch=5,
+        )
+        watched = [FreezeEmbeddings(1), HalveOnDrop("accuracy")]
+        checkpoint = Checkpoint(
+            folder / "checkpoint.npz", batches, watched, frequency=3
+        )
+        try:
+            model.fit(
+                batches,
+                epochs=3,
+                callbacks=[*watched, *stop, checkpoint],
+                verbose=0,
+            )
+        except KeyboardInterrupt:
+            return None
+        return model.get_weights()
+
+    (tmp_path / "whole").mkdir()
+    whole = run(tmp_path / "whole")
+    assert run(tmp_path, stop=[Stop()]) is None
+    resumed = run(tmp_path)
+    for expected, found in zip(whole, resumed):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
