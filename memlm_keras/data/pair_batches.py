@@ -161,9 +161,6 @@ class PairBatches(keras.utils.PyDataset):
         labels = np.where(held, self.labels[rows], 0).astype("int32")
         return inputs, labels, held.astype("float32")
 
-    def on_epoch_end(self):
-        self.start_at(self.epoch + 1)
-
     def start_at(self, epoch, batch=0):
         """Moves to a batch of an epoch, both from 0; `fit` goes on from there.
 

@@ -27,7 +27,7 @@ class GradientGate(keras.layers.Layer):
     >>> gate = memlm_keras.embeddings.GradientGate()
     >>> keras.ops.shape(gate(np.ones((2, 3), "float32")))
     (2, 3)
-    >>> gate.share.assign(0.0)
+    >>> _ = gate.share.assign(0.0)
     """
 
     def build(self, inputs_shape):
@@ -40,4 +40,5 @@ class GradientGate(keras.layers.Layer):
         return share * inputs + (1 - share) * ops.stop_gradient(inputs)
 
     def compute_output_spec(self, inputs):
+        """Shape and dtype of the inputs."""
         return keras.KerasTensor(inputs.shape, dtype=inputs.dtype)

@@ -44,7 +44,7 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(path, words, verbose=1):
-    """Reads the vectors of some words, as GloVe's are published.
+    r"""Reads the vectors of some words, as GloVe's are published.
 
     A line has a word and its numbers, with single spaces between; a word may
     hold spaces itself. A first line of two integers, as word2vec writes it, is
@@ -67,10 +67,11 @@ def read_vectors(path, words, verbose=1):
 
     Example:
 
-    >>> vectors = memlm_keras.embeddings.read_vectors(
-    ...     "glove.840B.300d.txt", vocabulary.tokens
-    ... )
-    >>> vectors.assign_to(model.embedding)
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "vectors.txt")
+    >>> _ = path.write_text("the 0.25 -1\ncat 0.5 2\n")
+    >>> read_vectors(path, ["cat", "dog"], verbose=0).values.tolist()
+    [[0.5, 2.0], [0.0, 0.0]]
     """
     path = pathlib.Path(path)
     rows = {word.encode(): row for row, word in enumerate(words)}

@@ -63,12 +63,13 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
             row[:length]
             for row, length in zip(inputs["source"], inputs["source_length"])
         ]
-        written = np.full(
-            targets.shape, model.end_of_sentence_id, targets.dtype
-        )
+        # Behind its end, nothing was written.
+        written = np.full((len(targets), time + 1), -1, targets.dtype)
         found = model.generate(sources, sampler, max_length=time)
         for row, sequence in enumerate(found):
             written[row, : len(sequence)] = sequence
+            written[row, len(sequence)] = model.end_of_sentence_id
+        written = written[:, :time]
         same = (written == targets) & (sample_weight > 0)
         right_tokens += int(same.sum())
         tokens += int(sample_weight.sum())

@@ -15,8 +15,8 @@ from memlm_keras.models.dual_sequence import recurrent_layer
 from memlm_keras.models.dual_sequence import require_conditioning
 from memlm_keras.models.dual_sequence import starting_states
 from memlm_keras.models.from_preset import FromPreset
+from memlm_keras.models.generation import sample
 from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import no_gradient
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -179,8 +179,6 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
         Raises:
             ValueError: if `source` is empty or holds anything else.
         """
-        import keras_nlp
-
         rows = [np.asarray(row) for row in source]
         if not rows or not all(row.ndim == 1 and len(row) for row in rows):
             raise ValueError(
@@ -207,25 +205,14 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
             logits, states = self._untracked.decode(last, states)
             return logits[:, -1], None, states
 
-        with no_gradient():
-            written = keras_nlp.samplers.get(sampler)(
-                next=next_token,
-                prompt=ops.convert_to_tensor(prompt),
-                cache=self._untracked.encode(
-                    ops.convert_to_tensor(padded),
-                    ops.convert_to_tensor(lengths),
-                ),
-                index=1,
-                mask=ops.convert_to_tensor(given),
-                stop_token_ids=[self.end_of_sentence_id],
-                model=self,
-            )
-        written = ops.convert_to_numpy(written)[:, 1:]
-        return [self._before_the_end(row) for row in written]
-
-    def _before_the_end(self, row):
-        ends = np.flatnonzero(row == self.end_of_sentence_id)
-        return row[: ends[0]] if len(ends) else row
+        states = self._untracked.encode(
+            ops.convert_to_tensor(padded), ops.convert_to_tensor(lengths)
+        )
+        written, ends = sample(
+            *(self, sampler, next_token, prompt, given, states, 1),
+            stop_token_ids=[self.end_of_sentence_id],
+        )
+        return [row[1:end] for row, end in zip(written, ends)]
 
     # === Serialization ===
 

@@ -1,6 +1,7 @@
 """Continuing a prompt with the samplers of keras_nlp."""
 
-import keras
+import itertools
+
 import numpy as np
 from keras import ops
 
@@ -10,8 +11,6 @@ from memlm_keras.models.inference import no_gradient
 
 def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     """See `memlm_keras.LanguageModel.generate`."""
-    import keras_nlp
-
     rows, restore = _read_prompt(prompt, vocabulary)
     lengths = [len(row) for row in rows]
     if not rows or min(lengths) < 1:
@@ -37,19 +36,57 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
         logits, state = model.step(last, state)
         return logits[:, -1], None, state
 
+    index = min(lengths)
+    generated, lengths = sample(
+        *(model, sampler, next_token, tokens, given),
+        *(model.read(tokens[:, : index - 1]), index, stop_token_ids),
+    )
+    return restore(generated, lengths)
+
+
+def sample(
+    model, sampler, next_token, tokens, given, state, index, stop_token_ids
+):
+    """Writes tokens one by one with a sampler of keras_nlp.
+
+    Args:
+        model: the model, whose variables `next_token` reads.
+        sampler: sampler or its name.
+        next_token: function of tokens, state and the index to be written that
+            returns logits `(batch, vocabulary)`, `None` and the new state.
+        tokens: int32 array `(batch, time)`.
+        given: bool array of that shape, the tokens that stay as they are.
+        state: nested tensors, before the token at `index`.
+        index: integer, the first that may have to be written.
+        stop_token_ids: list of ids, or `None`.
+
+    Returns:
+        `(generated, lengths)`: int32 array `(batch, time)`, in which the first
+        stop token that a row produced fills the rest of it, and int64 array
+        `(batch,)` of where that is, or `time`.
+    """
+    import keras_nlp
+
+    stops = list(stop_token_ids or ())
+    # Samplers look for stop tokens in all that is not given, also where
+    # nothing is written yet.
+    filler = next(token for token in itertools.count() if token not in stops)
     with no_gradient():
-        index = min(lengths)
-        state = model.read(tokens[:, : index - 1])
         generated = keras_nlp.samplers.get(sampler)(
             next=next_token,
-            prompt=ops.convert_to_tensor(tokens),
+            prompt=ops.convert_to_tensor(np.where(given, tokens, filler)),
             cache=state,
             index=index,
             mask=ops.convert_to_tensor(given),
             stop_token_ids=stop_token_ids,
             model=model,
         )
-    return restore(keras.ops.convert_to_numpy(generated))
+    generated = np.array(ops.convert_to_numpy(generated))
+    ended = np.isin(generated, stops) & ~given
+    lengths = np.where(ended.any(1), ended.argmax(1), generated.shape[1])
+    for row, length in zip(generated, lengths):
+        row[length:] = row[length : length + 1]
+    return generated, lengths
 
 
 def _read_prompt(prompt, vocabulary):
@@ -62,11 +99,14 @@ def _read_prompt(prompt, vocabulary):
                 "`memlm_keras.data.Vocabulary`. Received: vocabulary=None"
             )
 
-        def restore(ids):
-            texts = [" ".join(vocabulary.decode(row)) for row in ids]
+        def restore(ids, lengths):
+            texts = [
+                " ".join(vocabulary.decode(row[:length]))
+                for row, length in zip(ids, lengths)
+            ]
             return texts[0] if isinstance(prompt, str) else texts
 
         return [vocabulary.encode(row) for row in strings], restore
     if len(strings) and np.ndim(strings[0]) == 0:
-        return [np.asarray(prompt)], lambda ids: ids[0]
-    return [np.asarray(row) for row in strings], lambda ids: ids
+        return [np.asarray(prompt)], lambda ids, _: ids[0]
+    return [np.asarray(row) for row in strings], lambda ids, _: ids

@@ -239,7 +239,8 @@ class StreamingModel(keras.Model):
                 `"top_p"`, `"beam"`, `"random"`, ...
             vocabulary: optional `memlm_keras.data.Vocabulary`.
             stop_token_ids: optional list of ids; generation ends when every
-                row has produced one. What follows it in a row means nothing.
+                row has produced one. The first fills the rest of its row; of
+                strings it is left out.
 
         Returns:
             Of the prompt's kind: ids `(max_length,)` or `(batch, max_length)`,

@@ -72,4 +72,6 @@ def perplexities(corpus, validation, test):
 
 def _units(layer):
     config = layer["config"]
-    return config.get("cell", layer)["config"]["units"]
+    while "cell" in config:
+        config = config["cell"]["config"]
+    return config["units"]

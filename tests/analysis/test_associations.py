@@ -18,18 +18,20 @@ V, H = 11, 6
 SOURCE, TARGET = [5, 7, 2, 9], [7, 2, 3]
 
 
-def classifier(cell, conditioning):
-    keras.utils.set_random_seed(2)
-    model = EntailmentClassifier(V, 4, cell, conditioning=conditioning)
-    for weight in model.trainable_variables:
-        weight.assign(weight * 3.0)
+def enlarged(model):
+    for index, weight in enumerate(model.trainable_variables):
+        random = np.random.default_rng(index)
+        weight.assign(random.uniform(-0.7, 0.7, weight.shape))
     return model
 
 
+def classifier(cell, conditioning):
+    return enlarged(EntailmentClassifier(V, 4, cell, conditioning=conditioning))
+
+
 def autoencoder():
-    keras.utils.set_random_seed(2)
     cells = AssociativeGRUCell(H), DualAssociativeGRUCell(H)
-    return SequenceAutoencoder(V, 4, *cells)
+    return enlarged(SequenceAutoencoder(V, 4, *cells))
 
 
 MODELS = {

@@ -658,6 +658,30 @@ def test_greedy_takes_the_most_probable_token():
     assert single.tolist() == found[0].tolist()
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_stop_tokens_end_a_row(first):
+    """Also the end of a sentence, which is the id of what is not written."""
+    model = shared()
+    prompts = [[3, 4, 5], [6]]
+    rows = [greedy_of(model, prompt, 9) for prompt in prompts]
+    stops = [rows[0][5]] if first else [rows[0][5], rows[1][3]]
+    found = model.generate(
+        prompts, max_length=9, sampler="greedy", stop_token_ids=[0, *stops]
+    )
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    texts = model.generate(
+        [" ".join(vocabulary.decode(prompt)) for prompt in prompts],
+        *(9, "greedy", vocabulary, [0, *stops]),
+    )
+    for row, prompt, expected, text in zip(found, prompts, rows, texts):
+        new = expected[len(prompt) :]
+        ends = [i for i, token in enumerate(new) if token in (0, *stops)]
+        length = len(prompt) + ends[0] if ends else 9
+        assert row[:length].tolist() == expected[:length]
+        assert set(row[length:].tolist()) <= {expected[min(length, 8)]}
+        assert text == " ".join(vocabulary.decode(row[:length]))
+
+
 def test_beams():
     import keras_nlp
 
