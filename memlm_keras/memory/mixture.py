@@ -1,5 +1,6 @@
 """Mixing the vocabulary's distribution with one over the words just read."""
 
+import keras
 from keras import ops
 
 from memlm_keras.memory.base import SlidingWindow
@@ -55,6 +56,27 @@ class WordMixture(SlidingWindow):
     def initial_state(self, batch_size):
         words = ops.zeros((batch_size, self.slots), dtype="int32")
         return {**super().initial_state(batch_size), "words": words}
+
+    def compute_output_spec(
+        self,
+        outputs,
+        token_ids=None,
+        logits=None,
+        state=None,
+        training=None,
+    ):
+        """Shapes and dtypes of the results."""
+        few = None
+        if logits is not None:
+            # Found on torch by computing it for 89 rows of 89 steps, which is
+            # gigabytes for a whole vocabulary.
+            few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
+        found, *others = super().compute_output_spec(
+            outputs, token_ids, few, state, training
+        )
+        if few is not None:
+            found = keras.KerasTensor(logits.shape, found.dtype)
+        return found, *others
 
     def recall(self, outputs, token_ids, state):
         """Puts outputs and words behind those remembered.

@@ -87,8 +87,9 @@ def get(name, /, **sizes):
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
-            does not have, a scale or an initial range that is not positive, or
-            `scale` together with the size that it scales.
+            does not have, a scale or an initial range that is not positive, an
+            initial range of a row without one, or `scale` together with the
+            size that it scales.
 
     Example:
 
@@ -125,6 +126,11 @@ def get(name, /, **sizes):
         **_PAPERS[paper].preset(row, **sizes),
     }
     if limit is not None:
+        if "RandomUniform" not in repr(preset["model"]):
+            raise ValueError(
+                f"The weights of {name!r} are not drawn from a range. "
+                f"Received: initial_range={limit}"
+            )
         preset["model"] = with_range(preset["model"], limit)
     return preset
 

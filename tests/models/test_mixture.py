@@ -76,6 +76,25 @@ def test_a_saved_model_is_the_same_model(mixture, tmp_path):
 
 
 @every_mixture
+def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
+    mixture, monkeypatch
+):
+    """On torch it would, for 89 rows of 89 steps, to find a shape."""
+    kind = type(mixture())
+    copied, asked = kind.copied, []
+
+    def counted(self, weights, words, vocabulary_size):
+        asked.append(vocabulary_size)
+        return copied(self, weights, words, vocabulary_size)
+
+    monkeypatch.setattr(kind, "copied", counted)
+    model = make(mixture())
+    assert asked and max(asked) < V
+    assert model.output_shape == (None, None, V)
+    assert model.outputs[0].dtype == "float32"
+
+
+@every_mixture
 def test_attention_is_the_mixtures_where_no_memory_attends(mixture):
     model = make(mixture())
     weights = model.attention(text(10)[None])

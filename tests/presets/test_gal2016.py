@@ -15,10 +15,7 @@ every_row = pytest.mark.parametrize("row", COUNTS)
 
 
 @every_row
-def test_parameters(row, monkeypatch):
-    # Weights are zero: drawing them takes seconds a model.
-    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
-    monkeypatch.setattr(presets.gal2016, "uniform", lambda limit: zeros)
+def test_parameters(row, not_drawn):
     model = LanguageModel.from_preset(f"gal2016/{row}", V)
     assert model.count_params() == COUNTS[row]
     printed = {"medium": 20, "large": 66}

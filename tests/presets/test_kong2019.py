@@ -47,10 +47,7 @@ def test_names():
 @pytest.mark.parametrize("vocabulary_size", [PTB, WIKITEXT2])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("units", [512, 1024])
-def test_parameters(method, units, vocabulary_size, monkeypatch):
-    # Weights are zero: drawing them takes seconds a model.
-    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
-    monkeypatch.setattr(presets.kong2019, "uniform", lambda limit: dict(zeros))
+def test_parameters(method, units, vocabulary_size, not_drawn):
     model = LanguageModel.from_preset(
         f"kong2019/{method}_{units}", vocabulary_size
     )

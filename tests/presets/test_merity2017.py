@@ -29,11 +29,7 @@ every_row_with_zoneout = pytest.mark.parametrize("row", ZONEOUT)
 
 
 @every_row
-def test_parameters(row, monkeypatch):
-    # Weights are zero: drawing them takes seconds a model.
-    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
-    for paper in (presets.merity2017, presets.gal2016):
-        monkeypatch.setattr(paper, "uniform", lambda limit: dict(zeros))
+def test_parameters(row, not_drawn):
     vocabulary_size, expected = COUNTS[row]
     model = LanguageModel.from_preset(f"merity2017/{row}", vocabulary_size)
     by_hand = parameters(vocabulary_size, 650, "pointer" in row)

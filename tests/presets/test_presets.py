@@ -91,16 +91,6 @@ TABLE = {
 }
 
 
-@pytest.fixture
-def not_drawn(monkeypatch):
-    """Weights are zero: to draw 47 million numbers only to count them takes
-    seconds a model."""
-    zeros = {"class_name": "Zeros", "config": {}}
-    zeros |= {"module": "keras.initializers", "registered_name": None}
-    for paper in (presets.daniluk2017, presets.tran2016):
-        monkeypatch.setattr(paper, "uniform", lambda limit: dict(zeros))
-
-
 def millions(count):
     return round(count / 1e6, 1)
 
@@ -300,7 +290,14 @@ def test_making_a_model_leaves_the_preset_alone():
     assert json.dumps(preset) == before
 
 
-@pytest.mark.parametrize("name", presets.names("LanguageModel"))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in presets.names("LanguageModel")
+        if not name.startswith("weissenborn2016/")
+    ],
+)
 def test_another_initial_range(name):
     sizes = {"units": 60, "embedding_dim": 60, "initial_range": 0.3}
     if name in ("tran2016/memn",):

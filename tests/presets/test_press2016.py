@@ -28,11 +28,7 @@ every_row = pytest.mark.parametrize("row", COUNTS)
 
 
 @every_row
-def test_parameters(row, monkeypatch):
-    # Weights are zero: drawing them takes seconds a model.
-    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
-    for paper in (presets.zaremba2014, presets.gal2016):
-        monkeypatch.setattr(paper, "uniform", lambda limit: dict(zeros))
+def test_parameters(row, not_drawn):
     model = LanguageModel.from_preset(f"press2016/{row}", V)
     by_hand, expected = COUNTS[row]
     assert model.count_params() == by_hand == expected

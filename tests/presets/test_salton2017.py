@@ -28,13 +28,6 @@ COUNTS = {
 every_row = pytest.mark.parametrize("row", COUNTS)
 
 
-@pytest.fixture
-def not_drawn(monkeypatch):
-    """Weights are zero: drawing them takes seconds a model."""
-    zeros = presets.serialized.from_keras("initializers", "Zeros", {})
-    monkeypatch.setattr(presets.salton2017, "uniform", lambda limit: zeros)
-
-
 @every_row
 def test_parameters(row, not_drawn):
     vocabulary_size, k, expected = COUNTS[row]

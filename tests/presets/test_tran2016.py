@@ -55,7 +55,7 @@ def test_names():
 
 
 @every_completion_row
-def test_parameters_of_the_models_that_complete_sentences(row):
+def test_parameters_of_the_models_that_complete_sentences(row, not_drawn):
     d, words, sides, _ = COMPLETION[row]
     size = 100
     model = LanguageModel.from_preset(f"tran2016/{row}", size)
@@ -85,7 +85,7 @@ def test_models_that_complete_sentences(row):
 
 
 @every_row
-def test_parameters_follow_from_the_equations(row):
+def test_parameters_follow_from_the_equations(row, not_drawn):
     model = LanguageModel.from_preset(f"tran2016/{row}", V)
     assert model.count_params() == TABLE[row]
 

@@ -21,7 +21,7 @@ every_row = pytest.mark.parametrize("row", COUNTS)
 
 
 @every_row
-def test_parameters(row):
+def test_parameters(row, not_drawn):
     model = EntailmentClassifier.from_preset(f"weissenborn2016/{row}", 7)
     assert model.count_params() - 7 * 300 == COUNTS[row]
     units = presets.get(f"weissenborn2016/{row}")["units"]
@@ -94,6 +94,10 @@ def test_sizes():
         (
             lambda: presets.get("weissenborn2016/lstm", window=3),
             "`window` contradicts",
+        ),
+        (
+            lambda: presets.get("weissenborn2016/lstm", initial_range=0.1),
+            "are not drawn from a range.*initial_range=0.1",
         ),
     ],
 )

@@ -14,7 +14,7 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("row", COUNTS)
-def test_parameters(row):
+def test_parameters(row, not_drawn):
     model = LanguageModel.from_preset(f"zaremba2014/{row}", V)
     assert model.count_params() == COUNTS[row]
 
