@@ -38,7 +38,11 @@ setup(
         "torch": ["torch>=2.6"],
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
-        "test": ["pytest", "hypothesis", "nltk", *SENTENCES, *TENSORBOARD],
+        "test": [
+            *("pytest", "pytest-xdist", "hypothesis", "nltk"),
+            *SENTENCES,
+            *TENSORBOARD,
+        ],
     },
     classifiers=[
         "Intended Audience :: Science/Research",

@@ -3,6 +3,9 @@
 import gc
 import os
 
+# What tests compile runs a few times on a few numbers: a quick compiler pays.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import keras
 import numpy as np
 import pytest

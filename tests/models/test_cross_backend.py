@@ -32,6 +32,10 @@ tokens = np.load(f"{folder}/tokens.npy")
 results = {}
 for name in sys.argv[3:]:
     model = keras.saving.load_model(f"{folder}/{name}.keras", safe_mode=True)
+    if name.startswith("dual_"):
+        inputs = dict(np.load(f"{folder}/{name}.inputs.npz"))
+        results[f"{name}_logits"] = keras.ops.convert_to_numpy(model(inputs))
+        continue
     state = model.initial_state(len(tokens))
     logits, state = model.step(tokens, state)
     results[f"{name}_logits"] = keras.ops.convert_to_numpy(logits)
@@ -68,6 +72,59 @@ def models():
     }
 
 
+def dual_sequence_models():
+    """Models of two sequences, and what they read."""
+    cells = memlm_keras.cells
+    lengths = np.array([5, 3], "int32")
+    tokens = np.random.default_rng(4).integers(
+        17, size=(3, 2, 5), dtype="int32"
+    )
+    pairs = {
+        "premise": tokens[0],
+        "premise_length": lengths,
+        "hypothesis": tokens[1],
+        "hypothesis_length": lengths[::-1].copy(),
+    }
+    sequences = {
+        "source": tokens[0],
+        "source_length": lengths,
+        "target": tokens[2],
+    }
+    classifier = memlm_keras.EntailmentClassifier
+    return {
+        "dual_am_gru": (
+            classifier(
+                *(17, 4, cells.DualAssociativeGRUCell(6, num_copies=3, seed=5)),
+                conditioning="source",
+                top=keras.layers.GRU(4),
+                classifier_units=(4,),
+            ),
+            pairs,
+        ),
+        "dual_am_lstm": (
+            classifier(
+                *(17, 4),
+                cells.AssociativeMemoryCell(keras.layers.LSTMCell(6)),
+            ),
+            pairs,
+        ),
+        "dual_attention": (
+            classifier(
+                *(17, 4, keras.layers.LSTM(6)),
+                memory=memlm_keras.memory.WordByWordAttention(),
+            ),
+            pairs,
+        ),
+        "dual_autoencoder": (
+            memlm_keras.SequenceAutoencoder(
+                *(17, 4, cells.AssociativeGRUCell(6)),
+                cells.DualAssociativeGRUCell(6, source_key="separate"),
+            ),
+            sequences,
+        ),
+    }
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """Folder of saved models, and what they give on this backend."""
@@ -94,6 +151,12 @@ def saved(tmp_path_factory):
         expected[f"{name}_logits"] = keras.ops.convert_to_numpy(logits)
         for key, value in state.items():
             expected[f"{name}_{key}"] = keras.ops.convert_to_numpy(value)
+    for name, (model, inputs) in dual_sequence_models().items():
+        for weight in model.trainable_variables:
+            weight.assign(weight * 3.0)
+        model.save(folder / f"{name}.keras")
+        np.savez(folder / f"{name}.inputs.npz", **inputs)
+        expected[f"{name}_logits"] = keras.ops.convert_to_numpy(model(inputs))
     return folder, expected
 
 
@@ -105,7 +168,10 @@ def test_saved_models_give_the_same_on_another_backend(saved, backend):
     folder, expected = saved
     root = pathlib.Path(memlm_keras.__file__).parents[1]
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, backend, str(folder), *models()],
+        [
+            *(sys.executable, "-c", SCRIPT, backend, str(folder)),
+            *sorted(path.stem for path in folder.glob("*.keras")),
+        ],
         env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
