@@ -71,6 +71,7 @@ PUBLIC_NAMES = {
         "DualAssociativeMemoryCell",
         "FOFEHORNNCell",
         "GatedHORNNCell",
+        "LSTMNetworkCell",
         "ProjectedRNN",
         "RecurrentDropoutGRUCell",
         "RecurrentDropoutLSTMCell",

@@ -6,6 +6,7 @@ from memlm_keras.cells.associative_memory import AssociativeMemoryCell
 from memlm_keras.cells.associative_memory import DualAssociativeMemoryCell
 from memlm_keras.cells.hornn import FOFEHORNNCell
 from memlm_keras.cells.hornn import GatedHORNNCell
+from memlm_keras.cells.lstm_network import LSTMNetworkCell
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.recurrent_dropout import RecurrentDropoutGRUCell
 from memlm_keras.cells.recurrent_dropout import RecurrentDropoutLSTMCell
@@ -18,6 +19,7 @@ __all__ = [
     "DualAssociativeMemoryCell",
     "FOFEHORNNCell",
     "GatedHORNNCell",
+    "LSTMNetworkCell",
     "ProjectedRNN",
     "RecurrentDropoutGRUCell",
     "RecurrentDropoutLSTMCell",

@@ -76,6 +76,20 @@ class AssociativeCell(keras.layers.Layer):
         return sizes if self.source_key is None else [*sizes, flat]
 
     @property
+    def reads_source(self):
+        """Whether there is the memory of a source to read."""
+        return self.source_key is not None
+
+    def reading(self, states):
+        """The states to begin with after a source was read.
+
+        Args:
+            states: list of the final states of the source's cell.
+        """
+        empty = [ops.zeros_like(state) for state in states]
+        return [*empty[: len(self.state_size) - 1], states[1]]
+
+    @property
     def num_keys(self):
         """How many keys a step computes."""
         return 2 if self.source_key == "separate" else 1

@@ -15,7 +15,9 @@ class ProjectedRNN(keras.layers.RNN):
     Outputs, states, arguments and weights are those of `keras.layers.RNN`
     around the same cell. What a cell draws at random, it draws at once as
     well: of one with `is_noisy` and `noise(inputs)`, as `ZoneoutLSTMCell` is,
-    `step(projected, states, noise)` gets the noise of its step while training.
+    `step(projected, states, noise)` gets the noise of its step while training;
+    and what it makes of the states it is to begin with, by a `begin(states)`,
+    as `LSTMNetworkCell` does, is made once.
 
     Args:
         cell: a cell with the methods `project_inputs(inputs)`, from
@@ -58,6 +60,8 @@ class ProjectedRNN(keras.layers.RNN):
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the steps over inputs that are projected all at once."""
         step, inputs = self.cell.step, self.cell.project_inputs(sequences)
+        if hasattr(self.cell, "begin"):
+            initial_state = self.cell.begin(initial_state)
         if training and getattr(self.cell, "is_noisy", False):
             step, inputs = (
                 self._noisy_step,

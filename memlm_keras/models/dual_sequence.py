@@ -205,12 +205,18 @@ def require_conditioning(conditioning, reader):
             f"`conditioning` must be one of {CONDITIONINGS} or None. "
             f"Received: conditioning={conditioning!r}"
         )
-    source_key = getattr(getattr(reader, "cell", None), "source_key", None)
-    if conditioning == "source" and source_key is None:
+    cell = getattr(reader, "cell", None)
+    if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(
             'conditioning="source" needs a layer that reads a source memory, '
             "such as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
             f"{reader!r}"
+        )
+    if conditioning == "memory" and not getattr(cell, "goes_on", True):
+        raise ValueError(
+            'conditioning="memory" has no meaning for a '
+            f"{type(cell).__name__}, whose memory is read whole: take "
+            '"source", or None. Received: conditioning="memory"'
         )
 
 
@@ -229,10 +235,10 @@ def starting_states(conditioning, states, reader):
     """
     if conditioning is None:
         return None
+    if conditioning == "source":
+        return reader.cell.reading(states)
     if len(states) == 1:
         return states
     count = len(tree.flatten(reader.get_initial_state(1)))
     empty = [ops.zeros_like(state) for state in states]
-    if conditioning == "memory":
-        return [empty[0], states[1], *empty[2:count]]
-    return [*empty[: count - 1], states[1]]
+    return [empty[0], states[1], *empty[2:count]]

@@ -25,7 +25,8 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
     the first one said of each, `p` and `h`, and `[p; h; |p - h|]` goes through
     layers of rectifiers to the classes. Without `top`, the last output of the
     hypothesis goes to the classes, or what a `memory` makes of it and of the
-    premise's outputs, as in Rocktaeschel et al. (2016).
+    premise's outputs, as in Rocktaeschel et al. (2016), or the means of both
+    sentences' outputs, as in Cheng et al. (2016).
 
     Args:
         vocabulary_size: integer, number of tokens.
@@ -38,9 +39,12 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
             the associative memory, or all there is of a GRU, and no last
             output besides; `"source"`, the final memory of the premise is the
             source memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`; or `None`, each is read by itself.
+            `DualAssociativeMemoryCell`, or the source's tape of an
+            `LSTMNetworkCell`; or `None`, each is read by itself.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
+        pooling: `"mean"`, `[p; h]` are the means over the words of what the
+            first layer said; or `None`. Not with a `memory` or `top`.
         classifier_units: sequence of integers, sizes of the rectifier layers.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
@@ -66,8 +70,9 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
             [0, 1), layers that are not recurrent, run backwards or are
-            `stateful`, another `conditioning`, `"source"` for a layer that
-            reads no source, or both `memory` and `top`.
+            `stateful`, another `conditioning` or one that the layer that reads
+            the hypothesis cannot have, another `pooling`, or more than one of
+            `memory`, `top` and `pooling`.
 
     Example:
 
@@ -95,6 +100,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         conditioning="memory",
         memory=None,
         top=None,
+        pooling=None,
         classifier_units=(),
         projection=None,
         num_classes=3,
@@ -113,10 +119,15 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
             top = recurrent_layer("top", top)
         second = reader or recurrent
         require_conditioning(conditioning, second)
-        if None not in (memory, top):
+        if pooling not in (None, "mean"):
             raise ValueError(
-                "`memory` contradicts `top`: the last word is one's or the "
-                f"other's. Received: memory={memory!r} and top={top!r}"
+                f"`pooling` must be 'mean' or None. Received: {pooling!r}"
+            )
+        if sum(given is not None for given in (memory, top, pooling)) > 1:
+            raise ValueError(
+                "`memory`, `top` and `pooling` contradict each other: the last "
+                f"word is one's. Received: memory={memory!r}, top={top!r} and "
+                f"pooling={pooling!r}"
             )
 
         # === Layers ===
@@ -167,6 +178,14 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
                 *(follow, follow_states[0], outputs),
                 *(hypothesis_mask, premise_mask),
             )
+        elif pooling is not None:
+            features = ops.concatenate(
+                [
+                    _mean(make.dropped(outputs, "dropout_p"), premise_mask),
+                    _mean(make.dropped(follow, "dropout_h"), hypothesis_mask),
+                ],
+                axis=-1,
+            )
         elif top is None:
             features = follow_states[0]
         else:
@@ -187,6 +206,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         self.conditioning = conditioning
         self.memory = memory
         self.top = top
+        self.pooling = pooling
         self.classifier_units = classifier_units
         self.projection = projection
         self.projection_layer = project
@@ -243,6 +263,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
             "conditioning": self.conditioning,
             "memory": serialized(self.memory),
             "top": serialized(self.top),
+            "pooling": self.pooling,
             "classifier_units": list(self.classifier_units),
             "projection": self.projection,
             "num_classes": self.num_classes,
@@ -252,3 +273,9 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
                 self.embedding.dtype_policy
             ),
         }
+
+
+def _mean(outputs, mask):
+    """Mean over the steps that count, `(batch, units)`."""
+    weights = ops.cast(mask, outputs.dtype)[..., None]
+    return ops.sum(outputs * weights, axis=1) / ops.sum(weights, axis=1)

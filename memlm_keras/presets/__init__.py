@@ -36,7 +36,7 @@ _FIXED = {
     ),
     "EntailmentClassifier": (
         *("recurrent", "recurrent_hypothesis", "conditioning", "memory"),
-        *("top", "projection"),
+        *("top", "pooling", "projection"),
     ),
     "SequenceAutoencoder": ("encoder", "decoder", "conditioning"),
 }

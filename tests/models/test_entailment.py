@@ -5,6 +5,7 @@ import pytest
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.cells import LSTMNetworkCell
 from memlm_keras.data import PairBatches
 from memlm_keras.data import embedded_pairs
 from memlm_keras.data import encode_pairs
@@ -46,6 +47,11 @@ MODELS = {
         "memory": lambda units: WordByWordAttention(),
         "projection": H,
     },
+    "lstm_network": {
+        "recurrent": lambda units: LSTMNetworkCell(units, 10, fusion=True),
+        "conditioning": "source",
+        "pooling": "mean",
+    },
     "alone": {"recurrent": gru, "top": gru, "conditioning": None},
 }
 every_model = pytest.mark.parametrize("name", MODELS)
@@ -59,7 +65,7 @@ def layers_of(name, units):
 
 
 def make(name, **arguments):
-    if "top" in MODELS[name]:
+    if {"top", "pooling"} & set(MODELS[name]):
         arguments.setdefault("classifier_units", (H, H))
     keras.utils.set_random_seed(0)
     model = EntailmentClassifier(V, D, **layers_of(name, H), **arguments)
@@ -141,6 +147,8 @@ def test_the_model_is_its_layers_by_hand(name, random):
         start = [start[0], states[1]]
     elif name.startswith("dual"):
         start = [start[0], start[1], states[1]]
+    elif name == "lstm_network":
+        start = [*start[:5], states[2], states[3]]
     h, *_ = second(vectors(hypothesis), initial_state=start)
     if model.memory is not None:
         weights = [
@@ -148,6 +156,8 @@ def test_the_model_is_its_layers_by_hand(name, random):
             for weight in WORD_BY_WORD
         ]
         features, _ = word_by_word(arrays(h)[0], arrays(p)[0], *weights)
+    elif model.pooling is not None:
+        features = np.concatenate([arrays(x)[0].mean(axis=0) for x in (p, h)])
     elif model.top is None:
         features = arrays(h)[0, -1]
     else:
@@ -289,8 +299,13 @@ def test_training_learns_what_follows(random):
         ({"dropout": 1.0}, "`dropout` must"),
         (
             {"memory": WordByWordAttention(), "top": gru(H)},
-            "`memory` contradicts `top`",
+            "`memory`, `top` and `pooling` contradict each other",
         ),
+        (
+            {"pooling": "mean", "top": gru(H)},
+            "`memory`, `top` and `pooling` contradict each other",
+        ),
+        ({"pooling": "max"}, "`pooling` must be 'mean' or None"),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"recurrent": keras.layers.Dense(3)}, "`recurrent` must hold Keras"),

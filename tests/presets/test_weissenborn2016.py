@@ -7,7 +7,8 @@ from memlm_keras import LanguageModel
 from memlm_keras import SequenceAutoencoder
 from memlm_keras import presets
 
-# Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, and 252k thrice.
+# Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, 252k thrice, and
+# 3.4m.
 COUNTS = {
     "gru_shared": 321_177,
     "am_gru_shared": 329_079,
@@ -16,6 +17,7 @@ COUNTS = {
     "lstm": 251_491,
     "lstm_shared": 251_223,
     "lstm_attention": 251_303,
+    "lstm_network": 3_379_953,
 }
 every_row = pytest.mark.parametrize("row", COUNTS)
 
@@ -25,15 +27,18 @@ def test_parameters(row, not_drawn):
     model = EntailmentClassifier.from_preset(f"weissenborn2016/{row}", 7)
     assert model.count_params() - 7 * 300 == COUNTS[row]
     units = presets.get(f"weissenborn2016/{row}")["units"]
-    if "lstm" in row:
+    if row == "lstm_network":
+        assert model.pooling == "mean" and model.recurrent.cell.fusion
+    elif "lstm" in row:
         assert model.top is None and model.projection == units
     else:
         assert model.classifier_units == (units, units)
     shared = model.recurrent_hypothesis is None
-    assert shared == row.endswith(("shared", "shared_large"))
+    assert shared == row.endswith(("shared", "shared_large", "network"))
     if "am_gru" in row:
         assert model.recurrent.cell.num_copies == 8
-    assert model.conditioning == ("source" if "dual" in row else "memory")
+    reads_source = "dual" in row or row == "lstm_network"
+    assert model.conditioning == ("source" if reads_source else "memory")
 
 
 def test_all_rows():

@@ -1,0 +1,269 @@
+"""The long short-term memory-network of Cheng, Dong and Lapata (2016).
+
+"Long Short-Term Memory-Networks for Machine Reading", Sections 3.1 and 4.2.
+
+Shapes below: B batch, d input_dim, H units, L window.
+"""
+
+import keras
+from keras import ops
+
+from memlm_keras.arguments import distinct
+from memlm_keras.arguments import require_positive_integer
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class LSTMNetworkCell(keras.layers.Layer):
+    """An LSTM that attends to all its earlier states (LSTMN).
+
+    In place of the last state, the cell reads a mixture of those before it,
+    which are kept on a tape:
+
+        a_i   = v . tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1})          (4)
+        s     = softmax(a)                                           (5)
+        h~_t, c~_t = sum_i s_i h_i, sum_i s_i c_i                    (6)
+        i, f, g, o = sigm, sigm, tanh, sigm (W [x_t; h~_t] + b)      (7)
+        c_t   = f * c~_t + i * g                                     (8)
+        h_t   = o * tanh(c_t)                                        (9)
+
+    over i < t; before the first step all is zero. With `fusion` the cell also
+    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, which is
+    read and never written (deep attention fusion):
+
+        b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
+        gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
+        r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
+        c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
+
+    With an empty source this is the cell without `fusion`, so that one cell can
+    read both sequences.
+
+    | equations | weight | shape |
+    |---|---|---|
+    | rows of `x_t` in `W`, `W_x`, `W_y`, `W_r` | `kernel` | `(d, 5 H)` or `(d, 7 H)` |
+    | rows of `h~_t` in `W` | `recurrent_kernel` | `(H, 4 H)` |
+    | `b`, with ones for `f` | `bias` | `(4 H,)` |
+    | `W_h`, `W_h~`, `v` | `key_kernel`, `read_kernel`, `score_kernel` | `(H, H)`, `(H, H)`, `(H,)` |
+    | `W_g`, `W_g~`, `u` | `source_key_kernel`, `source_read_kernel`, `source_score_kernel` | likewise |
+    | rows of `gamma~_t` in `W_r` | `source_gate_kernel` | `(H, H)` |
+
+    Args:
+        units: integer, H.
+        window: integer, L, how many states the tape holds; the oldest gives way
+            to a new one. Source and target must have the same.
+        fusion: whether there is a source.
+        kernel_initializer: initializer of all matrices.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(B, d)`.
+        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, the number of
+            steps read, `(B, 1)`, and the flat tape, `(B, 3 L H)`, of
+            `W_h h_i`, `h_i` and `c_i`; with `fusion`, of `gamma~_{t-1}` and the
+            source's number and tape as well.
+        training: not used.
+
+    Returns:
+        A tuple of `h_t`, `(B, H)`, and the list of new states.
+
+    Raises:
+        ValueError: if `units` or `window` is not a positive integer.
+
+    Example:
+
+    >>> layer = memlm_keras.cells.ProjectedRNN(
+    ...     memlm_keras.cells.LSTMNetworkCell(16, window=10),
+    ...     return_sequences=True,
+    ... )
+    >>> keras.ops.shape(layer(np.ones((2, 7, 5), "float32")))
+    (2, 7, 16)
+    """  # noqa: E501
+
+    # A tape is read from its beginning, and not gone on with.
+    goes_on = False
+
+    def __init__(
+        self,
+        units,
+        window=50,
+        fusion=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        require_positive_integer("units", units)
+        require_positive_integer("window", window)
+        super().__init__(**kwargs)
+        self.units = units
+        self.window = window
+        self.fusion = fusion
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.output_size = units
+
+    @property
+    def reads_source(self):
+        """Whether there is a source to attend to."""
+        return self.fusion
+
+    @property
+    def state_size(self):
+        """List of the sizes of the states."""
+        tape = [1, 3 * self.window * self.units]
+        sizes = [self.units, self.units, *tape]
+        return [*sizes, self.units, *tape] if self.fusion else sizes
+
+    def get_initial_state(self, batch_size=None):
+        """Returns zeros for each state: empty tapes."""
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in self.state_size
+        ]
+
+    def reading(self, states):
+        """The states to begin with after a source was read.
+
+        Args:
+            states: list of the final states of the source's cell.
+        """
+        output, read, count, tape = states[:4]
+        own = [ops.zeros_like(state) for state in (output, read, count, tape)]
+        return [*own, ops.zeros_like(read), count, tape]
+
+    def build(self, inputs_shape):
+        d, h = inputs_shape[-1], self.units
+        columns = 7 * h if self.fusion else 5 * h
+        self.kernel = self._add_kernel("kernel", (d, columns))
+        self.recurrent_kernel = self._add_kernel("recurrent_kernel", (h, 4 * h))
+        self.bias = self.add_weight(
+            name="bias", shape=(4 * h,), initializer=_ones_for_forgetting
+        )
+        for source in ("", "source_") if self.fusion else ("",):
+            for name in ("key", "read"):
+                name = f"{source}{name}_kernel"
+                setattr(self, name, self._add_kernel(name, (h, h)))
+            name = f"{source}score_kernel"
+            setattr(self, name, self._add_kernel(name, (h, 1)))
+        if self.fusion:
+            self.source_gate_kernel = self._add_kernel(
+                "source_gate_kernel", (h, h)
+            )
+
+    def _add_kernel(self, name, shape):
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=distinct(self.kernel_initializer, len(self.weights)),
+        )
+
+    def call(self, inputs, states, training=None):
+        return self.step(self.project_inputs(inputs), self.begin(states))
+
+    def project_inputs(self, inputs):
+        """What a step needs of its input, for any number of steps at once.
+
+        Args:
+            inputs: float tensor `(..., d)`.
+
+        Returns:
+            Float tensor `(..., projected units)`.
+        """
+        return ops.matmul(inputs, self.kernel)
+
+    def begin(self, states):
+        """The states with `W_g gamma_j` put on the source's tape.
+
+        It does not depend on the step, so it is done before the first.
+        """
+        if not self.fusion:
+            return states
+        *others, tape = states
+        slots = self._slots(tape)
+        keys = ops.matmul(
+            slots[..., self.units : 2 * self.units], self.source_key_kernel
+        )
+        slots = ops.concatenate([keys, slots[..., self.units :]], axis=-1)
+        return [*others, self._flat(slots)]
+
+    def step(self, projected, states):
+        """Computes one output and the new states.
+
+        Args:
+            projected: `(B, projected units)`, as of `project_inputs`.
+            states: list of the states before, as `begin` returns them.
+
+        Returns:
+            A tuple of `h_t` and the list of new states.
+        """
+        h = self.units
+        _, read, count, tape = states[:4]
+        slots = self._slots(tape)
+        hidden, cell = self._attend(
+            slots,
+            count,
+            projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel),
+            self.score_kernel,
+        )
+        gates = projected[:, : 4 * h] + self.bias
+        gates = gates + ops.matmul(hidden, self.recurrent_kernel)
+        i, f, g, o = ops.split(gates, 4, axis=-1)
+        new_cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(g)
+        source_states = list(states[4:])
+        if self.fusion:
+            before, source_count, source_tape = source_states
+            source, source_cell = self._attend(
+                self._slots(source_tape),
+                source_count,
+                projected[:, 5 * h : 6 * h]
+                + ops.matmul(before, self.source_read_kernel),
+                self.source_score_kernel,
+            )
+            gate = projected[:, 6 * h :] + ops.matmul(
+                source, self.source_gate_kernel
+            )
+            new_cell = new_cell + ops.sigmoid(gate) * source_cell
+            source_states[0] = source
+        output = ops.sigmoid(o) * ops.tanh(new_cell)
+        slot = ops.concatenate(
+            [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
+        )
+        here = self._positions() == ops.mod(count, self.window)
+        slots = ops.where(here[..., None], slot[:, None], slots)
+        states = [output, hidden, count + 1, self._flat(slots), *source_states]
+        return output, states
+
+    def _attend(self, slots, count, query, score_kernel):
+        """Mixtures of the hidden and the cell states on a tape."""
+        h = self.units
+        keys = ops.tanh(slots[..., :h] + query[:, None])
+        scores = ops.matmul(keys, score_kernel)[..., 0]
+        filled = self._positions() < count
+        scores = ops.where(filled, scores, ops.full_like(scores, -1e9))
+        # Nothing is read of an empty tape.
+        weights = ops.softmax(scores, axis=-1) * ops.cast(filled, scores.dtype)
+        mixed = ops.matmul(weights[:, None], slots[..., h:])[:, 0]
+        return mixed[:, :h], mixed[:, h:]
+
+    def _positions(self):
+        return ops.arange(self.window, dtype=self.compute_dtype)[None]
+
+    def _slots(self, tape):
+        return ops.reshape(tape, (-1, self.window, 3 * self.units))
+
+    def _flat(self, slots):
+        return ops.reshape(slots, (-1, 3 * self.window * self.units))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "window": self.window,
+            "fusion": self.fusion,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+        }
+
+
+def _ones_for_forgetting(shape, dtype):
+    units = shape[0] // 4
+    zeros = ops.zeros((units,), dtype)
+    return ops.concatenate([zeros, ops.ones((units,), dtype), zeros, zeros])

@@ -1,0 +1,208 @@
+"""The LSTM that attends to its own states, and to those of a source."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras import EntailmentClassifier
+from memlm_keras import LanguageModel
+from memlm_keras.cells import LSTMNetworkCell
+from memlm_keras.cells import ProjectedRNN
+from references.cheng2016 import lstm_network
+from references.finite_differences import assert_derivatives
+
+
+def make(units=3, window=4, fusion=False, input_dim=2):
+    cell = LSTMNetworkCell(units, window, fusion)
+    cell.build((None, input_dim))
+    random = np.random.default_rng(3)
+    for weight in cell.trainable_variables:
+        weight.assign(random.uniform(-1, 1, weight.shape))
+    return cell
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def by_name(cell, values=None):
+    """Weights as the paper has them, which multiply from the left."""
+    if values is None:
+        values = [array(w).astype("float64") for w in cell.trainable_variables]
+    named = {
+        weight.path.rpartition("/")[2]: value
+        for weight, value in zip(cell.trainable_variables, values)
+    }
+    h = cell.units
+    columns = np.split(named["kernel"], range(4 * h, 7 * h, h), axis=1)
+    found = {
+        "W": np.concatenate([columns[0], named["recurrent_kernel"]]).T,
+        "W_x": columns[1].T,
+        "b": named["bias"],
+        "W_h": named["key_kernel"].T,
+        "W_h~": named["read_kernel"].T,
+        "v": named["score_kernel"][:, 0],
+    }
+    if cell.fusion:
+        found |= {
+            "W_g": named["source_key_kernel"].T,
+            "W_y": columns[2].T,
+            "W_g~": named["source_read_kernel"].T,
+            "u": named["source_score_kernel"][:, 0],
+            "W_r": np.concatenate([columns[3], named["source_gate_kernel"]]).T,
+        }
+    return found
+
+
+def states_with(cell, source, batch_size=1):
+    """Initial states, the source's tape in front of its empty slots."""
+    states = [array(state) for state in cell.get_initial_state(batch_size)]
+    h = cell.units
+    tape = np.zeros((cell.window, 3 * h), "float32")
+    for slot, (gamma, alpha) in enumerate(source):
+        tape[slot, h : 2 * h], tape[slot, 2 * h :] = gamma, alpha
+    states[-1] = np.tile(tape.reshape(1, -1), (batch_size, 1))
+    states[-2] = np.full((batch_size, 1), len(source), "float32")
+    return states
+
+
+@given(
+    time=st.integers(1, 7),
+    units=st.integers(1, 4),
+    window=st.integers(1, 5),
+    source=st.one_of(st.none(), st.integers(0, 5)),
+    seed=st.integers(0, 2**16),
+)
+def test_outputs_equal_the_reference(time, units, window, source, seed):
+    fusion = source is not None
+    cell = make(units, window, fusion)
+    random = np.random.default_rng(seed)
+    inputs = random.normal(size=(2, time, 2)).astype("float32")
+    pairs = [
+        random.normal(size=(2, units)) for _ in range(min(source or 0, window))
+    ]
+    start = cell.get_initial_state(2)
+    if fusion:
+        start = states_with(cell, pairs, 2)
+    layer = ProjectedRNN(cell, return_sequences=True)
+    found = array(layer(inputs, initial_state=start))
+    for row in range(2):
+        expected = lstm_network(
+            inputs[row].astype("float64"), by_name(cell), window, pairs
+        )
+        np.testing.assert_allclose(
+            found[row], [h for h, _ in expected], rtol=1e-4, atol=1e-5
+        )
+    plain = keras.layers.RNN(cell, return_sequences=True)
+    np.testing.assert_allclose(
+        array(plain(inputs, initial_state=start)), found, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("fusion", [False, True])
+def test_gradients(fusion, gradients):
+    cell = make(2, 2, fusion)
+    random = np.random.default_rng(1)
+    inputs = random.normal(size=(1, 4, 2)).astype("float32")
+    pairs = [random.normal(size=(2, 2)) for _ in range(2)] if fusion else []
+    start = states_with(cell, pairs) if fusion else cell.get_initial_state(1)
+    projection = random.normal(size=(4, 2)).astype("float32")
+    layer = ProjectedRNN(cell, return_sequences=True)
+    layer(inputs, initial_state=start)
+    weights = [array(weight) for weight in cell.trainable_variables]
+
+    def loss(tensors):
+        mapping = list(zip(cell.trainable_variables, tensors))
+        with keras.StatelessScope(state_mapping=mapping):
+            outputs = layer(inputs, initial_state=start)
+        return keras.ops.sum(outputs[0] * keras.ops.array(projection))
+
+    def reference_loss(values):
+        found = lstm_network(
+            inputs[0].astype("float64"), by_name(cell, values), 2, pairs
+        )
+        return np.sum(np.stack([h for h, _ in found]) * projection)
+
+    assert_derivatives(gradients, loss, reference_loss, weights)
+
+
+def test_one_step_at_a_time_equals_the_whole_sequence(random):
+    cell = make(fusion=True)
+    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    inputs = random.normal(size=(2, 9, 2)).astype("float32")
+    start = states_with(cell, [random.normal(size=(2, 3))], 2)
+    whole, *final = layer(inputs, initial_state=start)
+    states = start
+    for step in range(9):
+        output, *states = layer(
+            inputs[:, step : step + 1], initial_state=list(states)
+        )
+        np.testing.assert_allclose(
+            array(output)[:, 0], array(whole)[:, step], rtol=1e-4, atol=1e-5
+        )
+    for found, expected in zip(states, final):
+        np.testing.assert_allclose(
+            array(found), array(expected), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_an_empty_source_changes_nothing(random):
+    """So one cell reads both sequences."""
+    both, plain = make(fusion=True), make()
+    h = both.units
+    for weight in plain.trainable_variables:
+        name = weight.path.rpartition("/")[2]
+        value = array(getattr(both, name))
+        weight.assign(value[:, : 5 * h] if name == "kernel" else value)
+    inputs = random.normal(size=(2, 6, 2)).astype("float32")
+    np.testing.assert_allclose(
+        array(ProjectedRNN(both)(inputs)),
+        array(ProjectedRNN(plain)(inputs)),
+        atol=1e-6,
+    )
+
+
+def test_a_language_model_of_it(random):
+    lm = LanguageModel(11, 4, [LSTMNetworkCell(6, window=5)])
+    tokens = random.integers(11, size=(2, 8))
+    whole = array(lm(tokens))
+    state = lm.initial_state(2)
+    for step in range(8):
+        logits, state = lm.step(tokens[:, step : step + 1], state)
+        np.testing.assert_allclose(
+            array(logits)[:, 0], whole[:, step], rtol=1e-4, atol=1e-5
+        )
+
+
+def test_config_and_files(random, tmp_path):
+    cell = LSTMNetworkCell(4, 3, True, kernel_initializer="he_normal")
+    again = LSTMNetworkCell.from_config(cell.get_config())
+    assert again.get_config() == cell.get_config()
+    model = keras.Sequential([keras.Input((5, 2)), ProjectedRNN(cell)])
+    inputs = random.normal(size=(2, 5, 2)).astype("float32")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(
+        array(loaded(inputs)), array(model(inputs)), atol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"units": 0}, "`units` must be an integer"),
+        ({"units": 3, "window": 0}, "`window` must be an integer"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        LSTMNetworkCell(**arguments)
+
+
+def test_conditioning_of_a_classifier():
+    with pytest.raises(ValueError, match='conditioning="memory" has no mean'):
+        EntailmentClassifier(9, 4, LSTMNetworkCell(4))
+    with pytest.raises(ValueError, match="needs a layer that reads a source"):
+        EntailmentClassifier(9, 4, LSTMNetworkCell(4), conditioning="source")
