@@ -63,7 +63,7 @@ class DualSequenceRuns(preset_runs.PresetRuns):
         """Returns the settings that only runs of this kind have."""
         raise NotImplementedError
 
-    def begin(self, model, corpus, preset, settings):
+    def begin(self, model, corpus, settings):
         """Makes a new model ready; returns callbacks of its own."""
         return []
 
@@ -115,13 +115,14 @@ class DualSequenceRuns(preset_runs.PresetRuns):
         if finished is not None:
             print(f"{run_dir} is finished, and is not trained again.")
             return finished, corpus, run_dir
-        run_folders.open_run_dir(run_dir, settings)
         keras.utils.set_random_seed(FLAGS.seed)
         made = _made(preset, len(corpus.vocabulary))
         parameters = made.count_params()
         print(f"{model}: {parameters:,} parameters, run folder {run_dir}")
         batches, validation = self.batches(corpus, settings)
-        callbacks = self.begin(made, corpus, preset, settings)
+        # What can be wrong with the flags shows before a run is cleared away.
+        callbacks = self.begin(made, corpus, settings)
+        run_folders.open_run_dir(run_dir, settings)
         optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])
         optimizer.learning_rate = settings["learning_rate"]
         made.compile(optimizer)
@@ -247,7 +248,7 @@ class EntailmentRuns(DualSequenceRuns):
         )
         return train, corpus.batches("validation", size)
 
-    def begin(self, model, corpus, preset, settings):
+    def begin(self, model, corpus, settings):
         """Reads vectors; the rate is halved when accuracy falls in a pass."""
         from memlm_keras import embeddings
         from memlm_keras import training
@@ -261,11 +262,11 @@ class EntailmentRuns(DualSequenceRuns):
             vectors.assign_to(model.embedding)
             found = int(vectors.found.sum())
             print(f"Vectors of {found:,} of {len(vectors.found):,} words.")
-            callbacks.append(training.FreezeEmbeddings(a_pass))
+            callbacks.append(training.FreezeEmbeddings(a_pass, vectors.found))
         return callbacks
 
     def measure(self, model, corpus, settings):
-        """Accuracies in percent, and losses."""
+        """Accuracies in percent."""
         return {
             split: _accuracy(model, corpus.batches(split, 64))
             for split in ("validation", "test")
@@ -338,7 +339,6 @@ def _accuracy(model, batches):
     found = model.evaluate(batches, verbose=FLAGS.verbose, return_dict=True)
     return {
         "accuracy": 100 * float(found["accuracy"]),
-        "loss": float(found["loss"]),
         "pairs": batches.num_pairs,
         "protocol": "accuracy in percent, over all pairs that have a label",
     }

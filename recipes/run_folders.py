@@ -169,8 +169,6 @@ def run(
     finite = train(
         model, corpus, batches, validation, run_dir, settings, callbacks
     )
-    if not finite:
-        print("The loss was not finite; the last good weights were kept.")
     evaluations = {
         split: perplexity(model, batches, verbose=FLAGS.verbose, also=also)
         for split, batches in evaluation.items()
@@ -273,6 +271,8 @@ def train(
     with files.atomic_path(run_dir / "model.keras") as temporary:
         model.save(temporary)
     corpus.vocabulary.save(run_dir / "vocabulary.json")
+    if stop_on_nan.stopped:
+        print("The loss was not finite; the last good weights were kept.")
     return not stop_on_nan.stopped
 
 

@@ -40,6 +40,15 @@ SETTINGS = {
     "autoencoding": ("longest",),
 }
 PICTURE = "associations.png"
+OF_PICTURES = ("premise", "hypothesis", "sentence", "written")
+# Flags of one kind of model only.
+OF_ONE_KIND = {
+    "EntailmentClassifier": (
+        *("premise", "hypothesis", "vectors", "lowercase", "export"),
+    ),
+    "SequenceAutoencoder": ("sentence", "beams", "segment_length"),
+    "LanguageModel": ("halve_after",),
+}
 
 FLAGS = flags.FLAGS
 common.define_flags(run_dir=f"runs/{PAPER}")
@@ -96,6 +105,10 @@ def main(argv):
     from memlm_keras import presets
 
     if FLAGS.table is not None:
+        check_kind(TABLES[FLAGS.table][0])
+        wrong = [f for f in ("export", *OF_PICTURES) if FLAGS[f].present]
+        if wrong:
+            raise app.UsageError(f"--{wrong[0]} contradicts --table.")
         kind, where, speed = TABLES[FLAGS.table]
         return RUNS[kind].fill_table(
             f"Weissenborn (2016), {where}",
@@ -110,6 +123,11 @@ def main(argv):
             "are trained by recipes/baselines.py. Received: "
             f"--model={FLAGS.model}"
         )
+    check_kind(kind)
+    if FLAGS.export is not None:
+        from memlm_keras import serving
+
+        serving.check_path(FLAGS.export)
     model, corpus, run_dir = RUNS[kind].train(FLAGS.model)
     classifier = kind == "EntailmentClassifier"
     source, target = (_pair if classifier else _sentence)(corpus)
@@ -118,11 +136,20 @@ def main(argv):
     if all(hasattr(reader.cell, "trace") for reader in model.readers):
         draw(model, corpus, source, target, run_dir)
     if FLAGS.export is not None:
-        from memlm_keras import serving
-
         serving.export(
             model, FLAGS.export, corpus.vocabulary, labels=corpus.labels
         )
+
+
+def check_kind(kind):
+    """Refuses flags that models of this kind have no use for."""
+    for other, names in OF_ONE_KIND.items():
+        wrong = [name for name in names if FLAGS[name].present]
+        if other != kind and wrong:
+            raise app.UsageError(
+                f"--{wrong[0]} has no meaning for a {kind}. Received: "
+                f"{FLAGS[wrong[0]].serialize()}"
+            )
 
 
 def tell(model, corpus, premise, hypothesis):

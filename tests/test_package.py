@@ -161,7 +161,7 @@ PUBLIC_NAMES = {
         "with_cache",
     ],
     "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
-    "memlm_keras.serving": ["export"],
+    "memlm_keras.serving": ["check_path", "export"],
     "memlm_keras.smoothing": [
         "NoisedBatches",
         "StreamStatistics",

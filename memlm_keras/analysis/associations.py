@@ -9,7 +9,6 @@ import keras
 import numpy as np
 
 from memlm_keras.analysis import output
-from memlm_keras.models.dual_sequence import starting_states
 
 WRITTEN = ("written", "state")
 
@@ -50,7 +49,7 @@ def associations(model, source, target, written="written"):
 
     Raises:
         ValueError: if the model has no associative memory, for another
-            `written`, or an empty sequence.
+            `written`, an empty sequence, or ids outside the vocabulary.
 
     Example:
 
@@ -75,21 +74,25 @@ def associations(model, source, target, written="written"):
         )
     sequences = {"source": np.asarray(source), "target": np.asarray(target)}
     for name, sequence in sequences.items():
-        if sequence.ndim != 1 or not len(sequence):
+        whole = np.issubdtype(sequence.dtype, np.integer)
+        if sequence.ndim != 1 or not len(sequence) or not whole:
             raise ValueError(
                 f"`{name}` must be a 1-D array of at least one token id. "
-                f"Received: shape {sequence.shape}"
+                f"Received: shape {sequence.shape}, dtype {sequence.dtype}"
+            )
+        if sequence.min() < 0 or sequence.max() >= model.vocabulary_size:
+            raise ValueError(
+                f"`{name}` must hold token ids below vocabulary_size="
+                f"{model.vocabulary_size}. Received: {sequence.tolist()}"
             )
     first, second = readers
     states, wrote = _traced(
         model, first, sequences["source"], first.get_initial_state(1)
     )
-    start = starting_states(model.conditioning, states, second)
-    if start is None:
-        start = second.get_initial_state(1)
+    start = model.states_for_target(states)
     _, found = _traced(model, second, sequences["target"], start)
     wrote = wrote[written]
-    found = found.get("source", found["read"])
+    found = found["source" if model.conditioning == "source" else "read"]
     return Associations(wrote, found, _cosines(found, wrote))
 
 
@@ -114,13 +117,7 @@ def plot_associations(similarity, source, target, path, title=None):
     ...     found.similarity, premise, hypothesis, "associations.png"
     ... )
     """
-    similarity = np.asarray(similarity)
-    if similarity.shape != (len(target), len(source)):
-        raise ValueError(
-            "`similarity` must have a row for each word of `target` and a "
-            f"column for each of `source`, {(len(target), len(source))}. "
-            f"Received: shape {similarity.shape}"
-        )
+    similarity = _of_words(similarity, source, target)
     figure, axes = output.subplots(
         2.5 + 0.34 * len(source), 1.6 + 0.34 * len(target)
     )
@@ -143,16 +140,38 @@ def write_associations(similarity, source, target, path):
     """Writes what `plot_associations` draws as CSV, a row for each target word.
 
     Args:
-        similarity, source, target, path: as for `plot_associations`.
+        similarity, source, target: as for `plot_associations`.
+        path: path of the CSV file.
+
+    Raises:
+        ValueError: if there is not one word for each row and column.
+
+    Example:
+
+    >>> memlm_keras.analysis.write_associations(
+    ...     found.similarity, premise, hypothesis, "associations.csv"
+    ... )
     """
+    similarity = _of_words(similarity, source, target)
     output.write_rows(
         path,
         ["read at", *source],
         (
             [word, *(f"{value:.6f}" for value in row)]
-            for word, row in zip(target, np.asarray(similarity))
+            for word, row in zip(target, similarity)
         ),
     )
+
+
+def _of_words(similarity, source, target):
+    similarity = np.asarray(similarity)
+    if similarity.shape != (len(target), len(source)):
+        raise ValueError(
+            "`similarity` must have a row for each word of `target` and a "
+            f"column for each of `source`, {(len(target), len(source))}. "
+            f"Received: shape {similarity.shape}"
+        )
+    return similarity
 
 
 def _traced(model, reader, token_ids, states):

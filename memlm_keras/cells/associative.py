@@ -8,14 +8,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
+from memlm_keras.kernels import DistinctKernels
 
 SOURCE_KEYS = ("shared", "separate")
 
 
-class AssociativeCell(keras.layers.Layer):
+class AssociativeCell(DistinctKernels, keras.layers.Layer):
     """A cell whose state is in a redundant associative memory.
 
     Its states are flat: the last output, `(B, k)`, the memory, `(B, N_c H)`,
@@ -80,11 +80,14 @@ class AssociativeCell(keras.layers.Layer):
         """Whether there is the memory of a source to read."""
         return self.source_key is not None
 
-    def reading(self, states):
+    def states_after_source(self, states):
         """The states to begin with after a source was read.
 
         Args:
-            states: list of the final states of the source's cell.
+            states: list of the final states of the source's cell, as of a call.
+
+        Returns:
+            List of tensors, as of a call: the source's memory, and empty ones.
         """
         empty = [ops.zeros_like(state) for state in states]
         return [*empty[: len(self.state_size) - 1], states[1]]
@@ -109,14 +112,6 @@ class AssociativeCell(keras.layers.Layer):
         drawn = [random.permutation(numbers) for _ in range(copies - 1)]
         return ops.convert_to_tensor(
             np.array([np.arange(numbers), *drawn]), dtype=dtype
-        )
-
-    def add_kernel(self, name, shape):
-        """Adds a trainable matrix whose values are those of no other."""
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=distinct(self.kernel_initializer, len(self.weights)),
         )
 
     def get_initial_state(self, batch_size=None):

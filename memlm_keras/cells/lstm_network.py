@@ -8,12 +8,13 @@ Shapes below: B batch, d input_dim, H units, L window.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class LSTMNetworkCell(keras.layers.Layer):
+class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
     """An LSTM that attends to all its earlier states (LSTMN).
 
     In place of the last state, the cell reads a mixture of those before it,
@@ -27,8 +28,8 @@ class LSTMNetworkCell(keras.layers.Layer):
         h_t   = o * tanh(c_t)                                        (9)
 
     over i < t; before the first step all is zero. With `fusion` the cell also
-    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, which is
-    read and never written (deep attention fusion):
+    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, to which
+    nothing is added (deep attention fusion):
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
         gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
@@ -57,10 +58,11 @@ class LSTMNetworkCell(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, the number of
-            steps read, `(B, 1)`, and the flat tape, `(B, 3 L H)`, of
-            `W_h h_i`, `h_i` and `c_i`; with `fusion`, of `gamma~_{t-1}` and the
-            source's number and tape as well.
+        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, which slots
+            of the tape are filled, `(B, L)`, and the flat tape, `(B, 3 L H)`,
+            of `W_h h_i`, `h_i` and `c_i`, the last slot the most recent; with
+            `fusion`, of `gamma~_{t-1}` and the same two of the source, in whose
+            tape `W_g gamma_j` takes the place of `W_h gamma_j`.
         training: not used.
 
     Returns:
@@ -79,8 +81,8 @@ class LSTMNetworkCell(keras.layers.Layer):
     (2, 7, 16)
     """  # noqa: E501
 
-    # A tape is read from its beginning, and not gone on with.
-    goes_on = False
+    # A target begins with a tape of its own.
+    continues_source = False
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class LSTMNetworkCell(keras.layers.Layer):
     @property
     def state_size(self):
         """List of the sizes of the states."""
-        tape = [1, 3 * self.window * self.units]
+        tape = [self.window, 3 * self.window * self.units]
         sizes = [self.units, self.units, *tape]
         return [*sizes, self.units, *tape] if self.fusion else sizes
 
@@ -118,41 +120,37 @@ class LSTMNetworkCell(keras.layers.Layer):
             for size in self.state_size
         ]
 
-    def reading(self, states):
+    def states_after_source(self, states):
         """The states to begin with after a source was read.
 
         Args:
-            states: list of the final states of the source's cell.
+            states: list of the final states of the source's cell, as of a call.
+
+        Returns:
+            List of tensors, as of a call: the source's tape, and empty ones.
         """
-        output, read, count, tape = states[:4]
-        own = [ops.zeros_like(state) for state in (output, read, count, tape)]
-        return [*own, ops.zeros_like(read), count, tape]
+        output, read, filled, tape = states[:4]
+        own = [ops.zeros_like(state) for state in (output, read, filled, tape)]
+        return [*own, ops.zeros_like(read), filled, tape]
 
     def build(self, inputs_shape):
         d, h = inputs_shape[-1], self.units
         columns = 7 * h if self.fusion else 5 * h
-        self.kernel = self._add_kernel("kernel", (d, columns))
-        self.recurrent_kernel = self._add_kernel("recurrent_kernel", (h, 4 * h))
+        self.kernel = self.add_kernel("kernel", (d, columns))
+        self.recurrent_kernel = self.add_kernel("recurrent_kernel", (h, 4 * h))
         self.bias = self.add_weight(
             name="bias", shape=(4 * h,), initializer=_ones_for_forgetting
         )
         for source in ("", "source_") if self.fusion else ("",):
             for name in ("key", "read"):
                 name = f"{source}{name}_kernel"
-                setattr(self, name, self._add_kernel(name, (h, h)))
+                setattr(self, name, self.add_kernel(name, (h, h)))
             name = f"{source}score_kernel"
-            setattr(self, name, self._add_kernel(name, (h, 1)))
+            setattr(self, name, self.add_kernel(name, (h, 1)))
         if self.fusion:
-            self.source_gate_kernel = self._add_kernel(
+            self.source_gate_kernel = self.add_kernel(
                 "source_gate_kernel", (h, h)
             )
-
-    def _add_kernel(self, name, shape):
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=distinct(self.kernel_initializer, len(self.weights)),
-        )
 
     def call(self, inputs, states, training=None):
         return self.step(self.project_inputs(inputs), self.begin(states))
@@ -169,9 +167,13 @@ class LSTMNetworkCell(keras.layers.Layer):
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states):
-        """The states with `W_g gamma_j` put on the source's tape.
+        """Puts `W_g gamma_j` on the source's tape, once before the first step.
 
-        It does not depend on the step, so it is done before the first.
+        Args:
+            states: list of tensors, as of a call.
+
+        Returns:
+            List of tensors of the same shapes.
         """
         if not self.fusion:
             return states
@@ -194,11 +196,11 @@ class LSTMNetworkCell(keras.layers.Layer):
             A tuple of `h_t` and the list of new states.
         """
         h = self.units
-        _, read, count, tape = states[:4]
+        _, read, filled, tape = states[:4]
         slots = self._slots(tape)
         hidden, cell = self._attend(
             slots,
-            count,
+            filled,
             projected[:, 4 * h : 5 * h] + ops.matmul(read, self.read_kernel),
             self.score_kernel,
         )
@@ -208,10 +210,10 @@ class LSTMNetworkCell(keras.layers.Layer):
         new_cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(g)
         source_states = list(states[4:])
         if self.fusion:
-            before, source_count, source_tape = source_states
+            before, source_filled, source_tape = source_states
             source, source_cell = self._attend(
                 self._slots(source_tape),
-                source_count,
+                source_filled,
                 projected[:, 5 * h : 6 * h]
                 + ops.matmul(before, self.source_read_kernel),
                 self.source_score_kernel,
@@ -225,25 +227,22 @@ class LSTMNetworkCell(keras.layers.Layer):
         slot = ops.concatenate(
             [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
         )
-        here = self._positions() == ops.mod(count, self.window)
-        slots = ops.where(here[..., None], slot[:, None], slots)
-        states = [output, hidden, count + 1, self._flat(slots), *source_states]
+        # The oldest slot gives way.
+        slots = ops.concatenate([slots[:, 1:], slot[:, None]], axis=1)
+        filled = ops.concatenate(
+            [filled[:, 1:], ops.ones_like(filled[:, :1])], axis=1
+        )
+        states = [output, hidden, filled, self._flat(slots), *source_states]
         return output, states
 
-    def _attend(self, slots, count, query, score_kernel):
+    def _attend(self, slots, filled, query, score_kernel):
         """Mixtures of the hidden and the cell states on a tape."""
         h = self.units
         keys = ops.tanh(slots[..., :h] + query[:, None])
         scores = ops.matmul(keys, score_kernel)[..., 0]
-        filled = self._positions() < count
-        scores = ops.where(filled, scores, ops.full_like(scores, -1e9))
-        # Nothing is read of an empty tape.
-        weights = ops.softmax(scores, axis=-1) * ops.cast(filled, scores.dtype)
+        weights = masked_softmax(scores, filled > 0)
         mixed = ops.matmul(weights[:, None], slots[..., h:])[:, 0]
         return mixed[:, :h], mixed[:, h:]
-
-    def _positions(self):
-        return ops.arange(self.window, dtype=self.compute_dtype)[None]
 
     def _slots(self, tape):
         return ops.reshape(tape, (-1, self.window, 3 * self.units))

@@ -89,9 +89,8 @@ class EpochBatches(keras.utils.PyDataset):
     def start_at(self, epoch, batch=0):
         """Moves to a batch of an epoch, from which `fit` then goes on.
 
-        Item `i` is then batch `batch + i` of the epoch.
-        `memlm_keras.LanguageModel.fit` moves to the beginning of each later
-        epoch by itself.
+        Item `i` is then batch `batch + i` of the epoch. The `fit` of this
+        package's models moves to the beginning of each later epoch by itself.
 
         Args:
             epoch: Integer from 0.

@@ -27,7 +27,8 @@ class PairBatches(keras.utils.PyDataset):
 
     An epoch of `fit` is a pass over the pairs, or, with `batches_per_epoch`, so
     many batches, with validation after them: pass follows pass, whatever the
-    epochs are.
+    epochs are. The `fit` of this package's models moves them to each epoch; for
+    other models, `start_at` does.
 
     Args:
         premises, hypotheses: Sequences of 1-D integer arrays, none empty.
@@ -85,6 +86,11 @@ class PairBatches(keras.utils.PyDataset):
                 f"at least 1. Received: {len(self.premises)}, "
                 f"{len(self.hypotheses)} and {len(self.labels)}"
             )
+        if self.labels.min() < 0:
+            raise ValueError(
+                "`labels` must not be negative. Received: the label "
+                f"{self.labels.min()}"
+            )
         self.batch_size = int(batch_size)
         self.shuffle = shuffle
         self.seed = int(seed)
@@ -100,6 +106,8 @@ class PairBatches(keras.utils.PyDataset):
                 for premise, hypothesis in zip(self.premises, self.hypotheses)
             ]
         )
+        both = (*self.premises, *self.hypotheses)
+        self._largest_id = max(int(sentence.max()) for sentence in both)
         self._orders = {}
         self.start_at(0)
 
@@ -120,8 +128,7 @@ class PairBatches(keras.utils.PyDataset):
     @property
     def largest_id(self):
         """Largest token id."""
-        both = (*self.premises, *self.hypotheses)
-        return max(int(sentence.max()) for sentence in both)
+        return self._largest_id
 
     @property
     def order(self):
@@ -222,10 +229,12 @@ def _sentences(name, sentences):
     arrays = [np.asarray(sentence) for sentence in sentences]
     for index, array in enumerate(arrays):
         whole = np.issubdtype(array.dtype, np.integer)
-        if array.ndim != 1 or not len(array) or not whole:
+        right = array.ndim == 1 and len(array) and whole
+        if not right or array.min() < 0:
+            received = array.tolist() if right else f"dtype {array.dtype}"
             raise ValueError(
-                f"`{name}` must hold 1-D integer arrays with at least one "
-                f"token each. Received: shape {array.shape} and dtype "
-                f"{array.dtype} at position {index}"
+                f"`{name}` must hold 1-D arrays of at least one token id each, "
+                f"none negative. Received: shape {array.shape} and {received} "
+                f"at position {index}"
             )
     return arrays

@@ -5,6 +5,7 @@ import io
 import os
 import pathlib
 import zipfile
+import zlib
 from typing import NamedTuple
 
 import keras
@@ -46,11 +47,11 @@ class WordVectors(NamedTuple):
 def read_vectors(path, words, verbose=1):
     r"""Reads the vectors of some words, as GloVe's are published.
 
-    A line has a word and its numbers, with single spaces between; a word may
-    hold spaces itself. A first line of two integers, as word2vec writes it, is
-    skipped. The file is read once, and only vectors of `words` are kept: memory
-    does not grow with its length. Of a word that comes twice the first vector
-    counts.
+    A line has a word and its numbers, as many as in the first line, with single
+    spaces between; what is more is taken for a word with spaces. A first line
+    of two integers, as word2vec writes it, is skipped. The file is read once,
+    and only vectors of `words` are kept: memory does not grow with its length.
+    Of a word that comes twice the first vector counts.
 
     Args:
         path: path of a text file, UTF-8, or of a `.zip` that holds one.
@@ -62,8 +63,9 @@ def read_vectors(path, words, verbose=1):
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file has no vectors, or lines of other lengths, or the
-            archive does not hold one file.
+        ValueError: `words` has one twice; the file has no vectors, too few
+            numbers in a line or some that are not finite; or the archive is
+            damaged or does not hold one file.
 
     Example:
 
@@ -75,6 +77,11 @@ def read_vectors(path, words, verbose=1):
     """
     path = pathlib.Path(path)
     rows = {word.encode(): row for row, word in enumerate(words)}
+    if len(rows) < len(words):
+        raise ValueError(
+            f"`words` must be different. Received: {len(words)} words, "
+            f"{len(rows)} of them different"
+        )
     values = found = None
     with _opened(path) as (file, size):
         for number, line in enumerate(_shown(file, size, verbose), 1):
@@ -97,6 +104,11 @@ def read_vectors(path, words, verbose=1):
                 values[row] = [float(field) for field in fields[-dimension:]]
             except ValueError as error:
                 raise ValueError(f"{path}, line {number}: {error}") from error
+            if not np.isfinite(values[row]).all():
+                raise ValueError(
+                    f"{path}, line {number}: numbers must be finite. "
+                    f"Received: {values[row].tolist()}"
+                )
             found[row] = True
     if values is None:
         raise ValueError(f"The file {path} has no vectors.")
@@ -110,15 +122,20 @@ def _opened(path):
         with open(path, "rb") as file:
             yield file, os.path.getsize(path)
         return
-    with zipfile.ZipFile(path) as archive:
-        members = [info for info in archive.infolist() if not info.is_dir()]
-        if len(members) != 1:
-            raise ValueError(
-                f"The archive {path} must hold one file. Received: "
-                f"{[info.filename for info in members]}"
-            )
-        with archive.open(members[0]) as file:
-            yield io.BufferedReader(file), members[0].file_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [info for info in archive.infolist() if not info.is_dir()]
+            if len(members) != 1:
+                raise ValueError(
+                    f"The archive {path} must hold one file. Received: "
+                    f"{[info.filename for info in members]}"
+                )
+            with archive.open(members[0]) as file:
+                yield io.BufferedReader(file), members[0].file_size
+    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"The archive {path} is damaged ({error}). Download it again."
+        ) from error
 
 
 def _shown(file, size, verbose):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.memory.base import masked_softmax
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.sentence import reset_rows

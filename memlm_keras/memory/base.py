@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from memlm_keras.arguments import distinct
+from memlm_keras.kernels import DistinctKernels
 
 
 class Memory(keras.layers.Layer):
@@ -45,7 +45,7 @@ class Memory(keras.layers.Layer):
         )
 
 
-class SlidingWindow(Memory):
+class SlidingWindow(DistinctKernels, Memory):
     """A memory over what was remembered of the most recent steps.
 
     Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
@@ -72,14 +72,6 @@ class SlidingWindow(Memory):
         """
         self.remembered_shape = shape
         self.remembered_dtype = dtype or self.compute_dtype
-
-    def add_kernel(self, name, shape):
-        """Adds a trainable weight whose values are those of no other."""
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=distinct(self.kernel_initializer, len(self.weights)),
-        )
 
     def initial_state(self, batch_size):
         return {
@@ -201,21 +193,3 @@ def by_position(numbers, positions):
     return ops.reshape(
         flat[:, : time * positions], (batch_size, time, positions)
     )
-
-
-def masked_softmax(scores, mask):
-    """Softmax over the slots that `mask` allows; all zero where it allows none.
-
-    Args:
-        scores: float tensor `(B, T, L)`.
-        mask: boolean tensor `(B, T, L)`.
-
-    Returns:
-        Tensor like `scores`, computed in float32.
-    """
-    allowed = ops.cast(mask, "float32")
-    if scores.shape[-1] == 1:
-        # The softmax of one slot is 1, and Keras warns of computing it.
-        return ops.cast(allowed, scores.dtype) + 0.0 * scores
-    logits = ops.cast(scores, "float32") - 1e9 * (1.0 - allowed)
-    return ops.cast(ops.softmax(logits, axis=-1) * allowed, scores.dtype)

@@ -10,9 +10,9 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.base import SlidingWindow
 from memlm_keras.memory.base import equal_parts
-from memlm_keras.memory.base import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

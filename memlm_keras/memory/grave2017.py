@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.memory.base import masked_softmax
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.mixture import WordMixture
 from memlm_keras.memory.mixture import mixed
 

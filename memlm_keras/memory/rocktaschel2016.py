@@ -11,12 +11,12 @@ from keras import ops
 # The loop over time of every Keras recurrent layer; it has no public name.
 from keras.src.backend import rnn
 
-from memlm_keras.arguments import distinct
-from memlm_keras.memory.base import masked_softmax
+from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class WordByWordAttention(keras.layers.Layer):
+class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     """Attention over a premise at each word of a hypothesis.
 
     With `Y` the outputs of the premise's LSTM, one a column, and `h_t` those of
@@ -75,15 +75,8 @@ class WordByWordAttention(keras.layers.Layer):
             *("premise_kernel", "query_kernel", "read_kernel"),
             *("transition_kernel", "final_read_kernel", "final_output_kernel"),
         ):
-            setattr(self, name, self._add_kernel(name, (k, k)))
-        self.score_kernel = self._add_kernel("score_kernel", (k, 1))
-
-    def _add_kernel(self, name, shape):
-        return self.add_weight(
-            name=name,
-            shape=shape,
-            initializer=distinct(self.kernel_initializer, len(self.weights)),
-        )
+            setattr(self, name, self.add_kernel(name, (k, k)))
+        self.score_kernel = self.add_kernel("score_kernel", (k, 1))
 
     def call(self, outputs, last, premise, outputs_mask, premise_mask):
         projected = ops.matmul(premise, self.premise_kernel)

@@ -9,10 +9,10 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.base import SlidingWindow
 from memlm_keras.memory.base import by_position
 from memlm_keras.memory.base import by_slot
-from memlm_keras.memory.base import masked_softmax
 
 SCORES = ("single", "combined")
 

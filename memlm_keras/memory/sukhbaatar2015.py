@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from memlm_keras.embeddings import look_up
-from memlm_keras.memory.base import masked_softmax
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.words import WordMemory
 
 # The query of a language model, which has no question, is a constant vector.

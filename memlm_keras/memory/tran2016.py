@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from memlm_keras.embeddings import look_up
-from memlm_keras.memory.base import masked_softmax
+from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.words import WordMemory
 
 COMPOSITIONS = ("gated", "linear")

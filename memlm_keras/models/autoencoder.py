@@ -100,7 +100,17 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
                 "`conditioning` must be 'memory' or 'source': there is nothing "
                 "to decode without. Received: conditioning=None"
             )
-        require_conditioning(conditioning, decoder)
+        require_conditioning(conditioning, encoder, decoder)
+        if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
+            raise ValueError(
+                "`encoder` and `decoder` must be two layers, as they share no "
+                f"parameters. Received twice: {encoder!r}"
+            )
+        if not 0 <= end_of_sentence_id < vocabulary_size:
+            raise ValueError(
+                "`end_of_sentence_id` must be below vocabulary_size="
+                f"{vocabulary_size}. Received: {end_of_sentence_id}"
+            )
 
         # === Layers ===
         embedding = make.embedding(vocabulary_size, embedding_dim)
@@ -155,7 +165,7 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
             self.vectors(source),
             mask=self._untracked.length_mask(source, lengths),
         )
-        return starting_states(self.conditioning, states, self.decoder)
+        return self.states_for_target(states)
 
     def _decode(self, token_ids, states):
         outputs, *states = self.decoder(
@@ -180,16 +190,20 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
             ValueError: if `source` is empty or holds anything else.
         """
         rows = [np.asarray(row) for row in source]
-        if not rows or not all(row.ndim == 1 and len(row) for row in rows):
+        right = [
+            row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
+            for row in rows
+        ]
+        if not rows or not all(right):
             raise ValueError(
-                "`source` must hold 1-D arrays of at least one token id. "
+                "`source` must hold 1-D arrays of at least one token id each. "
                 f"Received: source={source!r}"
             )
         lengths = np.array([len(row) for row in rows], "int32")
         if max_length is None:
             max_length = 2 * int(lengths.max())
         require_positive_integer("max_length", max_length)
-        padded = np.zeros((len(rows), lengths.max()), "int32")
+        padded = np.zeros((len(rows), lengths.max()), "int64")
         for index, row in enumerate(rows):
             padded[index, : len(row)] = row
         padded = checks.token_id_array("source", padded, self.vocabulary_size)

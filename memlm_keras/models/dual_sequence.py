@@ -12,6 +12,7 @@ from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
 from memlm_keras.models.fitting import fit_batches
+from memlm_keras.models.metrics import mean_cross_entropy
 from memlm_keras.models.varying_time import known_to_vary
 
 CONDITIONINGS = ("memory", "source")
@@ -22,7 +23,7 @@ class DualSequenceModel(keras.Model):
 
     Subclasses have `embedding`, `projection_layer` (or `None`), `readers`, the
     recurrent layers of source and target, and `conditioning`, as
-    `starting_states` takes it.
+    `starting_states` takes it; some have an `embedding_gate`.
     """
 
     def vectors(self, token_ids):
@@ -38,6 +39,21 @@ class DualSequenceModel(keras.Model):
         if self.projection_layer is not None:
             found = self.projection_layer(found)
         return found
+
+    def states_for_target(self, states):
+        """The states that a target is read from.
+
+        Args:
+            states: list of the source's final states.
+
+        Returns:
+            List of tensors, the states of the layer that reads the target.
+        """
+        _, reader = self.readers
+        start = starting_states(self.conditioning, states, reader)
+        if start is None:
+            return reader.get_initial_state(ops.shape(states[0])[0])
+        return start
 
     def count_params(self):
         """Number of parameters that are trained.
@@ -64,34 +80,81 @@ class DualSequenceModel(keras.Model):
                 predicted.
             **kwargs: other arguments of `keras.Model.compile`.
         """
-        if loss == "auto":
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
-        if weighted_metrics == "auto":
-            weighted_metrics = ["accuracy"]
         super().compile(
             optimizer=optimizer,
-            loss=loss,
-            weighted_metrics=weighted_metrics,
+            loss=mean_cross_entropy() if loss == "auto" else loss,
+            weighted_metrics=(
+                ["accuracy"] if weighted_metrics == "auto" else weighted_metrics
+            ),
             **kwargs,
         )
 
-    def fit(self, x=None, y=None, **kwargs):
+    def fit(
+        self,
+        x=None,
+        y=None,
+        batch_size=None,
+        epochs=1,
+        verbose="auto",
+        callbacks=None,
+        *,
+        validation_data=None,
+        **kwargs,
+    ):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
         Batches of `memlm_keras.data` that begin within an epoch are trained on
         from there.
+
+        Raises:
+            ValueError: if the batches hold what the model has no room for.
         """
-        return fit_batches(self, super().fit, x, y=y, **kwargs)
+        self.check_data(x, validation_data)
+        self._open_gate()
+        try:
+            return fit_batches(
+                self,
+                super().fit,
+                x,
+                y=y,
+                batch_size=batch_size,
+                epochs=epochs,
+                verbose=verbose,
+                callbacks=callbacks,
+                validation_data=validation_data,
+                **kwargs,
+            )
+        finally:
+            # Whatever callbacks did: it is of this training only.
+            self._open_gate()
+
+    def _open_gate(self):
+        gate = getattr(self, "embedding_gate", None)
+        if gate is not None:
+            gate.open()
 
     def evaluate(self, x=None, *args, **kwargs):
-        """Evaluates; takes the arguments of `keras.Model.evaluate`."""
+        """Evaluates; takes the arguments of `keras.Model.evaluate`.
+
+        Raises:
+            ValueError: if the batches hold what the model has no room for.
+        """
+        self.check_data(x)
         return super().evaluate(known_to_vary(x), *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
-        """Predicts logits; takes the arguments of `keras.Model.predict`."""
+        """Predicts logits; takes the arguments of `keras.Model.predict`.
+
+        Raises:
+            ValueError: if the batches hold what the model has no room for.
+        """
+        self.check_data(x)
         return super().predict(known_to_vary(x), *args, **kwargs)
+
+    def check_data(self, *data):
+        """Raises `ValueError` for batches that the model cannot read."""
+        for part in data:
+            checks.data_fits_vocabulary(part, self.vocabulary_size)
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -193,31 +256,59 @@ def recurrent_layer(name, layer):
     return layer
 
 
-def require_conditioning(conditioning, reader):
-    """Raises `ValueError` for a conditioning that a layer cannot have.
+def require_conditioning(conditioning, source, target):
+    """Raises `ValueError` for a conditioning that two layers cannot have.
 
     Args:
         conditioning: `None`, or one of `CONDITIONINGS`.
-        reader: recurrent layer that reads the target.
+        source, target: recurrent layers that read the sequences.
     """
     if conditioning not in (None, *CONDITIONINGS):
         raise ValueError(
             f"`conditioning` must be one of {CONDITIONINGS} or None. "
             f"Received: conditioning={conditioning!r}"
         )
-    cell = getattr(reader, "cell", None)
+    cell = getattr(target, "cell", None)
     if conditioning == "source" and not getattr(cell, "reads_source", False):
         raise ValueError(
             'conditioning="source" needs a layer that reads a source memory, '
             "such as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
-            f"{reader!r}"
+            f"{target!r}"
         )
-    if conditioning == "memory" and not getattr(cell, "goes_on", True):
+    if conditioning == "memory" and not getattr(cell, "continues_source", True):
         raise ValueError(
             'conditioning="memory" has no meaning for a '
             f"{type(cell).__name__}, whose memory is read whole: take "
             '"source", or None. Received: conditioning="memory"'
         )
+    if conditioning is not None:
+        _require_same_memory(source, target)
+
+
+def _require_same_memory(source, target):
+    cells = [getattr(layer, "cell", layer) for layer in (source, target)]
+    remembered = [_memory_of(cell) for cell in cells]
+    if remembered[0] != remembered[1]:
+        names = [
+            f"{type(cell).__name__} with {values}"
+            for cell, values in zip(cells, remembered)
+        ]
+        raise ValueError(
+            "The layers that read source and target must remember in the same "
+            f"way. Received: {names[0]}, and {names[1]}"
+        )
+
+
+def _memory_of(cell):
+    """What two cells must have alike, to read what the other wrote."""
+    names = ("memory_units", "num_copies", "seed", "window", "units")
+    if not hasattr(cell, "states_after_source"):
+        count = len(tree.flatten(cell.state_size))
+        units = getattr(cell, "output_size", None)
+        return {"units": units, "states": count}
+    if hasattr(cell, "memory_units"):
+        names = names[:3]
+    return {name: getattr(cell, name) for name in names if hasattr(cell, name)}
 
 
 def starting_states(conditioning, states, reader):
@@ -236,7 +327,7 @@ def starting_states(conditioning, states, reader):
     if conditioning is None:
         return None
     if conditioning == "source":
-        return reader.cell.reading(states)
+        return reader.cell.states_after_source(states)
     if len(states) == 1:
         return states
     count = len(tree.flatten(reader.get_initial_state(1)))

@@ -118,7 +118,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         if top is not None:
             top = recurrent_layer("top", top)
         second = reader or recurrent
-        require_conditioning(conditioning, second)
+        require_conditioning(conditioning, recurrent, second)
         if pooling not in (None, "mean"):
             raise ValueError(
                 f"`pooling` must be 'mean' or None. Received: {pooling!r}"
@@ -132,7 +132,9 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
 
         # === Layers ===
         embedding = make.embedding(vocabulary_size, embedding_dim)
-        gate = GradientGate(dtype=make.policy, name="embedding_gate")
+        gate = GradientGate(
+            vocabulary_size, dtype=make.policy, name="embedding_gate"
+        )
         mask = LengthMask(name="length_mask")
         project = None
         if projection is not None:
@@ -156,7 +158,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         }
 
         def read(name, layer, initial_state=None):
-            vectors = gate(embedding(inputs[name]))
+            vectors = gate(embedding(inputs[name]), inputs[name])
             if project is not None:
                 vectors = project(vectors)
             mask_of = mask(inputs[name], inputs[f"{name}_length"])
@@ -226,6 +228,18 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
     def readers(self):
         """The layers that read the premise and the hypothesis."""
         return self.recurrent, self.recurrent_hypothesis or self.recurrent
+
+    def check_data(self, *data):
+        """Raises `ValueError` for batches that the model cannot read."""
+        super().check_data(*data)
+        for part in data:
+            labels = getattr(part, "labels", None)
+            if labels is not None and labels.max() >= self.num_classes:
+                raise ValueError(
+                    "The batches must hold labels below num_classes="
+                    f"{self.num_classes}. Received batches with the label "
+                    f"{labels.max()}"
+                )
 
     def attention(self, inputs):
         """Where the model attends in the premise, at each word.

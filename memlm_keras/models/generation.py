@@ -67,12 +67,15 @@ def sample(
     """
     import keras_nlp
 
+    sampler = keras_nlp.samplers.get(sampler)
     stops = list(stop_token_ids or ())
+    if stops:
+        next_token = _ending(next_token, given, stops, sampler)
     # Samplers look for stop tokens in all that is not given, also where
     # nothing is written yet.
     filler = next(token for token in itertools.count() if token not in stops)
     with no_gradient():
-        generated = keras_nlp.samplers.get(sampler)(
+        generated = sampler(
             next=next_token,
             prompt=ops.convert_to_tensor(np.where(given, tokens, filler)),
             cache=state,
@@ -87,6 +90,36 @@ def sample(
     for row, length in zip(generated, lengths):
         row[length:] = row[length : length + 1]
     return generated, lengths
+
+
+def _ending(next_token, given, stops, sampler):
+    """`next_token` that writes nothing but its stop token behind one.
+
+    Samplers go on with a row that has ended until all have. A beam's score
+    would change with what they write there.
+    """
+    # A sampler by beams has the beams of a row one after the other.
+    given = np.repeat(given, getattr(sampler, "num_beams", 1), axis=0)
+
+    def next_or_end(prompt, state, index):
+        logits, hidden, state = next_token(prompt, state, index)
+        before = ops.less(ops.arange(given.shape[1], dtype="int32"), index)
+        written = ops.logical_and(before, ops.array(~given))
+        stopped = ops.any(
+            ops.equal(prompt[..., None], ops.array(stops, prompt.dtype)),
+            axis=-1,
+        )
+        ended = ops.any(ops.logical_and(stopped, written), axis=-1)
+        logits = ops.cast(logits, "float32")
+        vocabulary = ops.arange(logits.shape[-1])
+        only_end = ops.where(ops.equal(vocabulary, stops[0]), 0.0, -1e9)
+        return (
+            ops.where(ended[:, None], only_end[None], logits),
+            hidden,
+            state,
+        )
+
+    return next_or_end
 
 
 def _read_prompt(prompt, vocabulary):

@@ -36,6 +36,13 @@ class Nats(keras.metrics.Mean):
         super().update_state(ops.reshape(losses, [-1]), sample_weight)
 
 
+def mean_cross_entropy():
+    """The cross-entropy of logits, in nats, averaged over what is predicted."""
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
 def mean_over_tokens(losses, sample_weight=None):
     """Mean of losses `(batch, time)`, weighted; returns a scalar."""
     if sample_weight is None:

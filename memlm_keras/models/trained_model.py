@@ -12,6 +12,7 @@ from memlm_keras.models.fitting import fit_batches
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.metrics import Nats
+from memlm_keras.models.metrics import mean_cross_entropy
 from memlm_keras.models.metrics import mean_over_tokens
 from memlm_keras.models.varying_time import known_to_vary
 from memlm_keras.smoothing import VariationalSmoothing
@@ -151,9 +152,7 @@ class TrainedModel(BatchReadingModel):
             **kwargs,
         }
         if loss == "auto":
-            loss = keras.losses.SparseCategoricalCrossentropy(
-                from_logits=True, reduction="mean_with_sample_weight"
-            )
+            loss = mean_cross_entropy()
         if weighted_metrics == "auto":
             import keras_nlp
 

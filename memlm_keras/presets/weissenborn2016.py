@@ -10,10 +10,12 @@ Autoencoders (Section 5.3) have no sizes in the paper, and language models are
 none of it: their sizes and settings are choices.
 
 Choices, where the paper is silent: matrices and biases as Keras draws them, up
-to 20 epochs, the vectors of GloVe 840B; and, of `lstm_network`, one cell with
-deep fusion for both sentences and rectifiers of its 450 units: with 3,379,953
-parameters it is the one of its kind that has the printed 3.4M. Its tape holds
-64 states.
+to 20 epochs, the vectors of GloVe 840B; all rows are trained as the paper's
+own, also those of Rocktaeschel et al., who keep the vectors fixed, and of Cheng
+et al., both of whom have Adam's usual beta_1; and, of `lstm_network`, one cell
+with deep fusion for both sentences and rectifiers of its 450 units: with
+3,379,953 parameters it is the one of its kind that has the printed 3.4M. Its
+tape holds 64 states.
 """
 
 from memlm_keras.presets.one_stream import one_stream

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 
 import keras
 
@@ -85,7 +86,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
     ... )
     """  # noqa: E501
     path = pathlib.Path(path)
-    _check_path(path, overwrite)
+    check_path(path, overwrite)
     if isinstance(model, EntailmentClassifier):
         options = _classifier_options(model, labels)
     else:
@@ -103,10 +104,27 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
         extra = temporary / "assets.extra"
         vocabulary.save(extra / "vocabulary.json")
         if labels is not None:
-            (extra / "labels.json").write_text(json.dumps(list(labels)) + "\n")
+            (extra / "labels.json").write_text(
+                json.dumps(options["labels"]) + "\n"
+            )
 
 
-def _check_path(path, overwrite):
+def check_path(path, overwrite=False):
+    """Raises what `export` raises for a path, before there is a model.
+
+    Args:
+        path, overwrite: as for `export`.
+
+    Raises:
+        ValueError: for a path that does not end with a version.
+        FileExistsError: if something is at `path` and `overwrite` is not set,
+            or what is there is no SavedModel.
+
+    Example:
+
+    >>> memlm_keras.serving.check_path("saved_models/key_value_predict/1")
+    """
+    path = pathlib.Path(path)
     if not re.fullmatch("[0-9]+", path.name):
         raise ValueError(
             "`path` must end with an integer version, as TensorFlow Serving "
@@ -138,7 +156,7 @@ def _next_version(path):
 
 def _classifier_options(model, labels):
     """Options of the signatures of a classifier, checked."""
-    several = labels is not None and not isinstance(labels, str)
+    several = isinstance(labels, Iterable) and not isinstance(labels, str)
     strings = list(map(str, labels)) if several else []
     if not len(set(strings)) == len(strings) == model.num_classes:
         raise ValueError(

@@ -8,7 +8,9 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     Weissenborn (2016, Section 5.1) halves when the accuracy on validation text
     falls over an epoch. Keras' `ReduceLROnPlateau` compares with the best value
-    so far instead, and so halves where a metric has recovered in part.
+    so far instead, and so halves where a metric has recovered in part. After a
+    halving the values before it count no more, so that there is at most one in
+    so many epochs.
 
     Args:
         monitor: string, the metric, larger ones being better.
@@ -53,6 +55,7 @@ class HalveOnDrop(keras.callbacks.Callback):
                 optimizer = self.model.optimizer
                 rate = float(optimizer.learning_rate)
                 optimizer.learning_rate = rate * self.factor
+                self.values = self.values[-1:]
 
     def get_state(self):
         """What a `Checkpoint` keeps."""

@@ -44,6 +44,33 @@ MODELS = {
 }
 
 
+def read_by_hand(cell, key, memory):
+    """Equation 5, copy by copy, with NumPy's complex numbers."""
+    half = cell.memory_units // 2
+    found = 0
+    copies = memory.reshape(cell.num_copies, 2 * half)
+    for permutation, copy in zip(array(cell.permutations), copies):
+        value = copy[:half] + 1j * copy[half:]
+        found = found + key[permutation].conj() * value
+    found = found / cell.num_copies
+    return np.concatenate([found.real, found.imag])
+
+
+def key_by_hand(model, cell, token, output):
+    """Equations 8 to 10."""
+    columns = cell.memory_units
+    x = array(model.vectors(np.array([[token]])))[0, 0]
+    kernel, recurrent = array(cell.kernel), array(cell.recurrent_kernel)
+    key = x @ kernel[:, :columns] + output @ recurrent[:, :columns]
+    re, im = np.split(key, 2)
+    key = re + 1j * im
+    return key / np.maximum(1.0, np.abs(key))
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
 def states_after(model, reader, tokens, start):
     """States after each step, by the layer itself, and before the first."""
     vectors = model.vectors(np.array([tokens]))
@@ -63,31 +90,46 @@ def states_after(model, reader, tokens, start):
 def test_steps_are_those_of_the_layers(name, written):
     model = MODELS[name]()
     found = analysis.associations(model, SOURCE, TARGET, written)
-    assert found.written.shape == (4, H) and found.read.shape == (3, H)
     first, second = model.readers
     states = states_after(model, first, SOURCE, first.get_initial_state(1))
-    copies = first.cell.num_copies
-    for step in range(4):
-        change = states[step + 1][1] - states[step][1]
-        # The first copy of the keys is not permuted: |r (x) x| = |r| |x|.
-        change = change.reshape(copies, H)[0]
+    cell, half = first.cell, H // 2
+    for step, token in enumerate(SOURCE):
+        before, after = states[step], states[step + 1]
+        key = key_by_hand(model, cell, token, before[0])
         stored = found.written[step]
-        if written == "written":
-            modulus = np.hypot(*np.split(change, 2))
-            bound = np.hypot(*np.split(stored, 2))
-            assert (modulus <= bound + 1e-5).all()
-            assert modulus.max() > 1e-3
-        elif name != "memory":
-            # The state of a GRU is its output.
-            np.testing.assert_allclose(
-                stored, states[step + 1][0], rtol=1e-4, atol=1e-5
-            )
-    norms = np.linalg.norm(found.read, axis=1)[:, None] * np.linalg.norm(
-        found.written, axis=1
-    )
-    expected = (found.read @ found.written.T) / np.maximum(norms, 1e-12)
-    np.testing.assert_allclose(found.similarity, expected, atol=1e-5)
-    assert (np.abs(found.similarity) <= 1 + 1e-5).all()
+        if written == "state":
+            own = read_by_hand(cell, key, before[1])
+            stored = stored - own
+        # What was added to the first copy, whose keys are not permuted.
+        change = (after[1] - before[1])[:H]
+        np.testing.assert_allclose(
+            key * (stored[:half] + 1j * stored[half:]),
+            change[:half] + 1j * change[half:],
+            atol=1e-4,
+        )
+    start = [keras.ops.convert_to_tensor(state[None]) for state in states[-1]]
+    start = model.states_for_target(start)
+    memory = array(start[-1])[0]
+    states = states_after(model, second, TARGET, start)
+    for step, token in enumerate(TARGET):
+        key = key_by_hand(model, second.cell, token, states[step][0])
+        of = memory if model.conditioning == "source" else states[step][1]
+        np.testing.assert_allclose(
+            found.read[step], read_by_hand(second.cell, key, of), atol=1e-4
+        )
+    cosines = [
+        [
+            r @ w / max(np.linalg.norm(r) * np.linalg.norm(w), 1e-9)
+            for w in found.written
+        ]
+        for r in found.read
+    ]
+    np.testing.assert_allclose(found.similarity, cosines, atol=1e-4)
+
+
+def test_a_dual_cell_that_goes_on_reads_its_own_memory():
+    model = classifier(DualAssociativeGRUCell(H), "memory")
+    assert analysis.associations(model, SOURCE, TARGET).read[0].any()
 
 
 def test_the_target_reads_the_source():
@@ -116,10 +158,9 @@ def test_pictures_and_numbers(tmp_path):
     np.testing.assert_allclose(
         np.array([row[1:] for row in rows[1:]], float), similarity
     )
-    with pytest.raises(ValueError, match=r"\(2, 3\).*shape \(3, 2\)"):
-        analysis.plot_associations(
-            similarity.T, source, target, tmp_path / "b.png"
-        )
+    for write in (analysis.plot_associations, analysis.write_associations):
+        with pytest.raises(ValueError, match=r"\(2, 3\).*shape \(3, 2\)"):
+            write(similarity.T, source, target, tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -128,6 +169,8 @@ def test_pictures_and_numbers(tmp_path):
         ({"written": "all"}, "`written` must be one of"),
         ({"source": []}, "`source` must be a 1-D array"),
         ({"target": [[1, 2]]}, "`target` must be a 1-D array"),
+        ({"target": [0.5]}, "`target` must be a 1-D array"),
+        ({"source": [3, 11]}, "`source` must hold token ids below vocab"),
         (
             {"model": lambda: classifier(keras.layers.GRU(H), "memory")},
             "must read both sequences with an associative memory",

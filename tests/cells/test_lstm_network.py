@@ -64,7 +64,8 @@ def states_with(cell, source, batch_size=1):
     for slot, (gamma, alpha) in enumerate(source):
         tape[slot, h : 2 * h], tape[slot, 2 * h :] = gamma, alpha
     states[-1] = np.tile(tape.reshape(1, -1), (batch_size, 1))
-    states[-2] = np.full((batch_size, 1), len(source), "float32")
+    states[-2] = np.zeros_like(states[-2])
+    states[-2][:, : len(source)] = 1
     return states
 
 

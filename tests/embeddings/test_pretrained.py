@@ -50,6 +50,10 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
         archive.write(text, "v.txt")
     check(read_vectors(tmp_path / "v.zip", WORDS))
     assert "1/1" in capsys.readouterr().out
+    whole = (tmp_path / "v.zip").read_bytes()
+    (tmp_path / "damaged.zip").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="damaged.zip is damaged"):
+        read_vectors(tmp_path / "damaged.zip", WORDS)
     with zipfile.ZipFile(tmp_path / "v.zip", "a") as archive:
         archive.write(text, "w.txt")
     with pytest.raises(ValueError, match=r"must hold one file.*w\.txt"):
@@ -63,12 +67,15 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
         (["the"], "line 1: a word and 0 numbers"),
         (["the 1 2 3", "cat 1 2"], "line 2: a word and 3.*Received 3 fields"),
         (["the 1 2 3", "cat 1 two 3"], "line 2: .*two"),
+        (["the 1 2 3", "cat 1 nan 3"], "line 2: numbers must be finite"),
     ],
 )
 def test_damaged_files(tmp_path, lines, message):
     path = write(tmp_path / "v.txt", lines)
     with pytest.raises(ValueError, match=message):
         read_vectors(path, WORDS, verbose=0)
+    with pytest.raises(ValueError, match="`words` must be different.*2 words"):
+        read_vectors(path, ["the", "the"], verbose=0)
     with pytest.raises(FileNotFoundError):
         read_vectors(tmp_path / "none.txt", WORDS)
 

@@ -92,21 +92,38 @@ def test_greedy_writing_is_the_most_probable_token_each_time(name, random):
 
 
 @pytest.mark.parametrize("name", ["dual_am_gru", "lstm"])
-def test_beams_find_what_is_no_less_probable(name, random):
-    """With as many beams as words, two tokens are searched in full."""
+def test_beams_find_what_is_most_probable(name, random):
+    """With as many beams as words, two tokens are searched in full.
+
+    A sequence that has ended is as probable as it was at its end, whatever
+    stands beside it in the batch.
+    """
     model = make(name, scale=2.0)
-    source = [*random.integers(1, V, 4), 0]
-    scores = {}
-    first = log_softmax(forced(model, source, [0])[-1])
-    for token in range(V):
-        second = log_softmax(forced(model, source, [0, token])[-1])
-        for other in range(V):
-            scores[token, other] = first[token] + second[other]
-    best = max(scores, key=scores.get)
+    sources = [[*random.integers(1, V, n), 0] for n in (4, 1, 6, 2)]
+    expected = []
+    for source in sources:
+        scores = {}
+        first = log_softmax(forced(model, source, [0])[-1])
+        scores[()] = first[0]
+        for token in range(1, V):
+            second = log_softmax(forced(model, source, [0, token])[-1])
+            scores[token,] = first[token] + second[0]
+            for other in range(1, V):
+                scores[token, other] = first[token] + second[other]
+        expected.append(list(max(scores, key=scores.get)))
     sampler = keras_nlp.samplers.BeamSampler(num_beams=V)
-    (found,) = model.generate([source], sampler, max_length=2)
-    expected = list(best[: best.index(0)] if 0 in best else best)
-    assert found.tolist() == expected
+    found = model.generate(sources, sampler, max_length=2)
+    assert [row.tolist() for row in found] == expected
+
+
+def test_rows_that_have_ended_do_not_matter_to_others(random):
+    model = make("lstm", scale=2.0)
+    sources = [[*random.integers(1, V, n), 0] for n in (4, 1, 6, 2)]
+    for sampler in ("greedy", keras_nlp.samplers.BeamSampler(num_beams=3)):
+        together = model.generate(sources, sampler, max_length=6)
+        for source, found in zip(sources, together):
+            (alone,) = model.generate([source], sampler, max_length=6)
+            assert found.tolist() == alone.tolist()
 
 
 def test_reconstruction_counts_tokens_and_sequences():
@@ -169,6 +186,17 @@ def test_saved_models_give_the_same(name, tmp_path):
         ({"conditioning": None}, "nothing to decode without"),
         ({"conditioning": "source"}, "needs a layer that reads a source"),
         ({"encoder": keras.layers.Dense(3)}, "`encoder` must hold Keras"),
+        ({"encoder": keras.layers.GRU(5)}, "must remember in the same way"),
+        ({"encoder": keras.layers.LSTM(6)}, "must remember in the same way"),
+        (
+            {
+                "encoder": AssociativeGRUCell(H, seed=1),
+                "decoder": DualAssociativeGRUCell(H),
+                "conditioning": "source",
+            },
+            "'seed': 1.*'seed': 0",
+        ),
+        ({"end_of_sentence_id": V}, "must be below vocabulary_size=9"),
         ({"decoder": keras.layers.Dense(3)}, "`decoder` must hold Keras"),
     ],
 )
@@ -185,7 +213,20 @@ def test_wrong_arguments(arguments, message):
         SequenceAutoencoder(**arguments)
 
 
-@pytest.mark.parametrize("source", [[], [[]], [[[1, 2]]]])
+def test_encoder_and_decoder_are_two():
+    cell = keras.layers.GRUCell(H)
+    with pytest.raises(ValueError, match="must be two layers"):
+        SequenceAutoencoder(V, D, cell, cell, "memory")
+
+
+def test_words_of_another_vocabulary():
+    model = make("gru")
+    model.compile()
+    with pytest.raises(ValueError, match="below vocabulary_size=9.*id 9"):
+        model.fit(AutoencodingBatches(np.array([9, 2, 0]), 1))
+
+
+@pytest.mark.parametrize("source", [[], [[]], [[[1, 2]]], [[1.5, 2.0]]])
 def test_wrong_sources(source):
     with pytest.raises(ValueError, match="`source` must hold 1-D arrays"):
         make("gru").generate(source)

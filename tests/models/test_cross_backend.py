@@ -108,6 +108,14 @@ def dual_sequence_models():
             ),
             pairs,
         ),
+        "dual_lstm_network": (
+            classifier(
+                *(17, 4, cells.LSTMNetworkCell(6, window=4, fusion=True)),
+                conditioning="source",
+                pooling="mean",
+            ),
+            pairs,
+        ),
         "dual_attention": (
             classifier(
                 *(17, 4, keras.layers.LSTM(6)),

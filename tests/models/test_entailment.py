@@ -290,8 +290,37 @@ def test_training_learns_what_follows(random):
 
 
 @pytest.mark.parametrize(
+    "sentence, label, message",
+    [
+        ([V], 0, "token ids below vocabulary_size=17.*token id 17"),
+        ([1], 3, "labels below num_classes=3.*label 3"),
+    ],
+)
+def test_pairs_that_do_not_fit(sentence, label, message):
+    model = make("gru_shared")
+    model.compile()
+    batches = PairBatches([sentence], [[1]], [label], 1)
+    good = PairBatches([[1]], [[1]], [0], 1)
+    for call in (
+        lambda: model.fit(batches),
+        lambda: model.fit(good, validation_data=batches),
+        lambda: model.evaluate(batches),
+        lambda: model.predict(batches),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.parametrize(
     "arguments, message",
     [
+        (
+            {
+                "recurrent": AssociativeGRUCell(H),
+                "recurrent_hypothesis": AssociativeGRUCell(H, num_copies=3),
+            },
+            "'num_copies': 8.*'num_copies': 3",
+        ),
         ({"vocabulary_size": 0}, "`vocabulary_size` must be an integer"),
         ({"num_classes": 0}, "`num_classes` must be an integer"),
         ({"projection": -1}, "`projection` must be an integer"),

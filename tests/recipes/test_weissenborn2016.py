@@ -123,6 +123,9 @@ def test_an_autoencoder(folder):
         (["--model=daniluk2017/lstm"], "must be a classifier"),
         (["--dataset=ptb"], "Classifiers are trained on --dataset=embedded"),
         (["--table=entailment", "--model=x"], "--model contradicts --table"),
+        (["--table=entailment", "--export=m/1"], "--export contradicts --tab"),
+        (["--beams=3"], "--beams has no meaning for a EntailmentClassifier"),
+        (["--export=models/new"], "`path` must end with an integer version"),
     ],
 )
 def test_wrong_flags(folder, arguments, message):

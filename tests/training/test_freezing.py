@@ -52,8 +52,7 @@ def test_frozen_and_thawed(model, batches):
     assert (watch.others[0] != watch.others[1]).any()
 
 
-def test_what_thaws_is_trained_as_if_it_began(model, batches):
-    """The optimizer has gathered nothing of the frozen epoch."""
+def test_the_optimizer_remembers_nothing_of_what_was_frozen(model, batches):
     model.fit(batches, epochs=1, verbose=0, callbacks=[FreezeEmbeddings(1)])
     moments = [
         np.array(keras.ops.convert_to_numpy(variable))
@@ -62,6 +61,43 @@ def test_what_thaws_is_trained_as_if_it_began(model, batches):
     ]
     assert len(moments) == 2
     assert not any(moment.any() for moment in moments)
+
+
+def test_only_some_words(model, batches):
+    """The others are trained from the start."""
+    before = np.array(model.get_weights()[0])
+    words = np.arange(9) < 5
+    watch = Watch()
+    model.fit(
+        batches,
+        epochs=2,
+        verbose=0,
+        callbacks=[FreezeEmbeddings(1, words), watch],
+    )
+    first, second = watch.embeddings
+    np.testing.assert_array_equal(first[words], before[words])
+    # No sentence has the word 0.
+    assert (first[5:] != before[5:]).any(axis=1).all()
+    assert (second[1:5] != before[1:5]).any(axis=1).all()
+    with pytest.raises(ValueError, match=r"shape \(9,\).*shape \(4,\)"):
+        model.fit(
+            batches, verbose=0, callbacks=[FreezeEmbeddings(1, words[:4])]
+        )
+
+
+@pytest.mark.parametrize("restored", [False, True])
+def test_a_later_training_is_not_frozen(model, batches, restored):
+    """Nor is it where the weights of a frozen epoch were put back."""
+    callbacks = [FreezeEmbeddings(5)]
+    if restored:
+        best_first = keras.callbacks.EarlyStopping(
+            "loss", mode="max", patience=9, restore_best_weights=True
+        )
+        callbacks.append(best_first)
+    model.fit(batches, epochs=2, verbose=0, callbacks=callbacks)
+    before = np.array(model.get_weights()[0])
+    model.fit(batches, epochs=1, verbose=0)
+    assert (np.array(model.get_weights()[0]) != before).any()
 
 
 def test_a_model_without_a_gate():
@@ -80,10 +116,14 @@ def test_a_model_without_a_gate():
 @pytest.mark.parametrize(
     "epochs, values, halvings",
     [
-        (1, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
-        (2, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
-        (3, [0.5, 0.6, 0.55, 0.58, 0.58, 0.5], 2),
-        (1, [0.5], 0),
+        (1, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
+        # 0.4 against 0.5; then 0.5 against 0.55, but not against 0.4.
+        (2, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [2, 5]),
+        # 0.4 and 0.55 against 0.5, and so on.
+        (3, [0.5, 0.6, 0.4, 0.55, 0.55, 0.5], [4]),
+        # One halving in so many epochs, however long it falls.
+        (2, [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], [2, 4]),
+        (1, [0.5], []),
     ],
 )
 def test_halved_when_worse_than_so_many_epochs_ago(
@@ -91,6 +131,7 @@ def test_halved_when_worse_than_so_many_epochs_ago(
 ):
     halve = HalveOnDrop("val_accuracy", epochs, factor=0.25)
     halve.set_model(model)
+    rates = [0.01]
     for epoch, value in enumerate(values):
         # What is kept in between is all that there is to know.
         other = HalveOnDrop("val_accuracy", epochs, factor=0.25)
@@ -98,8 +139,10 @@ def test_halved_when_worse_than_so_many_epochs_ago(
         other.set_state(halve.get_state())
         other.on_epoch_end(epoch, {"val_accuracy": value})
         halve = other
-    expected = 0.01 * 0.25**halvings
-    assert float(model.optimizer.learning_rate) == pytest.approx(expected)
+        rates.append(float(model.optimizer.learning_rate))
+    found = [e for e in range(len(values)) if rates[e + 1] < 0.9 * rates[e]]
+    assert found == halvings
+    assert rates[-1] == pytest.approx(0.01 * 0.25 ** len(halvings))
 
 
 def test_nothing_to_halve_by(model, batches):

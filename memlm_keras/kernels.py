@@ -1,0 +1,23 @@
+"""Weights of one initializer, none with the values of another."""
+
+from memlm_keras.arguments import distinct
+
+
+class DistinctKernels:
+    """What layers with a `kernel_initializer` make their weights with."""
+
+    def add_kernel(self, name, shape):
+        """Adds a trainable weight whose values are those of no other.
+
+        Args:
+            name: string.
+            shape: tuple of integers.
+
+        Returns:
+            The weight.
+        """
+        return self.add_weight(
+            name=name,
+            shape=shape,
+            initializer=distinct(self.kernel_initializer, len(self.weights)),
+        )
