@@ -66,6 +66,8 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
+        # The masks are arguments; what Keras attaches says the same.
+        self.supports_masking = True
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, outputs_shape, *shapes, **named_shapes):
@@ -110,6 +112,10 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         merged = ops.matmul(final[:, : self.units], self.final_read_kernel)
         merged = merged + ops.matmul(last, self.final_output_kernel)
         return ops.tanh(merged), both[..., self.units :]
+
+    def compute_mask(self, *arguments, previous_mask=None, **keywords):
+        """Results have no masks."""
+        return None
 
     def compute_output_spec(
         self, outputs, last, premise, outputs_mask, premise_mask
