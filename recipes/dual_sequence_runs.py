@@ -1,5 +1,6 @@
 """Runs of presets that read two sequences: classifiers and autoencoders."""
 
+import abc
 import math
 
 import common
@@ -39,10 +40,12 @@ def define_flags():
     )
 
 
-class DualSequenceRuns(preset_runs.PresetRuns):
+class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
     """What runs of both kinds have in common; subclasses train and measure."""
 
     monitor = "val_accuracy"
+    # Key of `results.json` that says how fast they train.
+    speed = "tokens_per_second"
 
     def preset(self, name):
         """As of `PresetRuns`, with the embeddings that are asked for."""
@@ -51,25 +54,25 @@ class DualSequenceRuns(preset_runs.PresetRuns):
             preset["model"]["embedding_dim"] = FLAGS.embedding_dim
         return preset
 
+    @abc.abstractmethod
     def load_corpus(self):
         """Loads what is trained on."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def batches(self, corpus, settings):
         """Returns the batches to train on, and those to validate on."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def more_settings(self, preset, corpus, batch_size):
         """Returns the settings that only runs of this kind have."""
-        raise NotImplementedError
 
     def begin(self, model, corpus, settings):
         """Makes a new model ready; returns callbacks of its own."""
         return []
 
+    @abc.abstractmethod
     def measure(self, model, corpus, settings):
         """Measures a trained model; returns plain values by split."""
-        raise NotImplementedError
 
     def describe(self, corpus, model, seed):
         """As of `PresetRuns`."""
@@ -110,7 +113,7 @@ class DualSequenceRuns(preset_runs.PresetRuns):
         run_dir = self.run_folder(model, FLAGS.seed)
         corpus = self.load_corpus()
         settings = self.describe(corpus, model, FLAGS.seed)
-        self.use_schedule(preset, settings, corpus)
+        self.use_schedule(preset, settings)
         finished = run_folders.finished_model(run_dir, settings)
         if finished is not None:
             print(f"{run_dir} is finished, and is not trained again.")
@@ -123,9 +126,9 @@ class DualSequenceRuns(preset_runs.PresetRuns):
         # What can be wrong with the flags shows before a run is cleared away.
         callbacks = self.begin(made, corpus, settings)
         run_folders.open_run_dir(run_dir, settings)
-        optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])
-        optimizer.learning_rate = settings["learning_rate"]
-        made.compile(optimizer)
+        made.compile(
+            *preset_runs.optimizer_and_loss(preset, settings["learning_rate"])
+        )
         finite = run_folders.train(
             *(made, corpus, batches, validation, run_dir, settings, callbacks),
             monitor=self.monitor,
@@ -145,7 +148,7 @@ class DualSequenceRuns(preset_runs.PresetRuns):
         )
         return made, corpus, run_dir
 
-    def use_schedule(self, preset, settings, corpus):
+    def use_schedule(self, preset, settings):
         """Sets the flags of epochs and patience that were not given."""
         preset_runs.use_schedule(preset["schedule"])
 
@@ -157,7 +160,7 @@ class DualSequenceRuns(preset_runs.PresetRuns):
             if measure.of(results) is not None
         ]
 
-    def fill_table(self, title, names, settings, speed):
+    def fill_table(self, title):
         """Trains the rows of a table; returns the exit status."""
         from memlm_keras import presets
 
@@ -170,7 +173,7 @@ class DualSequenceRuns(preset_runs.PresetRuns):
                     "test": presets.get(name)["published"]["test_accuracy"]
                 },
             )
-            for name in tables.selected(names)
+            for name in tables.selected(presets.names(self.kind))
         ]
         table = tables.Table(
             title=title,
@@ -180,9 +183,9 @@ class DualSequenceRuns(preset_runs.PresetRuns):
             settings=(
                 *("dataset", "vocabulary_size", "scale", "embedding_dim"),
                 *("dropout", "batch_size", "learning_rate", "patience"),
-                *settings,
+                *self.table_settings,
             ),
-            speed=speed,
+            speed=self.speed,
         )
         return tables.fill(
             *(table, self.describe, self.run_folder),
@@ -194,6 +197,8 @@ class EntailmentRuns(DualSequenceRuns):
     """Runs of classifiers of sentence pairs."""
 
     kind = "EntailmentClassifier"
+    table_settings = ("batches_per_epoch", "lowercase", "vectors")
+    speed = "pairs_per_second"
     # In percent, as the paper has them.
     measures = [
         tables.Measure("dev", ("validation", "accuracy"), 2),
@@ -228,7 +233,7 @@ class EntailmentRuns(DualSequenceRuns):
             "vectors": FLAGS.vectors,
         }
 
-    def use_schedule(self, preset, settings, corpus):
+    def use_schedule(self, preset, settings):
         """The paper's epochs are passes; ours may be parts of them."""
         if FLAGS.epochs is None:
             passes = preset["schedule"]["epochs"]
@@ -277,6 +282,7 @@ class AutoencoderRuns(DualSequenceRuns):
     """Runs of autoencoders."""
 
     kind = "SequenceAutoencoder"
+    table_settings = ("longest",)
     measures = [
         tables.Measure("dev tokens", ("validation", "token_accuracy"), 2),
         tables.Measure("test tokens", ("test", "token_accuracy"), 2),

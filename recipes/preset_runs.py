@@ -199,7 +199,7 @@ class PresetRuns:
         )
         batches, validation = _training_batches(preset, corpus, settings)
         batches = self.prepare(lm, corpus, batches, preset)
-        lm.compile(*_optimizer_and_loss(preset, settings["learning_rate"]))
+        lm.compile(*optimizer_and_loss(preset, settings["learning_rate"]))
         run_folders.run(
             lm,
             corpus,
@@ -323,7 +323,8 @@ def _training_batches(preset, corpus, settings):
     return batches, corpus.batches("validation", 64, 32, sentences=True)
 
 
-def _optimizer_and_loss(preset, learning_rate):
+def optimizer_and_loss(preset, learning_rate):
+    """The optimizer of a preset, at another rate, and its loss."""
     import keras
 
     optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])

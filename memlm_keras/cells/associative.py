@@ -80,6 +80,15 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         """Whether there is the memory of a source to read."""
         return self.source_key is not None
 
+    @property
+    def memory_identity(self):
+        """What a cell must have alike, to read what this one wrote."""
+        return {
+            "memory_units": self.memory_units,
+            "num_copies": self.num_copies,
+            "seed": self.seed,
+        }
+
     def states_after_source(self, states):
         """The states to begin with after a source was read.
 

@@ -120,6 +120,11 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
             for size in self.state_size
         ]
 
+    @property
+    def memory_identity(self):
+        """What a cell must have alike, to read what this one wrote."""
+        return {"window": self.window, "units": self.units}
+
     def states_after_source(self, states):
         """The states to begin with after a source was read.
 

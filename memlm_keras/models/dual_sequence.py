@@ -6,12 +6,12 @@ import keras
 from keras import ops
 from keras import tree
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
 from memlm_keras.models.fitting import fit_batches
+from memlm_keras.models.layers import Initializers
 from memlm_keras.models.metrics import mean_cross_entropy
 from memlm_keras.models.varying_time import known_to_vary
 
@@ -206,6 +206,7 @@ class LayerMaker:
         require_rate("dropout", dropout)
         self.dropout = dropout
         self.initializer = keras.initializers.get(initializer)
+        self._initializers = Initializers(self.initializer)
         self.policy = keras.dtype_policies.get(
             dtype or keras.config.dtype_policy()
         )
@@ -213,9 +214,7 @@ class LayerMaker:
 
     def _initializer(self, default):
         self._count += 1
-        if self.initializer is None:
-            return default
-        return distinct(self.initializer, self._count)
+        return self._initializers.get(self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim):
         """Makes an `Embedding`."""
@@ -301,14 +300,10 @@ def _require_same_memory(source, target):
 
 def _memory_of(cell):
     """What two cells must have alike, to read what the other wrote."""
-    names = ("memory_units", "num_copies", "seed", "window", "units")
-    if not hasattr(cell, "states_after_source"):
-        count = len(tree.flatten(cell.state_size))
-        units = getattr(cell, "output_size", None)
-        return {"units": units, "states": count}
-    if hasattr(cell, "memory_units"):
-        names = names[:3]
-    return {name: getattr(cell, name) for name in names if hasattr(cell, name)}
+    if hasattr(cell, "memory_identity"):
+        return cell.memory_identity
+    units = getattr(cell, "output_size", None)
+    return {"units": units, "states": len(tree.flatten(cell.state_size))}
 
 
 def starting_states(conditioning, states, reader):

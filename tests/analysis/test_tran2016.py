@@ -68,7 +68,7 @@ def test_attention_columns(model, text, tmp_path):
     assert len(set(columns.positions)) == 30
     assert (text[columns.positions] > 0).all()
     expected = np.stack([weights[at] for at in columns.positions])
-    np.testing.assert_allclose(columns.weights, expected, atol=1e-5)
+    np.testing.assert_allclose(columns.weights, expected, rtol=1e-5, atol=1e-6)
     assert list(columns.words) == VOCABULARY.decode(text[columns.positions])
     predicted = VOCABULARY.decode(text[columns.positions + 1])
     assert list(columns.predicted) == predicted

@@ -40,7 +40,6 @@ def model_of(run_dir):
     return keras.saving.load_model(run_dir / "model.keras", compile=False)
 
 
-@on_one_backend
 def test_attentive_models_side_by_side(folder):
     arguments = (
         *("--table=ptb", "--rows=salton2017/ptb_single,salton2017/ptb_lstm"),
