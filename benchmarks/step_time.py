@@ -234,6 +234,9 @@ def associative_models():
             cells.AssociativeGRUCell(FLAGS.units, num_copies=1)
         ),
         "associative_gru": model(cells.AssociativeGRUCell(FLAGS.units)),
+        "dual_associative_gru": model(
+            cells.DualAssociativeGRUCell(FLAGS.units)
+        ),
         "associative memory of a gru": model(
             cells.AssociativeMemoryCell(keras.layers.GRUCell(FLAGS.units))
         ),

@@ -29,15 +29,7 @@ def encode(key, value):
     >>> keras.ops.convert_to_numpy(complex_vectors.encode(i, i)).tolist()
     [-1.0, 0.0]
     """
-    key_re, key_im = ops.split(key, 2, axis=-1)
-    value_re, value_im = ops.split(value, 2, axis=-1)
-    return ops.concatenate(
-        [
-            key_re * value_re - key_im * value_im,
-            key_re * value_im + key_im * value_re,
-        ],
-        axis=-1,
-    )
+    return ops.concatenate(_product(key, value), axis=-1)
 
 
 def conjugate(vector):
@@ -81,10 +73,21 @@ def permute(vector, permutations):
         Float tensor `(..., N_c, H)`, `P_s r` for each copy s.
     """
     copies, numbers = permutations.shape
-    # Both halves are permuted alike, in one look-up of whole copies.
-    both = ops.concatenate([permutations, permutations + numbers], axis=-1)
-    permuted = ops.take(vector, ops.reshape(both, (-1,)), axis=-1)
-    return ops.reshape(permuted, (*ops.shape(vector)[:-1], copies, 2 * numbers))
+    # A product with ones and zeros, as the gradient of a look-up would be a
+    # scatter, several times as slow in a loop over time.
+    matrix = ops.transpose(
+        ops.one_hot(
+            ops.reshape(permutations, (-1,)), numbers, dtype=vector.dtype
+        )
+    )
+    shape = (*ops.shape(vector)[:-1], copies, numbers)
+    return ops.concatenate(
+        [
+            ops.reshape(ops.matmul(half, matrix), shape)
+            for half in ops.split(vector, 2, axis=-1)
+        ],
+        axis=-1,
+    )
 
 
 def read(keys, memory):
@@ -102,7 +105,10 @@ def read(keys, memory):
     Returns:
         Float tensor `(..., H)`.
     """
-    return ops.mean(encode(conjugate(keys), memory), axis=-2)
+    return ops.concatenate(
+        [ops.mean(part, axis=-2) for part in _product(conjugate(keys), memory)],
+        axis=-1,
+    )
 
 
 def write(keys, value, memory):
@@ -119,3 +125,13 @@ def write(keys, value, memory):
         Float tensor `(..., N_c, H)`.
     """
     return memory + encode(keys, ops.expand_dims(value, -2))
+
+
+def _product(key, value):
+    """Real and imaginary part of the product, each `(..., H / 2)`."""
+    key_re, key_im = ops.split(key, 2, axis=-1)
+    value_re, value_im = ops.split(value, 2, axis=-1)
+    return (
+        key_re * value_re - key_im * value_im,
+        key_re * value_im + key_im * value_re,
+    )
