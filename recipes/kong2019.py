@@ -55,7 +55,8 @@ flags.DEFINE_float(
 flags.DEFINE_float(
     "l2",
     None,
-    "Weight of the divergence of smoothed models, instead of 0.0001.",
+    "Weight of the divergence of smoothed models, instead of 0.0001; of "
+    "others, that of the squares of their embeddings, instead of 0.",
     lower_bound=0.0,
 )
 flags.DEFINE_enum(
@@ -89,9 +90,13 @@ class KongRuns(preset_runs.PresetRuns):
 
     def change(self, preset):
         """Returns a preset as the flags want it."""
+        from memlm_keras.presets import kong2019
+
         smoothing = preset["model"].get("smoothing")
         if FLAGS.rate is not None and preset["noise"]:
             preset["noise"]["rate"] = FLAGS.rate
+        if not smoothing and FLAGS.l2:
+            preset["model"]["smoothing"] = kong2019.plain_l2(FLAGS.l2)
         if smoothing:
             for flag in ("rate", "l2"):
                 smoothing["config"][flag] = common.given(
@@ -116,7 +121,9 @@ class KongRuns(preset_runs.PresetRuns):
     def folder_parts(self):
         """Returns further parts of a run folder's name."""
         given = ((flag, FLAGS[flag].value) for flag in LISTS.values())
-        parts = [f"{flag}{value:g}" for flag, value in given if value]
+        parts = [
+            f"{flag}{value:g}" for flag, value in given if value is not None
+        ]
         if FLAGS.memory is not None:
             parts.append(f"{FLAGS.memory}{FLAGS.window}")
         return parts
@@ -177,6 +184,7 @@ def main(argv):
     _check_flags()
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is None:
+        _check_uses()
         RUNS.train(FLAGS.model, read_otherwise if FLAGS.samples else None)
         return
     title = f"Kong et al. (2019), {preset_runs.TABLES.get(FLAGS.table, GRID)}"
@@ -196,10 +204,6 @@ def read_otherwise(model, corpus, evaluation):
     from memlm_keras.evaluation import perplexity
     from memlm_keras.evaluation import sampled_perplexity
 
-    if model.smoothing is None:
-        raise app.UsageError(
-            "--samples needs a smoothed model, such as kong2019/vs_linear_512."
-        )
     batches = evaluation["validation"]
     mode = model.with_prediction("mode")
     sampled = sampled_perplexity(
@@ -265,7 +269,7 @@ def _points(preset):
     """All combinations of the values listed that a preset has a use for."""
     uses = {
         "rate": preset["noise"] or preset["model"].get("smoothing"),
-        "l2": preset["model"].get("smoothing"),
+        "l2": True,
         "learning_rate": True,
     }
     lists = {
@@ -291,6 +295,26 @@ def _put_memory(model):
     model["memory"] = from_memlm_keras(
         "memory.daniluk2017", "KeyValuePredict", {"window": FLAGS.window}
     )
+
+
+def _check_uses():
+    """Checks that a run has a use for the flags that were given."""
+    from memlm_keras import presets
+
+    RUNS.preset(FLAGS.model)
+    # As it is without --l2, which is of all.
+    preset = presets.get(FLAGS.model)
+    smooths = preset["model"].get("smoothing")
+    if FLAGS.samples and not smooths:
+        raise app.UsageError(
+            "--samples needs a smoothed model, such as kong2019/vs_linear_512. "
+            f"Received: --model={FLAGS.model}"
+        )
+    if FLAGS.rate is not None and not (smooths or preset["noise"]):
+        raise app.UsageError(
+            "--rate is of models that are noised or smoothed. Received: "
+            f"--model={FLAGS.model}"
+        )
 
 
 def _check_flags():

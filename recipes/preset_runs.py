@@ -15,6 +15,9 @@ FLAGS = flags.FLAGS
 TABLES = {"ptb": "Penn Treebank", "wikitext2": "WikiText-2"}
 _DATASETS = {"ptb": "ptb", "wikitext2": "wikitext-2"}
 
+# Arguments of a model that are rates of dropout.
+DROPOUTS = ("dropout", "embedding_dropout", "output_dropout")
+
 # Which of our perplexities a paper's own protocol stands beside.
 _ALSO = {"salton2017": ("salton2017",)}
 
@@ -31,7 +34,12 @@ def define_flags():
         "Weights are drawn from U(-r, r) with this r instead of the paper's.",
         lower_bound=0.0,
     )
-    flags.DEFINE_float("dropout", None, "Dropout rate instead of the preset's.")
+    flags.DEFINE_float(
+        "dropout",
+        None,
+        "Dropout rate instead of the preset's: of embeddings, layers and "
+        "outputs, those of them that it drops; not of recurrent connections.",
+    )
     flags.DEFINE_integer(
         "batch_size", None, "Rows of a batch instead of the preset's."
     )
@@ -113,7 +121,7 @@ class PresetRuns:
             )
         preset = self.change(preset)
         if FLAGS.dropout is not None:
-            preset["model"]["dropout"] = FLAGS.dropout
+            _set_dropout(preset["model"], FLAGS.dropout)
         return preset
 
     def describe(self, corpus, model, seed):
@@ -135,7 +143,8 @@ class PresetRuns:
             **common.reading_settings(),
             "scale": FLAGS.scale,
             "initial_range": FLAGS.initial_range,
-            "dropout": preset["model"].get("dropout", 0.0),
+            "dropout": 0.0,
+            **{k: v for k, v in preset["model"].items() if k in DROPOUTS},
             "batch_size": common.given("batch_size", data["batch_size"]),
             length: common.given("segment_length", data[length]),
             "learning_rate": common.given(
@@ -254,7 +263,7 @@ class PresetRuns:
             measures=measures,
             settings=(
                 *("dataset", "vocabulary_size", "scale", "initial_range"),
-                *("dropout", "batch_size", "segment_length", "longest"),
+                *(*DROPOUTS, "batch_size", "segment_length", "longest"),
                 *("learning_rate", "halve_after", "factor", "patience"),
                 *self.table_settings,
             ),
@@ -303,6 +312,15 @@ def use_schedule(schedule):
         FLAGS.epochs = schedule["epochs"]
     if FLAGS.patience is None:
         FLAGS.patience = schedule.get("patience", FLAGS.epochs)
+
+
+def _set_dropout(model, rate):
+    """Sets the rates of dropout that a model has, or that of all layers."""
+    layers = [layer["config"] for layer in model.get("recurrent", ())]
+    stated = [(model, name) for name in DROPOUTS if model.get(name)]
+    stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
+    for config, name in stated or [(model, "dropout")]:
+        config[name] = rate
 
 
 def _training_batches(preset, corpus, settings):

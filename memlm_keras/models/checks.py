@@ -134,9 +134,10 @@ def smoothed(model):
     """Raises `ValueError` unless a model has a smoothing."""
     if model.smoothing is None:
         raise ValueError(
-            "Samples are drawn of smoothed matrices: make the model with "
+            "Samples are drawn of the smoothed matrices of one "
+            "`memlm_keras.LanguageModel`: make it with "
             "`smoothing=memlm_keras.smoothing.VariationalSmoothing(...)`. "
-            "Received: a model without"
+            f"Received: a {type(model).__name__} without"
         )
 
 

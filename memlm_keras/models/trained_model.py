@@ -48,6 +48,8 @@ class TrainedModel(BatchReadingModel):
     def call(self, inputs, training=None, mask=None):
         if not isinstance(inputs, dict):
             if not training or self.smoothing is None:
+                # What an earlier call left is no part of this one's loss.
+                self._untracked.recalled = None
                 return super().call(inputs, training=training, mask=mask)
             logits, _, self._untracked.recalled = self.sentence.predict(
                 ops.convert_to_tensor(inputs, dtype="int32"), training=True

@@ -1,5 +1,7 @@
 """Data noising: words of the training text replaced by others."""
 
+import zlib
+
 import keras
 import numpy as np
 
@@ -100,6 +102,8 @@ class NoisedBatches(keras.utils.PyDataset):
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
         noise = [self.scheme, self.rate, self.seed, self.blank_id]
+        noise.append(zlib.crc32(self._rates.tobytes()))
+        noise.append(zlib.crc32(self._table.aliases.tobytes()))
         return {**self.batches.identity(), "noise": noise}
 
     def __len__(self):

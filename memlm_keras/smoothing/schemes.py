@@ -59,11 +59,16 @@ def replacement(scheme, rate, statistics, blank_id=None):
             "such as `StreamStatistics.count(tokens, vocabulary_size)`. "
             f"Received: {statistics!r}"
         )
-    if (scheme == "blank") != (blank_id is not None):
+    is_id = (
+        isinstance(blank_id, (int, np.integer))
+        and not isinstance(blank_id, bool)
+        and blank_id >= 0
+    )
+    if (scheme == "blank") != is_id or (blank_id is not None) != is_id:
         raise ValueError(
-            "`blank_id` must be the id of the blank token for the scheme "
-            "'blank', and None for the others. Received: "
-            f"scheme={scheme!r} and blank_id={blank_id!r}"
+            "`blank_id` must be the id of the blank token, an integer of at "
+            "least 0, for the scheme 'blank', and None for the others. "
+            f"Received: scheme={scheme!r} and blank_id={blank_id!r}"
         )
     rates = np.full(statistics.vocabulary_size, float(rate))
     if scheme in ("absolute_discounting", "kneser_ney"):

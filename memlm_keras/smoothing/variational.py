@@ -77,7 +77,13 @@ class VariationalSmoothing(keras.layers.Layer):
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
     for each matrix that is smoothed: twice with `kneser_ney` and tied
-    embeddings.
+    embeddings. It is added once for each batch, to whatever the model was
+    compiled with: beside a cross-entropy summed over the steps, as that of the
+    presets, the same `l2` weighs less than beside a mean over tokens, by as
+    many times as there are steps.
+
+    Dropout of embeddings is drawn for each step, on what was drawn here; the
+    paper has one mask for a word, which may be meant for all its occurrences.
 
     The smoothing is an argument of `memlm_keras.LanguageModel`. It learns its
     statistics by `adapt`, before training, and they are saved with the model.
@@ -86,7 +92,7 @@ class VariationalSmoothing(keras.layers.Layer):
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         element_wise: bool, whether elements are drawn one by one.
-        l2: float, weight of the divergence.
+        l2: float, weight of the divergence beside the loss of a batch.
         prediction: `"mean"` or `"mode"`.
         vocabulary_size: integer, V; `None` is that of the model.
         seed: integer or `None`, from which the draws follow.
@@ -266,8 +272,9 @@ class VariationalSmoothing(keras.layers.Layer):
 
     def mean_vector(self, table):
         """`sum_k q_k e_k` of a matrix `(V, k)`, a tensor `(k,)`."""
-        proposal = ops.cast(self.proposal, table.dtype)
-        return ops.matmul(proposal[None], table)[0]
+        # In float16, the probabilities of rare words would be zero.
+        exact = ops.matmul(self.proposal[None], ops.cast(table, "float32"))[0]
+        return ops.cast(exact, table.dtype)
 
     def mean_rows(self, table, token_ids):
         """Rows of the mean of a matrix.

@@ -15,6 +15,7 @@ from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 from memlm_keras.smoothing.variational import VARIATIONAL_SCHEMES
+from memlm_keras.training import SentenceCrossEntropy
 from references import smoothing as reference
 
 V, UNITS = 13, 6
@@ -295,22 +296,77 @@ def test_a_pointer_mixes_redrawn_targets():
     assert np.abs(found - array(logits)).max() > 1e-3
 
 
+def divergence(model):
+    matrix = array(model.embedding.embeddings)
+    return model.smoothing.l2 * reference.divergence(matrix, *tables(model))
+
+
 def test_noise_and_smoothing_together():
+    """What is printed is of the sample that is learned from."""
     statistics = StreamStatistics.count(text(), V)
     batches = NoisedBatches(
-        Batches(text(), 4, 6), "kneser_ney", 0.5, statistics
+        Batches(text(), 4, 6), "linear_interpolation", 0.5, statistics
     )
-    model = make()
-    compile_quickly(model)
-    history = model.fit(batches, epochs=2, verbose=0)
-    assert np.isfinite(history.history["loss"]).all()
+    model = make("linear_interpolation", l2=0.1)
+    compile_quickly(model, keras.optimizers.SGD(0.0))
+    found = model.fit(batches, verbose=0).history
+    (loss,), (nats,) = found["loss"], found["nats"]
+    assert loss - nats == pytest.approx(divergence(model), rel=1e-4)
+    quiet = model.fit(batches.batches, verbose=0).history["nats"][0]
+    assert abs(quiet - nats) > 1e-3
 
 
 def test_plain_arrays():
-    model = make()
+    model = make("linear_interpolation", l2=0.1)
+    compile_quickly(model, keras.optimizers.SGD(0.0))
+    found = model.fit(sequences(8), sequences(8), verbose=0).history
+    (loss,), (nats,) = found["loss"], found["nats"]
+    assert loss - nats == pytest.approx(divergence(model), rel=1e-4)
+
+
+def test_a_loss_summed_over_time():
+    """The divergence is added once, whatever the loss sums over."""
+    model = make("linear_interpolation", l2=0.1)
+    model.compile(
+        keras.optimizers.SGD(0.0),
+        loss=SentenceCrossEntropy(),
+        jit_compile=False,
+    )
+    tokens = sequences(4, 7)
+    found = model.fit(tokens, tokens, verbose=0).history
+    (loss,), (nats,) = found["loss"], found["nats"]
+    assert loss - 7 * nats == pytest.approx(divergence(model), rel=1e-4)
+
+
+def test_a_sample_is_of_one_call():
+    """What a call in training leaves behind is no part of later losses."""
+    model = make(l2=0.1)
     compile_quickly(model)
-    history = model.fit(sequences(8), sequences(8), verbose=0)
-    assert np.isfinite(history.history["loss"]).all()
+    tokens = sequences(4)
+    expected = model.evaluate(tokens, tokens, verbose=0)
+    model(tokens, training=True)
+    found = model.test_on_batch(tokens, tokens)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("element_wise", [False, True])
+def test_dropout_of_what_was_drawn(element_wise):
+    """Each number is that of the drawn row, scaled, or zero."""
+    model = make(
+        "kneser_ney", element_wise=element_wise, embedding_dropout=0.25
+    )
+    words = np.tile(np.arange(V, dtype="int32"), (400, 1))
+    drawn = model.smoothing.draw(words, UNITS)
+    vectors = model.embedding(words, training=True, drawn=drawn)
+    found = array(model.sentence.dropouts[0](vectors, training=True))
+    matrix = array(model.embedding.embeddings)
+    expected = reference.read_rows(matrix, array(drawn.input_rows)) / 0.75
+    kept = found != 0
+    np.testing.assert_allclose(found[kept], expected[kept], rtol=1e-5)
+    assert kept.mean() == pytest.approx(0.75, abs=0.02)
+    means = reference.mean_matrix(matrix, *tables(model))
+    error = found.std(axis=0) / np.sqrt(len(words))
+    assert np.all(np.abs(found.mean(axis=0) - means) <= 5 * error)
 
 
 def test_mixed_precision():
@@ -333,6 +389,13 @@ def test_mixed_precision():
 def test_thinned_networks_have_the_mean_matrices():
     model = make(embedding_dropout=0.0, dropout=0.0)
     close(model.thinned(1)(sequences()), model(sequences()))
+    fixed = make(embedding_dropout=0.5)
+    thinned, again = fixed.thinned(1), fixed.with_fixed_matrices().thinned(1)
+    close(thinned(sequences()), again(sequences()), 1e-4)
+    assert (
+        np.abs(array(thinned(sequences())) - array(fixed(sequences()))).max()
+        > 1e-3
+    )
 
 
 def test_dropped_words_and_smoothed_ones():
@@ -392,10 +455,6 @@ def test_samples_are_those_of_the_reference():
     model = make("linear_interpolation", rate=1.0, adapt=False)
     model.smoothing.adapt(StreamStatistics.count(np.array([1, 1]), V))
     batches = Batches(tokens, 1, 8)
-    only = make("linear_interpolation", rate=0.0, adapt=False)
-    only.smoothing.adapt(StreamStatistics.count(np.array([1, 1]), V))
-    only.set_weights(model.get_weights()[: len(only.weights)])
-    only.smoothing.rates.assign(np.zeros(V))
     matrix = array(model.embedding.embeddings).copy()
     kernel = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     kernel.recurrent[0].set_weights(model.recurrent[0].get_weights())
@@ -405,6 +464,35 @@ def test_samples_are_those_of_the_reference():
     found = sampled_perplexity(model, batches, samples=1, verbose=0)
     expected = perplexity(kernel, batches, verbose=0)
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+
+
+@tied_or_not
+@pytest.mark.parametrize("element_wise", [False, True])
+def test_samples_draw_the_vectors_of_targets(tied, element_wise):
+    """The scores of one sample of Kneser-Ney are those of the reference."""
+    model = make(tied=tied, element_wise=element_wise)
+    tokens = sequences()
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    seen = []
+    draw = model.smoothing.draw
+    model.smoothing.draw = lambda *arguments: (
+        seen.append(draw(*arguments)) or (seen[-1])
+    )
+    found, _ = model.sentence.score_sampled(
+        inputs, keras.ops.convert_to_tensor(targets)
+    )
+    (drawn,) = seen
+    assert array(drawn.replaced).any()
+    outputs, _, _ = model.sentence.remember(inputs, drawn=drawn)
+    kernel = array(model.embedding.embeddings if tied else model.head.kernel)
+    logits = reference.kneser_ney_logits(
+        *(kernel, array(model.head.bias), array(outputs), targets),
+        (array(drawn.replaced), array(drawn.output_rows)),
+        *tables(model),
+    )
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = np.take_along_axis(logits, targets[..., None], -1)[..., 0]
+    close(found, expected)
 
 
 # === Saving ===
@@ -463,7 +551,7 @@ def test_wrong_arguments(arguments, message):
 
 def test_samples_of_what_is_not_smoothed():
     model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
-    with pytest.raises(ValueError, match="Samples are drawn of smoothed"):
+    with pytest.raises(ValueError, match="Samples are drawn of the smoothed.*a LanguageModel without"):
         sampled_perplexity(model, Batches(text(), 4, 6))
     with pytest.raises(ValueError, match="`samples` must be.*samples=0"):
         sampled_perplexity(make(), Batches(text(), 4, 6), samples=0)

@@ -49,6 +49,24 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
 
 
 @on_one_backend
+def test_l2_of_a_noised_model_and_dropout(folder):
+    arguments = ("--model=kong2019/dn_linear_512", "--l2=0", "--dropout=0.3")
+    done(run(folder, *arguments))
+    done(run(folder, "--model=kong2019/dn_linear_512", "--l2=0.01"))
+    name = "text-kong2019-dn_linear_512-scale0.016"
+    without = results_of(folder / "runs" / f"{name}-l20-seed0")
+    assert "l2" not in without and without["rate"] == 0.2
+    assert without["embedding_dropout"] == without["output_dropout"] == 0.3
+    assert without["dropout"] == 0.0
+    run_dir = folder / "runs" / f"{name}-l20.01-seed0"
+    assert results_of(run_dir)["l2"] == 0.01
+    assert results_of(run_dir)["embedding_dropout"] == 0.5
+    model = keras.saving.load_model(run_dir / "model.keras", compile=False)
+    assert (model.smoothing.rate, model.smoothing.l2) == (0.0, 0.01)
+    assert [layer.rate for layer in model.sentence.dropouts] == [0.5, 0.0, 0.5]
+
+
+@on_one_backend
 def test_a_grid_chooses_by_validation(folder):
     arguments = (
         *("--table=grid", "--rates=0.1,0.4", "--learning_rates=0.01"),
@@ -89,6 +107,14 @@ def test_a_grid_chooses_by_validation(folder):
         (["--table=grid", "--rates=a"], "--rates must list numbers"),
         (["--window=3"], "--window needs --memory"),
         (["--table=ptb", "--samples=3"], "--samples contradicts --table"),
+        (
+            ["--model=kong2019/dn_linear_512", "--samples=3", "--l2=0.1"],
+            "--samples needs a smoothed model",
+        ),
+        (
+            ["--model=kong2019/vanilla_tied_512", "--rate=0.1"],
+            "--rate is of models that are noised or smoothed",
+        ),
         (["--table=ptb", "--dataset=wikitext-2"], "needs --dataset=ptb"),
     ],
 )

@@ -193,6 +193,9 @@ def test_a_checkpoint_of_other_noise(tmp_path):
         noised("kneser_ney", 0.4, batches),
         noised("linear_interpolation", 0.5, batches),
         noised("kneser_ney", 0.5, batches, seed=1),
+        NoisedBatches(
+            batches, "kneser_ney", 0.5, StreamStatistics.count(text(), V)
+        ),
     ):
         with pytest.raises(ValueError, match="belongs to other batches"):
             Checkpoint(path, other)
@@ -234,6 +237,9 @@ def test_a_memory_that_reads_ahead_wants_whole_sentences():
         ({"rate": 1.5}, "`rate` must be at least 0 and at most 1.*rate=1.5"),
         ({"scheme": "blank"}, "`blank_id` must be.*blank_id=None"),
         ({"blank_id": 3}, "`blank_id` must be.*blank_id=3"),
+        ({"scheme": "blank", "blank_id": -1}, "`blank_id` must.*blank_id=-1"),
+        ({"scheme": "blank", "blank_id": 1.5}, "`blank_id` must.*blank_id=1.5"),
+        ({"scheme": "blank", "blank_id": True}, "`blank_id` must.*id=True"),
         ({"batches": [1]}, "`batches` must be.*Batches.*Received: .1."),
         ({"statistics": 3}, "`statistics` must be.*Received: 3"),
         (

@@ -158,6 +158,27 @@ def test_a_sequence_has_one_matrix(scheme, element_wise):
     assert np.any(again != rows)
 
 
+@every_scheme
+def test_words_are_replaced_independently(scheme):
+    """Two words of a row, and one word in two rows, or at two steps."""
+    smoothing = make(scheme, 0.8)
+    rates, _ = tables(smoothing)
+    words = np.tile(np.array([1, 2, 1], "int32"), (40_000, 1))
+    drawn = smoothing.draw(words, 2)
+    replaced = array(drawn.replaced)
+
+    def assert_independent(first, second, chances):
+        expected = np.prod(chances)
+        deviation = np.sqrt(expected * (1 - expected) / len(first))
+        together = np.mean(first & second)
+        assert abs(together - expected) <= 4.5 * deviation
+
+    assert_independent(replaced[:, 0], replaced[:, 1], rates[[1, 2]])
+    assert_independent(replaced[1:, 0], replaced[:-1, 0], rates[[1, 1]])
+    if scheme == "kneser_ney":
+        assert_independent(replaced[:, 0], replaced[:, 2], rates[[1, 1]])
+
+
 def test_each_step_has_a_draw_of_its_own():
     smoothing = make("kneser_ney", 1.0, np.arange(V))
     rows = array(smoothing.draw(np.ones((50, 40), "int32"), 5).input_rows)
