@@ -299,11 +299,8 @@ def load_text(
         split: TextSource(path, article_start=article_start, tokenize=tokenize)
         for split, path in zip(SPLITS, (train, validation, test))
     }
-    path = sources["train"].path
-    # Every corpus has a `train.txt`; its folder says more.
-    name = path.parent.resolve().name if path.stem == "train" else path.stem
     return encode_sources(
-        name,
+        name_of(sources["train"].path),
         sources,
         cache_dir,
         vocabulary,
@@ -449,3 +446,9 @@ def _verify(path, size, algorithm, digest):
             f"{received_size} bytes with {algorithm} {received}. Fetch it "
             "anew, or use `verify=False` to read it anyway."
         )
+
+
+def name_of(path):
+    """Name of the corpus that a file is the training text of."""
+    # Every corpus has a `train.txt`; its folder says more.
+    return path.parent.resolve().name if path.stem == "train" else path.stem

@@ -4,6 +4,7 @@ import pathlib
 
 from memlm_keras.data.conllu import read_words
 from memlm_keras.data.corpora import encode_sources
+from memlm_keras.data.corpora import name_of
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.text import files_identity
 
@@ -59,7 +60,7 @@ def load_conllu(
         for split, paths in zip(SPLITS, (train, validation, test))
     }
     return encode_sources(
-        sources["train"].path.stem.partition("-ud-")[0],
+        name_of(sources["train"].path).partition("-ud-")[0],
         sources,
         cache_dir,
         vocabulary,

@@ -117,6 +117,14 @@ def test_files_that_cannot_be_used(write, tmp_path):
         data.load_conllu(good, good, tmp_path / "empty.conllu")
 
 
+def test_a_folder_names_what_its_files_do_not(write):
+    parts = [
+        write(f"{part}.conllu", words("a")) for part in ("train", "dev", "test")
+    ]
+    corpus = data.load_conllu(*parts)
+    assert corpus.name == parts[0].parent.name
+
+
 @pytest.mark.parametrize("name", ["de_gsd", "it_isdt"])
 def test_real_treebanks(name):
     dev, test = (REAL / f"{name}-ud-{part}.conllu" for part in ("dev", "test"))
