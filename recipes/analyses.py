@@ -30,6 +30,8 @@ _NEEDS = {
 }
 _NEAREST = 7  # "More than six positions to the left."
 _DEPENDENCIES_DRAWN = 24
+# Of fewer, the mean is as good as that of one.
+_FEWEST_PAIRS = 10
 
 
 def define_flags():
@@ -204,6 +206,7 @@ def _draw_dependencies(model, corpus, title, picture, table):
         picture,
         attention.most_frequent(_DEPENDENCIES_DRAWN),
         f"{title}, {name}",
+        minimum_pairs=_FEWEST_PAIRS,
     )
     analysis.write_dependency_attention(attention, table)
 

@@ -19,6 +19,7 @@ without; so is the test perplexity of a Monte Carlo average. --average reads
 models of finished runs, and averages what they predict.
 """
 
+import json
 import pathlib
 
 import common
@@ -33,22 +34,6 @@ PAPERS = (
     "weissenborn2016",
 )
 RUNS = preset_runs.PresetRuns(PAPERS)
-MEASURES = [
-    *tables.PERPLEXITIES,
-    tables.Measure(
-        "dev, cache", ("cache", "validation", "perplexity"), 2, optional=True
-    ),
-    tables.Measure(
-        "test, cache", ("cache", "test", "perplexity"), 2, optional=True
-    ),
-    tables.Measure(
-        "test, Monte Carlo",
-        ("monte_carlo", "test", "perplexity"),
-        2,
-        optional=True,
-    ),
-]
-
 FLAGS = flags.FLAGS
 common.define_flags(run_dir="runs/baselines")
 tables.define_flags(preset_runs.TABLES)
@@ -90,9 +75,16 @@ def main(argv):
         return RUNS.fill_table(
             "Systems that Salton et al. (2017) compare with, "
             f"{preset_runs.TABLES[FLAGS.table]}",
-            MEASURES,
+            measures(),
         )
     if FLAGS.average is not None:
+        wrong = [
+            name
+            for name in ("model", "cache_size", "monte_carlo")
+            if FLAGS[name].present
+        ]
+        if wrong:
+            raise app.UsageError(f"--{wrong[0]} contradicts --average.")
         return average()
     cache = RUNS.preset(FLAGS.model).get("cache")
     if FLAGS.cache_size is not None:
@@ -107,7 +99,54 @@ def main(argv):
         return found
 
     wanted = cache is not None or FLAGS.monte_carlo is not None
-    RUNS.train(FLAGS.model, measure if wanted else None)
+    RUNS.train(FLAGS.model, measure if wanted else None, check)
+
+
+def measures():
+    """What a table measures; what flags ask for, all its rows must have."""
+    size, samples = FLAGS.cache_size, FLAGS.monte_carlo
+    cached = [
+        tables.Measure(
+            f"{name}, cache",
+            ("cache", split, "perplexity"),
+            2,
+            optional=size is None,
+            made_with=size and (("cache", "size"), size),
+        )
+        for name, split in (("dev", "validation"), ("test", "test"))
+    ]
+    masked = tables.Measure(
+        "test, Monte Carlo",
+        ("monte_carlo", "test", "perplexity"),
+        2,
+        optional=samples is None,
+        made_with=samples and (("monte_carlo", "samples"), samples),
+    )
+    return [*tables.PERPLEXITIES, *cached, masked]
+
+
+def check(model):
+    """Refuses what a model cannot be measured by, before it is trained."""
+    from memlm_keras.models import thinning
+
+    if FLAGS.cache_size is not None and model.mixture is not None:
+        raise app.UsageError(
+            "--cache_size is of models without a mixture of their own. "
+            f"Received: --model={FLAGS.model}, with a "
+            f"{type(model.mixture).__name__}"
+        )
+    if FLAGS.monte_carlo is not None:
+        if not thinning.drops(model):
+            raise app.UsageError(
+                "--monte_carlo is of models with dropout. Received: "
+                f"--model={FLAGS.model}, without"
+            )
+        try:
+            thinning.require_masks(model)
+        except ValueError as error:
+            raise app.UsageError(
+                f"--monte_carlo cannot read --model={FLAGS.model}: {error}"
+            ) from error
 
 
 def read_with_masks(model, batches):
@@ -169,7 +208,7 @@ def average():
         raise app.UsageError(
             f"--average must list models. There is no file {missing[0]}."
         )
-    corpus = common.load_corpus()
+    corpus, sentences = _read_by(paths)
     ensemble = memlm.Ensemble(
         [keras.saving.load_model(path, compile=False) for path in paths]
     )
@@ -181,17 +220,25 @@ def average():
         )
     found = {
         split: memlm.evaluation.perplexity(
-            ensemble, corpus.batches(split, 1, 100), verbose=FLAGS.verbose
+            ensemble, batches, verbose=FLAGS.verbose
         )
-        for split in ("validation", "test")
+        for split, batches in preset_runs.batches_to_evaluate(
+            corpus, sentences
+        ).items()
     }
     name = f"{common.dataset_name()}-average{len(paths)}"
     run_dir = pathlib.Path(FLAGS.run_dir, name)
+    models = [str(path) for path in paths]
+    if (run_dir / "results.json").is_file():
+        before = json.loads((run_dir / "results.json").read_text())["models"]
+        if before != models:
+            aside = run_folders.move_aside(run_dir)
+            print(f"An average of other models is now in {aside}.")
     run_dir.mkdir(parents=True, exist_ok=True)
     run_folders.write_json(
         run_dir / "results.json",
         {
-            "models": [str(path) for path in paths],
+            "models": models,
             "dataset": common.dataset_name(),
             "corpus": corpus.fingerprint,
             "vocabulary_size": len(corpus.vocabulary),
@@ -205,6 +252,37 @@ def average():
         f"{found['validation'].perplexity:.2f}, test "
         f"{found['test'].perplexity:.2f}. See {run_dir}"
     )
+
+
+def _read_by(paths):
+    """The corpus as the runs of models read it, and whether by sentences.
+
+    By the `config.json` beside each model; one without is taken to read text as
+    one stream.
+    """
+    configs = [path.with_name("config.json") for path in paths]
+    configs = [
+        json.loads(path.read_text()) if path.is_file() else {}
+        for path in configs
+    ]
+    by_sentences = [
+        any(key in config for key in ("longest", "length_multiple"))
+        for config in configs
+    ]
+    if len(set(by_sentences)) > 1:
+        raise app.UsageError(
+            "--average must list models that all read sentences, or none. "
+            f"Received: {paths[by_sentences.index(True)]}, which does, and "
+            f"{paths[by_sentences.index(False)]}, which does not."
+        )
+    corpus = common.load_corpus(sentences=by_sentences[0])
+    for path, config in zip(paths, configs):
+        if config.get("corpus", corpus.fingerprint) != corpus.fingerprint:
+            raise app.UsageError(
+                f"--average lists {path}, trained on another text than that of "
+                f"--dataset={FLAGS.dataset}, or with another vocabulary."
+            )
+    return corpus, by_sentences[0]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 import functools
 import pathlib
+import zlib
 
 import run_folders
+import tables
 from absl import app
 from absl import flags
 
@@ -84,7 +86,24 @@ def answer(model, vocabulary):
     """
     if FLAGS.questions is None:
         return {}
-    return {TABLE: run_folders.answer(model, _questions(), vocabulary)}
+    found = run_folders.answer(model, _questions(), vocabulary)
+    return {TABLE: {**found, "files": _identity()}}
+
+
+def measures():
+    """What a table measures: the accuracy on these very questions."""
+    made_with = FLAGS.questions and ((TABLE, "files"), _identity())
+    return [
+        tables.Measure("accuracy", (TABLE, "accuracy"), 3, made_with=made_with)
+    ]
+
+
+def _identity():
+    """Numbers that say which questions and answers these are."""
+    return [
+        zlib.crc32(pathlib.Path(FLAGS[name].value).read_bytes())
+        for name in ("questions", "answers")
+    ]
 
 
 @functools.cache

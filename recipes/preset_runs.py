@@ -1,5 +1,6 @@
 """Runs of any preset: its data, optimizer, loss and schedule as they stand."""
 
+import functools
 import pathlib
 
 import common
@@ -170,7 +171,7 @@ class PresetRuns:
         ]
         return pathlib.Path(FLAGS.run_dir, "-".join(parts))
 
-    def train(self, model, measure=None):
+    def train(self, model, measure=None, check=None):
         """Trains a preset in its run folder, or finds it finished there.
 
         Args:
@@ -178,6 +179,9 @@ class PresetRuns:
             measure: function of the trained model, the corpus and the batches
                 to evaluate on by split, that returns plain values for
                 `results.json`; or `None`. It is called for a finished run too.
+            check: function of the model before it is trained, that raises
+                `app.UsageError` if it will not be able to measure it; or
+                `None`.
 
         Returns:
             `(model, corpus, run_dir)`.
@@ -192,7 +196,7 @@ class PresetRuns:
         run_dir = self.run_folder(model, FLAGS.seed)
         corpus = load_corpus(preset)
         settings = self.describe(corpus, model, FLAGS.seed)
-        evaluation = evaluation_batches(preset, corpus)
+        evaluation = batches_to_evaluate(corpus, reads_sentences(preset))
         finished = run_folders.finished_model(run_dir, settings)
         if finished is not None:
             print(f"{run_dir} is finished, and is not trained again.")
@@ -201,11 +205,13 @@ class PresetRuns:
                     run_dir, measure(finished, corpus, evaluation)
                 )
             return finished, corpus, run_dir
-        run_folders.open_run_dir(run_dir, settings)
         keras.utils.set_random_seed(FLAGS.seed)
         lm = memlm.LanguageModel.from_config(
             {"vocabulary_size": len(corpus.vocabulary), **preset["model"]}
         )
+        if check is not None:
+            check(lm)
+        run_folders.open_run_dir(run_dir, settings)
         batches, validation = _training_batches(preset, corpus, settings)
         batches = self.prepare(lm, corpus, batches, preset)
         lm.compile(*optimizer_and_loss(preset, settings["learning_rate"]))
@@ -256,10 +262,13 @@ class PresetRuns:
             left_out: as for `tables.fill`.
         """
         _check_corpus()
+        rows = self.rows()
+        # They all read sentences, or none does.
+        preset = self.preset(rows[0].details["preset"])
         table = tables.Table(
             title=title,
             folder=tables.folder(common.size_parts()),
-            rows=self.rows(),
+            rows=rows,
             measures=measures,
             settings=(
                 *("dataset", "vocabulary_size", "scale", "initial_range"),
@@ -270,15 +279,21 @@ class PresetRuns:
             draw=draw or table_files.draw_mean_attention,
         )
         return tables.fill(
-            table, self.describe, self.run_folder, left_out=left_out
+            *(table, self.describe, self.run_folder, left_out),
+            load_corpus=functools.partial(load_corpus, preset),
         )
 
 
-def evaluation_batches(preset, corpus):
-    """Dict by split of the batches that perplexities are reported on."""
+def batches_to_evaluate(corpus, sentences):
+    """Dict by split of the batches that perplexities are reported on.
+
+    Args:
+        corpus: `Corpus`.
+        sentences: whether each is read from an empty history.
+    """
     return {
         split: corpus.batches(split, 64, 32, sentences=True)
-        if reads_sentences(preset)
+        if sentences
         # One row reads the text as one stream, as published figures do.
         else corpus.batches(split, 1, 100)
         for split in ("validation", "test")
@@ -286,12 +301,18 @@ def evaluation_batches(preset, corpus):
 
 
 def _published(preset, corpus):
-    """Published perplexities on a corpus, `None` where there are none."""
+    """Published perplexities on a corpus, by the names of their measures.
+
+    `None` where there are none.
+    """
+    # With a cache, the numbers are those with it.
+    suffix = ", cache" if preset.get("cache") else ""
     for numbers in (preset["published"], preset.get("also_published", {})):
         if numbers.get("corpus") == corpus:
             return {
-                "dev": numbers["validation_perplexity"],
-                "test": numbers["test_perplexity"],
+                f"dev{suffix}": numbers["validation_perplexity"],
+                f"test{suffix}": numbers["test_perplexity"],
+                "test, Monte Carlo": numbers.get("monte_carlo_test_perplexity"),
             }
     return None
 

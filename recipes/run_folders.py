@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 
+import numpy as np
 from absl import app
 from absl import flags
 
@@ -173,14 +174,15 @@ def run(
         split: perplexity(model, batches, verbose=FLAGS.verbose, also=also)
         for split, batches in evaluation.items()
     }
-    others = {"finite": finite, **(measure() if measure else {})}
     results = write_results(
         run_dir,
         settings,
         parameters,
-        **others,
+        finite=finite,
         **plain_perplexities(evaluations),
     )
+    if measure is not None:
+        results = add_results(run_dir, measure())
     print(
         f"Best of {results['epochs']} epochs: validation "
         f"{results['validation']['perplexity']:.1f}, test "
@@ -363,9 +365,14 @@ def plain_perplexity(result):
 
 
 def add_results(run_dir, others):
-    """Adds plain values to the `results.json` of a run, or replaces them."""
+    """Adds plain values to the `results.json` of a run, or replaces them.
+
+    Returns all that it holds.
+    """
     path = run_dir / "results.json"
-    write_json(path, {**json.loads(path.read_text()), **others})
+    results = {**json.loads(path.read_text()), **others}
+    write_json(path, results)
+    return results
 
 
 def answer(model, questions, vocabulary):
@@ -408,6 +415,8 @@ def read_log(path):
 def draw_attention(model, name, corpus, batches, run_dir):
     """Draws where a model attends: in a passage, and in the mean.
 
+    The passage begins the test text; of models of sentences it is the first.
+
     Args:
         model: `LanguageModel`.
         name: string, its name in the pictures.
@@ -417,7 +426,13 @@ def draw_attention(model, name, corpus, batches, run_dir):
     """
     from memlm_keras import analysis
 
-    tokens = corpus.test.tokens[: FLAGS.passage]
+    tokens = corpus.test.tokens
+    if batches.has_articles and batches.history_of == "sentence":
+        # As it is read: begun by the end of another, and no further.
+        end = corpus.vocabulary.end_of_sentence_id
+        first = tokens[: np.flatnonzero(tokens == end)[0]]
+        tokens = np.concatenate([[end], first])
+    tokens = tokens[: FLAGS.passage]
     analysis.plot_attention(
         model.attention(tokens[None])[0],
         corpus.vocabulary.decode(tokens),

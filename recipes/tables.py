@@ -61,20 +61,23 @@ class Measure:
             `"protocol"` stands beside it.
         digits: integer, digits behind the point in Markdown.
         optional: whether rows may lack it.
+        made_with: pair of keys that lead to a setting in `results.json` and
+            what it must be, or `None`.
     """
 
     name: str
     path: tuple
     digits: int
     optional: bool = False
+    made_with: tuple | None = None
 
     def is_in(self, results):
         """Whether it was measured, by what `results.json` holds."""
-        for key in self.path:
-            if key not in results:
+        if self.made_with is not None:
+            path, wanted = self.made_with
+            if _found(results, path) != wanted:
                 return False
-            results = results[key]
-        return True
+        return _found(results, self.path) is not None
 
     def of(self, results):
         """Value of the measure in what `results.json` holds, or `None`."""
@@ -92,6 +95,15 @@ class Measure:
         for key in self.path[:-1]:
             results = results[key]
         return results
+
+
+def _found(results, path):
+    """What keys lead to in `results.json`, or `None`."""
+    for key in path:
+        if key not in results:
+            return None
+        results = results[key]
+    return results
 
 
 # What tables of language models measure.

@@ -45,12 +45,13 @@ TABLES = {
     "perplexity": "Table 2, perplexity",
     completion.TABLE: "Table 4, accuracy in sentence completion",
 }
-ACCURACIES = [tables.Measure("accuracy", (completion.TABLE, "accuracy"), 3)]
 # Rows without a neural network, and their published test perplexities.
 KNESER_NEY = {
     "kneser_ney_5": {"german": 225.8, "italian": 167.5, "english": 219.0},
     "kneser_ney_5_cache": {},
 }
+# Whose numbers stand beside those of a corpus that --language does not tell of.
+PUBLISHED = {"ptb": "penn_treebank", "embedded": None, "wikitext-2": None}
 TABLE_FLAGS = ("language",)
 ROW_FLAGS = ("model",)
 
@@ -68,8 +69,8 @@ flags.DEFINE_enum(
     "language",
     "english",
     ["german", "italian", "english"],
-    "With --table: whose published perplexities are put beside ours; those of "
-    "Penn Treebank with --dataset=ptb.",
+    "With --table and texts of your own: whose published perplexities are put "
+    "beside ours.",
 )
 flags.DEFINE_string(
     "model",
@@ -79,24 +80,38 @@ flags.DEFINE_string(
 )
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's units.")
 flags.DEFINE_integer(
-    "window", None, "Words in the memory; the preset's: 15, mostly."
+    "window",
+    None,
+    "Words in the memory, of rows with one; the preset's: 15, mostly.",
+    lower_bound=1,
 )
 flags.DEFINE_float(
     "dropout",
     None,
     "Dropout rate; the preset's: 0.3 for completion_..., else 0, as the paper "
     "states none.",
+    lower_bound=0.0,
+    upper_bound=1.0,
 )
-flags.DEFINE_integer("batch_size", None, "Sentences of a batch; preset: 20.")
+flags.DEFINE_integer(
+    "batch_size",
+    None,
+    "Sentences of a batch; preset: 20.",
+    lower_bound=1,
+)
 flags.DEFINE_integer(
     "length_multiple",
     8,
     "Sentences are padded, without effect, to a multiple of this length, so "
     "that few shapes are compiled.",
+    lower_bound=1,
 )
 flags.DEFINE_float("learning_rate", None, "Of SGD; the preset's: 1.")
 flags.DEFINE_integer(
-    "halve_after", None, "Epochs before halving; the preset's: 4."
+    "halve_after",
+    None,
+    "Epochs before halving; the preset's: 4.",
+    lower_bound=0,
 )
 
 
@@ -106,6 +121,11 @@ def main(argv):
     tables.check_flags(TABLE_FLAGS, ROW_FLAGS)
     analyses.check_flags()
     completion.check_flags()
+    if FLAGS["language"].present and FLAGS.dataset in PUBLISHED:
+        raise app.UsageError(
+            f"--language contradicts --dataset={FLAGS.dataset}; it tells of "
+            "texts of your own."
+        )
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
         return fill_table()
@@ -124,7 +144,7 @@ def train_one():
     preset = get_preset(FLAGS.model)
     analyses.check_run(preset["model"]["memory"])
     completion.check_run(can_answer=True)
-    corpus = common.load_corpus()
+    corpus = load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)
     if FLAGS.analyses or FLAGS.questions:
@@ -192,7 +212,7 @@ def count_ngrams():
 
     analyses.check_run(None)
     completion.check_run(can_answer=False)
-    corpus = common.load_corpus()
+    corpus = load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed)
     run_dir = run_folder(FLAGS.model, FLAGS.seed)
     run_folders.open_run_dir(run_dir, settings)
@@ -223,6 +243,11 @@ def count_ngrams():
         **run_folders.plain_perplexities(evaluations),
     )
     print(f"See {run_dir}")
+
+
+def load_corpus():
+    """The corpus in sentences, where its lines hold several."""
+    return common.load_corpus(sentences=True)
 
 
 def get_preset(model):
@@ -284,7 +309,7 @@ def fill_table():
         folder=tables.folder(_size_parts()),
         rows=table_rows(),
         measures=(
-            ACCURACIES
+            completion.measures()
             if FLAGS.table == completion.TABLE
             else tables.PERPLEXITIES
         ),
@@ -294,7 +319,9 @@ def fill_table():
         ),
         draw=table_files.draw_mean_attention,
     )
-    return tables.fill(table, describe, run_folder, left_out=TABLE_FLAGS)
+    return tables.fill(
+        table, describe, run_folder, TABLE_FLAGS, load_corpus=load_corpus
+    )
 
 
 def table_rows():
@@ -321,7 +348,7 @@ def table_rows():
                 model["recurrent_above"]
             )
             details["window"] = memory["config"].get("window", "")
-        corpus = {"ptb": "penn_treebank"}.get(FLAGS.dataset, FLAGS.language)
+        corpus = PUBLISHED.get(FLAGS.dataset, FLAGS.language)
         rows.append(
             tables.Row(
                 label=name,

@@ -8,6 +8,7 @@ from memlm_keras.analysis import output
 from memlm_keras.analysis.parsed_text import ParsedText
 from memlm_keras.analysis.sentence_reading import sentence_attention
 from memlm_keras.analysis.sentence_reading import slot_distances
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 
 # The bins of the figure are in its image alone: these are a choice.
@@ -143,7 +144,9 @@ def dependency_attention(
     )
 
 
-def plot_dependency_attention(attention, path, dependencies=None, title=None):
+def plot_dependency_attention(
+    attention, path, dependencies=None, title=None, minimum_pairs=1
+):
     """Draws mean attention by dependency and position, as PNG.
 
     Tran et al. (2016), Figure 6: cells of which the parses hold no pair are
@@ -155,15 +158,19 @@ def plot_dependency_attention(attention, path, dependencies=None, title=None):
         dependencies: list of those to draw, from top to bottom; `None` draws
             all.
         title: optional string.
+        minimum_pairs: integer; cells of fewer pairs, whose mean may be that of
+            a single word, are white as well.
 
     Raises:
-        ValueError: if one of the dependencies is not in `attention`.
+        ValueError: if one of the dependencies is not in `attention`, and if
+            `minimum_pairs` is not a positive integer.
 
     Example:
 
     >>> memlm_keras.analysis.plot_dependency_attention(
     ...     found, "dependencies.png", ["ALL", "→obj", "nsubj←"])
     """
+    require_positive_integer("minimum_pairs", minimum_pairs)
     if dependencies is None:
         dependencies = attention.dependencies
     missing = set(dependencies) - set(attention.dependencies)
@@ -173,7 +180,8 @@ def plot_dependency_attention(attention, path, dependencies=None, title=None):
             f"{list(attention.dependencies)}. Received: {list(dependencies)}"
         )
     rows = [attention.dependencies.index(name) for name in dependencies]
-    grid = attention.means[rows][:, ::-1]
+    enough = attention.counts[rows] >= minimum_pairs
+    grid = np.where(enough, attention.means[rows], np.nan)[:, ::-1]
     figure, axes = output.subplots(
         3 + 0.6 * len(attention.bins), 1.5 + 0.25 * len(rows)
     )

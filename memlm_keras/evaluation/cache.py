@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.masking import masked_softmax
 from memlm_keras.memory.grave2017 import NeuralCache
 from memlm_keras.models.inference import compile_inference
@@ -74,7 +75,8 @@ def choose_cache(
 
     Raises:
         ValueError: for a model with a mixture, nothing to try, thetas or
-            weights that a cache cannot have, or ids outside the vocabulary.
+            weights that a cache cannot have, ids outside the vocabulary, or
+            batches that do not begin at their beginning.
 
     Example:
 
@@ -84,6 +86,7 @@ def choose_cache(
     """
     thetas, weights = tuple(thetas), tuple(weights)
     _check(model, thetas, weights)
+    require_beginning(batches)
     cache, state = NeuralCache(size), None
     compare = compile_inference(cache, functools.partial(_compare, cache))
     compared = ops.convert_to_tensor(np.array(thetas, "float32"))

@@ -8,6 +8,7 @@ import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.evaluation.perplexity import perplexity
+from memlm_keras.models import thinning
 
 
 def monte_carlo_perplexity(
@@ -32,8 +33,9 @@ def monte_carlo_perplexity(
         `Perplexity`.
 
     Raises:
-        ValueError: if `samples` is not a positive integer, and for what
-            `LanguageModel.thinned` and `perplexity` refuse.
+        ValueError: if `samples` is not a positive integer, for a model without
+            dropout, and for what `LanguageModel.thinned` and `perplexity`
+            refuse.
 
     Example:
 
@@ -41,6 +43,11 @@ def monte_carlo_perplexity(
     >>> memlm_keras.evaluation.monte_carlo_perplexity(lm, batches, samples=100)
     """
     require_positive_integer("samples", samples)
+    if not thinning.drops(model):
+        raise ValueError(
+            "`model` must drop something, as all its thinned networks are the "
+            "same otherwise. Received: a model whose rates of dropout are zero"
+        )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)
     result = dataclasses.replace(

@@ -92,7 +92,7 @@ class PointerSentinel(WordMixture):
         scores = ops.concatenate(
             [
                 self.products(query, extended, self.window),
-                ops.matmul(query, self.sentinel[:, None]),
+                ops.cast(ops.matmul(query, self.sentinel[:, None]), "float32"),
             ],
             axis=-1,
         )

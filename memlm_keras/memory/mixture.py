@@ -101,10 +101,11 @@ class WordMixture(SlidingWindow):
             memory: integer, `slots`, or one more with the step itself.
 
         Returns:
-            Tensor `(batch, time, memory)`.
+            float32 tensor `(batch, time, memory)`: in less, sums over thousands
+            of weights would stop growing.
         """
         every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
-        return by_slot(every, memory)
+        return ops.cast(by_slot(every, memory), "float32")
 
     def copied(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.

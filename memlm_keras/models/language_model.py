@@ -47,6 +47,8 @@ class LanguageModel(FromPreset, TrainedModel):
             the embedding.
         initializer: Keras initializer of embedding, projection and its bias.
             `None`: uniform in +-0.05, Glorot uniform and zero.
+        output_bias_initializer: Keras initializer of the projection's bias, if
+            it is another.
         recurrent_above: list of recurrent layers or cells that read what the
             memory hands on, bottom first.
         output_bias: whether the output projection has a bias.
@@ -116,6 +118,7 @@ class LanguageModel(FromPreset, TrainedModel):
         variational_dropout=False,
         word_dropout=0.0,
         smoothing=None,
+        output_bias_initializer=None,
         name=None,
         dtype=None,
     ):
@@ -141,6 +144,9 @@ class LanguageModel(FromPreset, TrainedModel):
             memory, recurrent_above=recurrent_above, mixture=mixture
         )
         initializer = keras.initializers.get(initializer)
+        output_bias_initializer = keras.initializers.get(
+            output_bias_initializer
+        )
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
@@ -151,7 +157,7 @@ class LanguageModel(FromPreset, TrainedModel):
         )
         head = layers.output_projection(
             *(embedding, tie_embeddings, output_bias),
-            *(smoothing, initializers, policy),
+            *(output_bias_initializer, smoothing, initializers, policy),
         )
         rates = [dropout] * (len(recurrent) + len(recurrent_above) + 1)
         if embedding_dropout is not None:
@@ -179,6 +185,7 @@ class LanguageModel(FromPreset, TrainedModel):
         self.word_dropout = word_dropout
         self.tie_embeddings = tie_embeddings
         self.initializer = initializer
+        self.output_bias_initializer = output_bias_initializer
         self.output_bias = output_bias
         self.embedding = embedding
         self.recurrent = recurrent
@@ -333,6 +340,9 @@ class LanguageModel(FromPreset, TrainedModel):
             "word_dropout": self.word_dropout,
             "tie_embeddings": self.tie_embeddings,
             "initializer": keras.initializers.serialize(self.initializer),
+            "output_bias_initializer": keras.initializers.serialize(
+                self.output_bias_initializer
+            ),
             "recurrent_above": [
                 keras.saving.serialize_keras_object(layer)
                 for layer in self.recurrent_above
@@ -356,6 +366,9 @@ class LanguageModel(FromPreset, TrainedModel):
 
         for key in ("recurrent", "recurrent_above"):
             config[key] = [revived(layer) for layer in config.get(key, ())]
-        for key in ("memory", "initializer", "mixture", "smoothing", "dtype"):
+        for key in (
+            *("memory", "initializer", "output_bias_initializer", "mixture"),
+            *("smoothing", "dtype"),
+        ):
             config[key] = revived(config.get(key))
         return cls(**config)

@@ -55,7 +55,13 @@ def embedding(
 
 
 def output_projection(
-    embedding, tie_embeddings, use_bias, smoothing, initializers, dtype
+    embedding,
+    tie_embeddings,
+    use_bias,
+    bias_initializer,
+    smoothing,
+    initializers,
+    dtype,
 ):
     """Makes the layer from the last outputs to logits.
 
@@ -63,13 +69,14 @@ def output_projection(
         embedding: the `Embedding` of the model.
         tie_embeddings: whether its matrix is shared.
         use_bias: whether there is a bias.
+        bias_initializer: Keras initializer, or `None` for that of all.
         smoothing: the `VariationalSmoothing` of the model, or `None`.
         initializers: `Initializers`.
         dtype: dtype policy.
     """
     arguments = {
         "use_bias": use_bias,
-        "bias_initializer": initializers.get(1, "zeros"),
+        "bias_initializer": bias_initializer or initializers.get(1, "zeros"),
         "dtype": dtype,
         "name": "head",
     }

@@ -7,7 +7,7 @@ from keras import ops
 def thinned(model, seed, into=None):
     """As of `LanguageModel.thinned`."""
     model = model.with_fixed_matrices()
-    _check(model)
+    require_masks(model)
     masks = draw_masks(model, seed)
     if into is None:
         config = {**model.get_config(), "tie_embeddings": False}
@@ -119,7 +119,7 @@ def _without_dropout(config):
     }
 
 
-def _check(model):
+def require_masks(model):
     """Raises `ValueError` where a mask has no rows to be masked."""
     readers = _readers(model)
     # The columns of the embedding are masked for whatever reads it.
@@ -140,6 +140,20 @@ def _check(model):
             for cell in getattr(layer.cell, "cells", ())
         ):
             _refuse("stacked cells with dropout")
+
+
+def drops(model):
+    """Whether any rate of dropout is not zero."""
+    cells = [layer.cell for layer in _recurrent(model)]
+    rates = [model.word_dropout]
+    rates += [dropout.rate for dropout in model.sentence.dropouts]
+    for cell in cells:
+        for part in (cell, *getattr(cell, "cells", ())):
+            rates += [
+                getattr(part, name, 0.0)
+                for name in ("dropout", "recurrent_dropout")
+            ]
+    return any(rates)
 
 
 def _refuse(received):

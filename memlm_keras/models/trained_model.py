@@ -47,7 +47,7 @@ class TrainedModel(BatchReadingModel):
 
     def call(self, inputs, training=None, mask=None):
         if not isinstance(inputs, dict):
-            if not training or self.smoothing is None:
+            if not (training and self._learns_of_targets):
                 # What an earlier call left is no part of this one's loss.
                 self._untracked.recalled = None
                 return super().call(inputs, training=training, mask=mask)
@@ -200,6 +200,12 @@ class TrainedModel(BatchReadingModel):
             for matrix in self.smoothed_matrices:
                 loss = loss + self.smoothing.divergence(matrix)
         return loss
+
+    @property
+    def _learns_of_targets(self):
+        """Whether the loss asks for more than the logits."""
+        points = self.mixture is not None and self.mixture.supervised
+        return points or self.smoothing is not None
 
     @property
     def smoothed_matrices(self):

@@ -63,7 +63,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
         for order in range(1, model.order + 1):
             file.write(f"\n\\{order}-grams:\n")
             if order == 1 and beginning:
-                _write_beginning(file, model.tables[0])
+                _write_beginning(file, model)
             _write_ngrams(file, model, order, names, progress)
         file.write("\n\\end\\\n")
 
@@ -90,9 +90,11 @@ def _names(vocabulary, sentence_boundaries):
     return names
 
 
-def _write_beginning(file, table):
-    backoff = table.log_backoffs[END_OF_SENTENCE] / LN_10
-    file.write(f"{LOG_ZERO:.9g}\t{BEGIN}\t{backoff:.9g}\n")
+def _write_beginning(file, model):
+    backoff = model.tables[0].log_backoffs[END_OF_SENTENCE] / LN_10
+    # The highest order has none.
+    weight = f"\t{backoff:.9g}" if model.order > 1 else ""
+    file.write(f"{LOG_ZERO:.9g}\t{BEGIN}{weight}\n")
 
 
 def _write_ngrams(file, model, order, names, progress):

@@ -129,7 +129,8 @@ class BackoffModel(Scorer):
             `(..., time)`: the place of the context of each token in the table
             below, and of the n-gram that ends with it, -1 for none.
         """
-        ngrams = tokens
+        # Places are -1 where there is none.
+        ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
             contexts = contexts_of(

@@ -7,7 +7,8 @@ of the last outputs, `P h + b_P`, and a penalty on P (projection regularization,
 (2016; `bd`), without weight decay.
 
 The penalty is that of the authors' code, `||P||^2 / 2` divided by 6.5 times the
-batch size, 0.154 for each row of a batch; the paper prints 0.15. In a model of
+batch size of 20 rows, beside a loss that is a mean over them; the paper prints
+0.15. It is not of another batch size, where one is asked for. In a model of
 `wt` the embedding is drawn as all weights are.
 """
 

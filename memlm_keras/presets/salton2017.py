@@ -10,6 +10,7 @@ remembered. The authors' code drops the memory's outputs in place of its inputs,
 and clips at 10 on WikiText-2, where the paper says 5.
 """
 
+from memlm_keras.presets.serialized import from_keras
 from memlm_keras.presets.serialized import from_memlm_keras
 from memlm_keras.presets.serialized import lstm
 from memlm_keras.presets.serialized import refuse_window
@@ -96,6 +97,8 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
             ),
             "dropout": dropout,
             "tie_embeddings": True,
+            "initializer": weights,
+            "output_bias_initializer": from_keras("initializers", "Zeros", {}),
         },
         "units": units,
         "units_divisor": 1,

@@ -9,6 +9,7 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
+from memlm_keras.analysis import output
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
@@ -222,6 +223,25 @@ def test_all_attention_to_words_is_counted(model, sentences):
         for place in range(len(sentence.words))
     )
     assert found.counts[0].tolist() == [pairs]
+
+
+def test_bins_of_few_pairs_are_white(model, sentences, tmp_path, monkeypatch):
+    found = analysis.dependency_attention(
+        model, sentences, VOCABULARY, verbose=0
+    )
+    fewest = int(np.median(found.counts[found.counts > 0])) + 1
+    drawn = []
+    monkeypatch.setattr(
+        output, "save", lambda figure, path: drawn.append(figure)
+    )
+    for minimum in (1, fewest):
+        analysis.plot_dependency_attention(
+            found, tmp_path / "few.png", minimum_pairs=minimum
+        )
+        cells = drawn.pop().axes[0].texts
+        assert len(cells) == np.sum(found.counts >= minimum)
+    with pytest.raises(ValueError, match="`minimum_pairs` must be"):
+        analysis.plot_dependency_attention(found, "few.png", minimum_pairs=0)
 
 
 def test_a_bin_without_pairs_is_white(tmp_path):

@@ -542,6 +542,7 @@ def test_every_argument_survives_its_configuration():
         "word_dropout": 0.0625,
         "tie_embeddings": True,
         "initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
+        "output_bias_initializer": keras.initializers.Constant(0.1),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
         "output_bias": False,
         "mixture": memories.NeuralCache(3),

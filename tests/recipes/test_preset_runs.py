@@ -2,6 +2,8 @@
 
 import csv
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -125,6 +127,85 @@ def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
     name = "text-merity2017-ptb_pointer_sentinel-scale0.02-seed0"
     with open(folder / "runs" / name / "log.csv", newline="") as file:
         assert "learning_rate" in next(csv.DictReader(file))
+    model = "--model=zaremba2014/small"
+    arguments = ("--epochs=3", "--halve_after=1", "--batch_size=4")
+    done(run(folder, "baselines.py", model, *arguments))
+    name = "text-zaremba2014-small-scale0.02-seed0"
+    with open(folder / "runs" / name / "log.csv", newline="") as file:
+        rates = [float(row["learning_rate"]) for row in csv.DictReader(file)]
+    assert rates == [1.0, 0.5, 0.25]
+
+
+@on_one_backend
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (
+            ["--model=merity2017/ptb_pointer_sentinel", "--cache_size=3"],
+            "--cache_size is of models without a mixture",
+        ),
+        (
+            ["--model=merity2017/ptb_pointer_sentinel", "--monte_carlo=3"],
+            "--monte_carlo cannot read",
+        ),
+        (
+            ["--model=zaremba2014/small", "--monte_carlo=3"],
+            "--monte_carlo is of models with dropout",
+        ),
+        (["--average=a,b", "--cache_size=3"], "--cache_size contradicts"),
+    ],
+)
+def test_what_cannot_be_measured_is_not_trained(folder, arguments, message):
+    result = run(folder, "baselines.py", *arguments)
+    assert result.returncode != 0
+    assert message in result.stdout + result.stderr
+    assert not (folder / "runs").exists()
+
+
+@on_one_backend
+def test_a_table_measures_finished_runs_with_another_cache(folder):
+    rows = "--rows=zaremba2014/small"
+    arguments = ("--table=ptb", rows, "--epochs=1", "--batch_size=4")
+    done(run(folder, "baselines.py", *arguments))
+    run_dir = folder / "runs" / "text-zaremba2014-small-scale0.02-seed0"
+    trained = (run_dir / "model.keras").stat().st_mtime_ns
+    for size in (3, 4):
+        done(run(folder, "baselines.py", *arguments, f"--cache_size={size}"))
+        assert results_of(run_dir)["cache"]["size"] == size
+    again = run(folder, "baselines.py", *arguments, "--cache_size=4")
+    assert "finished before" in done(again)
+    assert (run_dir / "model.keras").stat().st_mtime_ns == trained
+
+
+@on_one_backend
+@pytest.mark.parametrize(
+    "recipe, row, sentences",
+    [
+        ("salton2017", "salton2017/wikitext2_lstm", True),
+        ("baselines", "gal2016/medium", False),
+    ],
+)
+def test_tables_read_the_corpus_as_their_runs_do(recipe, row, sentences):
+    """WikiText-2, whose lines hold several sentences."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(running_recipes.RECIPES)!r})
+import common, tables, {recipe} as recipe
+asked = []
+common.load_corpus = lambda sentences=False: asked.append(sentences)
+tables.fill = lambda *arguments, load_corpus, **others: load_corpus()
+recipe.FLAGS(
+    ["", "--table=wikitext2", "--dataset=wikitext-2", "--rows={row}"]
+)
+recipe.RUNS.rows = lambda: [tables.Row("", {{}}, {{"preset": "{row}"}}, {{}})]
+recipe.RUNS.fill_table("", [])
+assert asked == [{sentences}], asked
+"""
+    done(
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True
+        )
+    )
 
 
 @on_one_backend

@@ -29,7 +29,8 @@ def test_a_table_of_neural_and_ngram_models(tmp_path):
     write_text(tmp_path / "text")
 
     arguments = (
-        *("--table=perplexity", "--language=german", "--epochs=2"),
+        *("--table=perplexity", "--language=german", "--epochs=3"),
+        "--halve_after=1",
         "--rows=rm_tm_gated,kneser_ney_5_cache,memn",
     )
     first = run(tmp_path, *arguments)
@@ -47,8 +48,11 @@ def test_a_table_of_neural_and_ngram_models(tmp_path):
         .read_text()
     )
     assert "history emptied at each sentence" in results["test"]["protocol"]
-    assert results["epochs"] == 2
-    assert results["halve_after"] == 4
+    assert results["epochs"] == 3
+    log = read_csv(
+        tmp_path / "runs" / "text-rm_tm_gated-scale0.05-seed0" / "log.csv"
+    )
+    assert [float(row["learning_rate"]) for row in log] == [1.0, 0.5, 0.25]
     again = run(tmp_path, *arguments)
     assert again.returncode == 0, again.stdout + again.stderr
     assert again.stdout.count("finished before") == 3
