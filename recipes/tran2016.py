@@ -53,6 +53,8 @@ KNESER_NEY = {
 # Whose numbers stand beside those of a corpus that --language does not tell of.
 PUBLISHED = {"ptb": "penn_treebank", "embedded": None, "wikitext-2": None}
 TABLE_FLAGS = ("language",)
+# Bytes of the logits of a batch that are worth a word before training.
+LARGE_LOGITS = 2**30
 ROW_FLAGS = ("model",)
 
 FLAGS = flags.FLAGS
@@ -156,6 +158,7 @@ def train_one():
                 run_dir, completion.answer(model, corpus.vocabulary)
             )
             return
+    tell_of_long_sentences(corpus, settings["batch_size"])
     run_folders.open_run_dir(run_dir, settings)
     if run_folders.finished_results(run_dir) is not None:
         print(f"{run_dir} is finished: {run_dir / 'results.json'}")
@@ -204,6 +207,25 @@ def train_one():
         measure=functools.partial(completion.answer, model, corpus.vocabulary),
     )
     analyses.draw(model, corpus, run_dir, settings)
+
+
+def tell_of_long_sentences(corpus, batch_size):
+    """Prints how large the largest batch is, if that may be too large."""
+    import numpy as np
+
+    from memlm_keras.data import sentence_starts
+
+    tokens = np.asarray(corpus.train.tokens)
+    starts = sentence_starts(tokens, corpus.vocabulary.end_of_sentence_id)
+    longest = int(np.diff([*starts, len(tokens)]).max())
+    size = 4 * batch_size * longest * len(corpus.vocabulary)
+    if size > LARGE_LOGITS:
+        print(
+            f"The longest sentence of the training text has {longest:,} "
+            f"tokens: the logits of {batch_size} such rows take "
+            f"{size / 2**30:.1f} GiB, and training several times that. "
+            "Lower --batch_size, or divide such lines in the text."
+        )
 
 
 def count_ngrams():

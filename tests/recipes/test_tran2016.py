@@ -1,6 +1,8 @@
 import csv
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 import running_recipes
@@ -286,3 +288,25 @@ def test_wrong_flags_of_analyses(arguments, message, tmp_path):
     assert result.returncode
     assert re.search(message, result.stdout + result.stderr)
     assert not (tmp_path / "runs").exists()
+
+
+@on_one_backend
+@pytest.mark.parametrize("limit, told", [(3 * 20 * 4 * 3, False), (100, True)])
+def test_long_sentences_are_told_of(limit, told):
+    program = f"""
+import sys, types
+sys.path.insert(0, {str(running_recipes.RECIPES)!r})
+import tran2016
+from memlm_keras.data import Vocabulary
+tran2016.LARGE_LOGITS = {limit}
+corpus = types.SimpleNamespace(
+    train=types.SimpleNamespace(tokens=[2, 2, 0, 2, 0]),
+    vocabulary=Vocabulary(["<eos>", "<unk>", "a"]),
+)
+tran2016.tell_of_long_sentences(corpus, 20)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    assert ("3 tokens: the logits of 20 such rows" in result.stdout) == told
