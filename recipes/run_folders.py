@@ -433,8 +433,10 @@ def draw_attention(model, name, corpus, batches, run_dir):
         first = tokens[: np.flatnonzero(tokens == end)[0]]
         tokens = np.concatenate([[end], first])
     tokens = tokens[: FLAGS.passage]
+    # Slots before these have nothing in them yet.
+    weights = model.attention(tokens[None])[0][:, -len(tokens) :]
     analysis.plot_attention(
-        model.attention(tokens[None])[0],
+        weights,
         corpus.vocabulary.decode(tokens),
         run_dir / "attention.png",
         title=f"{name} on {corpus.name}",
