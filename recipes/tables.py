@@ -83,18 +83,13 @@ class Measure:
         """Value of the measure in what `results.json` holds, or `None`."""
         if self.optional and not self.is_in(results):
             return None
-        return self._beside(results)[self.path[-1]]
+        return _found(results, self.path[:-1])[self.path[-1]]
 
     def protocol(self, results):
         """How it was measured, or `None`."""
         if self.optional and not self.is_in(results):
             return None
-        return self._beside(results)["protocol"]
-
-    def _beside(self, results):
-        for key in self.path[:-1]:
-            results = results[key]
-        return results
+        return _found(results, self.path[:-1])["protocol"]
 
 
 def _found(results, path):

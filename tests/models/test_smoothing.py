@@ -67,6 +67,16 @@ def array(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
+def recorded_draws(model):
+    """A list that each draw of a model's smoothing is put in, from now on."""
+    seen = []
+    draw = model.smoothing.draw
+    model.smoothing.draw = lambda *arguments: (
+        seen.append(draw(*arguments)) or (seen[-1])
+    )
+    return seen
+
+
 def close(found, expected, tolerance=1e-5):
     np.testing.assert_allclose(
         array(found), array(expected), rtol=tolerance, atol=tolerance
@@ -178,11 +188,7 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     model.carry_state(batch_size=2)
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    seen = []
-    draw = model.smoothing.draw
-    model.smoothing.draw = lambda *arguments: (
-        seen.append(draw(*arguments)) or (seen[-1])
-    )
+    seen = recorded_draws(model)
     given = inputs
     if carried:
         given = {"token_ids": inputs, "reset": np.ones(2, "bool")}
@@ -473,11 +479,7 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     model = make(tied=tied, element_wise=element_wise)
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    seen = []
-    draw = model.smoothing.draw
-    model.smoothing.draw = lambda *arguments: (
-        seen.append(draw(*arguments)) or (seen[-1])
-    )
+    seen = recorded_draws(model)
     found, _ = model.sentence.score_sampled(
         inputs, keras.ops.convert_to_tensor(targets)
     )
