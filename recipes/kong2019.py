@@ -60,6 +60,13 @@ flags.DEFINE_float(
     lower_bound=0.0,
 )
 flags.DEFINE_enum(
+    "other_words",
+    None,
+    ["mean", "mode"],
+    "Of Kneser-Ney smoothing: which output vectors the words that are not the "
+    "target have while training, instead of their means.",
+)
+flags.DEFINE_enum(
     "memory",
     None,
     ["key_value_predict"],
@@ -86,7 +93,7 @@ for name, flag in LISTS.items():
 class KongRuns(preset_runs.PresetRuns):
     """Presets whose noise, smoothing and memory are as the flags say."""
 
-    table_settings = ("rate", "l2", "memory", "window")
+    table_settings = ("rate", "l2", "other_words", "memory", "window")
 
     def change(self, preset):
         """Returns a preset as the flags want it."""
@@ -102,6 +109,8 @@ class KongRuns(preset_runs.PresetRuns):
                 smoothing["config"][flag] = common.given(
                     flag, smoothing["config"][flag]
                 )
+            if FLAGS.other_words is not None:
+                smoothing["config"]["other_words"] = FLAGS.other_words
         if FLAGS.memory is not None:
             _put_memory(preset["model"])
         return preset
@@ -114,6 +123,7 @@ class KongRuns(preset_runs.PresetRuns):
         return {
             "rate": noise.get("rate", smoothing["config"].get("rate")),
             "l2": smoothing["config"].get("l2"),
+            "other_words": FLAGS.other_words,
             "memory": memory,
             "window": memory and FLAGS.window,
         }
@@ -124,6 +134,8 @@ class KongRuns(preset_runs.PresetRuns):
         parts = [
             f"{flag}{value:g}" for flag, value in given if value is not None
         ]
+        if FLAGS.other_words is not None:
+            parts.append(f"others_{FLAGS.other_words}")
         if FLAGS.memory is not None:
             parts.append(f"{FLAGS.memory}{FLAGS.window}")
         return parts
@@ -309,6 +321,12 @@ def _check_uses():
         raise app.UsageError(
             "--samples needs a smoothed model, such as kong2019/vs_linear_512. "
             f"Received: --model={FLAGS.model}"
+        )
+    kneser_ney = smooths and smooths["config"]["scheme"] == "kneser_ney"
+    if FLAGS.other_words is not None and not kneser_ney:
+        raise app.UsageError(
+            "--other_words is of Kneser-Ney smoothing, such as "
+            f"kong2019/vs_kneser_ney_512. Received: --model={FLAGS.model}"
         )
     if FLAGS.rate is not None and not (smooths or preset["noise"]):
         raise app.UsageError(

@@ -26,8 +26,8 @@ class SmoothedProjection(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, time, units)`.
-        sampled: whether targets will be drawn: then the others are means,
-            whatever the smoothing predicts by.
+        sampled: whether targets will be drawn: then the others are what the
+            smoothing's `other_words` says, whatever it predicts by.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.
@@ -92,8 +92,10 @@ class SmoothedProjection(keras.layers.Layer):
     def call(self, inputs, sampled=False):
         matrix = ops.cast(self.matrix, self.compute_dtype)
         logits = ops.matmul(inputs, ops.transpose(matrix))
-        if sampled or self.smoothing.prediction == "mean":
-            logits = self.smoothing.mean_logits(logits, inputs, matrix)
+        smoothing = self.smoothing
+        by = smoothing.other_words if sampled else smoothing.prediction
+        if by == "mean":
+            logits = smoothing.mean_logits(logits, inputs, matrix)
         return logits + self.bias if self.use_bias else logits
 
     def with_targets(self, logits, inputs, targets, drawn):

@@ -121,15 +121,15 @@ class Sentence:
         if drawn is None or drawn.output_rows is None:
             logits, by_mixture = mixed(self.head(outputs))
             return logits, new_state, Recalled(by_mixture)
-        means = self.head(outputs, sampled=True)
+        logits = self.head(outputs, sampled=True)
 
         def redraw(targets):
             return mixed(
-                self.head.with_targets(means, outputs, targets, drawn)
+                self.head.with_targets(logits, outputs, targets, drawn)
             )[0]
 
-        logits, by_mixture = mixed(means)
-        return logits, new_state, Recalled(by_mixture, redraw)
+        mixture, by_mixture = mixed(logits)
+        return mixture, new_state, Recalled(by_mixture, redraw)
 
     def _smoothed_units(self):
         sizes = [self.embedding.output_dim]

@@ -62,8 +62,9 @@ class VariationalSmoothing(keras.layers.Layer):
     all occurrences of a word in it are replaced alike. With `kneser_ney` the
     input word decides: if it is replaced, its input vector and the output
     vector of its target are two draws from r; output vectors of other words
-    are their means. Input and output are drawn apart also where one matrix is
-    both. With `element_wise`, every dimension of a vector is drawn by itself,
+    are their means, as below, or with `other_words="mode"` their own, e_v: the
+    paper assumes one of the two, and which is not legible. Input and output
+    are drawn apart also where one matrix is both. With `element_wise`, every dimension of a vector is drawn by itself,
     and with `kneser_ney` decided by itself (Section 4.3).
 
     Prediction takes the mean of the distribution, of each matrix that is
@@ -94,6 +95,9 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise: bool, whether elements are drawn one by one.
         l2: float, weight of the divergence beside the loss of a batch.
         prediction: `"mean"` or `"mode"`.
+        other_words: `"mean"` or `"mode"`, which rows of the output matrix the
+            words that are not the target have while training with
+            `kneser_ney`.
         vocabulary_size: integer, V; `None` is that of the model.
         seed: integer or `None`, from which the draws follow.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -125,6 +129,7 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise=False,
         l2=0.0,
         prediction="mean",
+        other_words="mean",
         vocabulary_size=None,
         seed=None,
         **kwargs,
@@ -134,11 +139,13 @@ class VariationalSmoothing(keras.layers.Layer):
         require_gamma(rate)
         if not l2 >= 0:
             raise ValueError(f"`l2` must be at least 0. Received: l2={l2!r}")
-        if prediction not in PREDICTIONS:
-            raise ValueError(
-                "`prediction` must be 'mean' or 'mode'. Received: "
-                f"prediction={prediction!r}"
-            )
+        of_rows = {"prediction": prediction, "other_words": other_words}
+        for name, value in of_rows.items():
+            if value not in PREDICTIONS:
+                raise ValueError(
+                    f"`{name}` must be 'mean' or 'mode'. Received: "
+                    f"{name}={value!r}"
+                )
         if vocabulary_size is not None:
             require_positive_integer("vocabulary_size", vocabulary_size)
         self.scheme = scheme
@@ -146,6 +153,7 @@ class VariationalSmoothing(keras.layers.Layer):
         self.element_wise = element_wise
         self.l2 = l2
         self.prediction = prediction
+        self.other_words = other_words
         self.vocabulary_size = vocabulary_size
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed)
@@ -328,6 +336,7 @@ class VariationalSmoothing(keras.layers.Layer):
             "element_wise": self.element_wise,
             "l2": self.l2,
             "prediction": self.prediction,
+            "other_words": self.other_words,
             "vocabulary_size": self.vocabulary_size,
             "seed": self.seed,
         }

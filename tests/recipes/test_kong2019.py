@@ -27,10 +27,12 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     arguments = (
         *("--model=kong2019/vs_kneser_ney_512", "--memory=key_value_predict"),
         *("--window=3", "--rate=0.3", "--l2=0.001", "--samples=2"),
+        "--other_words=mode",
     )
     done(run(folder, *arguments))
     name = "text-kong2019-vs_kneser_ney_512-scale0.016-rate0.3-l20.001"
-    run_dir = folder / "runs" / f"{name}-key_value_predict3-seed0"
+    name += "-others_mode-key_value_predict3"
+    run_dir = folder / "runs" / f"{name}-seed0"
     found = results_of(run_dir)
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert (found["memory"], found["window"]) == ("key_value_predict", 3)
@@ -45,6 +47,7 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
     model = keras.saving.load_model(run_dir / "model.keras", compile=False)
     assert isinstance(model, LanguageModel)
     assert model.smoothing.rate == 0.3 and model.memory.window == 3
+    assert model.smoothing.other_words == found["other_words"] == "mode"
     assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
 
 
@@ -110,6 +113,10 @@ def test_a_grid_chooses_by_validation(folder):
         (
             ["--model=kong2019/dn_linear_512", "--samples=3", "--l2=0.1"],
             "--samples needs a smoothed model",
+        ),
+        (
+            ["--model=kong2019/vs_linear_512", "--other_words=mode"],
+            "--other_words is of Kneser-Ney smoothing",
         ),
         (
             ["--model=kong2019/vanilla_tied_512", "--rate=0.1"],

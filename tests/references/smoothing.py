@@ -88,8 +88,10 @@ def read_rows(matrix, rows):
     return vectors
 
 
-def kneser_ney_logits(matrix, bias, outputs, targets, drawn, rates, proposal):
-    """Logits of a step: means, but for the target, whose row is drawn.
+def kneser_ney_logits(
+    matrix, bias, outputs, targets, drawn, rates, proposal, other_words="mean"
+):
+    """Logits of a step: of others, but for the target, whose row is drawn.
 
     Args:
         matrix: `(V, k)`.
@@ -98,13 +100,16 @@ def kneser_ney_logits(matrix, bias, outputs, targets, drawn, rates, proposal):
         targets: `(B, T)`.
         drawn: pair of `(B, T)` or `(B, T, k)`, whether the input was replaced
             and the row then drawn for the target.
+        other_words: whether others have their means or their own rows.
     """
-    means = mean_matrix(matrix, rates, proposal)
+    others = matrix
+    if other_words == "mean":
+        others = mean_matrix(matrix, rates, proposal)
     replaced, rows = drawn
     logits = np.zeros((*targets.shape, len(matrix)))
     for b, t in np.ndindex(targets.shape):
         for v in range(len(matrix)):
-            vector = means[v]
+            vector = others[v]
             if v == targets[b, t]:
                 vector = np.array(
                     [

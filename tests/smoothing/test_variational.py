@@ -237,12 +237,17 @@ def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     time=st.integers(1, 5),
     units=st.integers(1, 4),
     element_wise=st.booleans(),
+    other_words=st.sampled_from(["mean", "mode"]),
     seed=st.integers(0, 2**16),
 )
 def test_logits_equal_the_reference(
-    batch_size, time, units, element_wise, seed
+    batch_size, time, units, element_wise, other_words, seed
 ):
-    smoothing = make("kneser_ney", 0.8, text(seed), element_wise=element_wise)
+    smoothing = make(
+        *("kneser_ney", 0.8, text(seed)),
+        element_wise=element_wise,
+        other_words=other_words,
+    )
     head = SmoothedProjection(smoothing, bias_initializer="normal")
     random = np.random.default_rng(seed)
     outputs = random.normal(size=(batch_size, time, units)).astype("float32")
@@ -251,14 +256,14 @@ def test_logits_equal_the_reference(
     )
     outputs = keras.ops.convert_to_tensor(outputs)
     drawn = smoothing.draw(words, units)
-    means = head(outputs, sampled=True)
-    found = head.with_targets(means, outputs, targets, drawn)
+    logits = head(outputs, sampled=True)
+    found = head.with_targets(logits, outputs, targets, drawn)
     matrix, bias = head.get_weights()[:2]
     rates, proposal = tables(smoothing, text(seed))
     expected = reference.kneser_ney_logits(
         *(matrix, bias, array(outputs), targets),
         (array(drawn.replaced), array(drawn.output_rows)),
-        *(rates, proposal),
+        *(rates, proposal, other_words),
     )
     np.testing.assert_allclose(array(found), expected, rtol=1e-4, atol=1e-4)
     vectors = smoothing.drawn_rows(matrix, drawn.input_rows)
@@ -335,6 +340,7 @@ def test_every_argument_survives_its_configuration():
         "element_wise": True,
         "l2": 1e-3,
         "prediction": "mode",
+        "other_words": "mode",
         "vocabulary_size": V,
         "seed": 5,
     }
@@ -356,6 +362,7 @@ def test_every_argument_survives_its_configuration():
         ({"rate": -0.1}, "`rate` must be at least 0.*rate=-0.1"),
         ({"l2": -1.0}, "`l2` must be at least 0.*l2=-1.0"),
         ({"prediction": "median"}, "'mean' or 'mode'.*prediction='median'"),
+        ({"other_words": "own"}, "`other_words` must be.*other_words='own'"),
         ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1"),
     ],
 )
