@@ -1,4 +1,4 @@
-"""Trains the systems that Salton et al. (2017) compare their models with.
+"""Trains the systems that Salton et al. (2017) compare with, and others.
 
     python recipes/baselines.py --model=zaremba2014/small --dataset=ptb
     python recipes/baselines.py --model=zaremba2014/small --dataset=ptb \
@@ -11,8 +11,10 @@
     python recipes/baselines.py --model=gal2016/medium --dataset=ptb \
         --monte_carlo=50  # the mean of 50 draws of its dropout masks
 
-A preset of zaremba2014, press2016, gal2016, grave2017 or merity2017 is trained
-as it stands: its data, optimizer, loss and schedule. A run folder is written,
+A preset of zaremba2014, press2016, gal2016, grave2017 or merity2017, or one of
+the language models of weissenborn2016, is trained as it stands: its data,
+optimizer, loss and schedule. Tables have rows without published numbers too, as
+zaremba2014/small. A run folder is written,
 as by recipes/daniluk2017.py. With a cache, its theta and weight are chosen on
 the validation text, and the perplexities with it are written beside those
 without; so is the test perplexity of a Monte Carlo average. --average reads
@@ -73,7 +75,7 @@ def main(argv):
     common.choose_backend(FLAGS.backend)
     if FLAGS.table is not None:
         return RUNS.fill_table(
-            "Systems that Salton et al. (2017) compare with, "
+            "Baselines of Salton et al. (2017) and others, "
             f"{preset_runs.TABLES[FLAGS.table]}",
             measures(),
         )

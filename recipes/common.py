@@ -29,7 +29,8 @@ def define_flags(run_dir):
     flags.DEFINE_string(
         "dataset",
         "embedded",
-        "Corpus: embedded, ptb, wikitext-2 or cbt; a folder that holds train, "
+        "Corpus: embedded, ptb, wikitext-2 or cbt (of sentence pairs: "
+        "embedded, snli or sick, and no other); a folder that holds train, "
         "valid and test (.txt files, one sentence a line, or folders of "
         "articles); a folder that holds a treebank in CoNLL-U, as "
         "NAME-ud-train.conllu, NAME-ud-dev.conllu and NAME-ud-test.conllu, or "
@@ -76,7 +77,9 @@ def define_flags(run_dir):
     )
     flags.DEFINE_integer("epochs", 30, "Most epochs to train.", lower_bound=1)
     flags.DEFINE_integer(
-        "patience", 2, "Epochs without a better validation perplexity."
+        "patience",
+        2,
+        "Epochs without a better validation perplexity, or accuracy.",
     )
     flags.DEFINE_integer("seed", 0, "Seed of weights, dropout and shuffling.")
     flags.DEFINE_string("run_dir", run_dir, "Folder that run folders go in.")

@@ -58,6 +58,10 @@ class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
     def load_corpus(self):
         """Loads what is trained on."""
 
+    def measure_more(self, model, corpus, settings):
+        """What flags ask for besides, of finished runs too, as plain values."""
+        return {}
+
     @abc.abstractmethod
     def batches(self, corpus, settings):
         """Returns the batches to train on, and those to validate on."""
@@ -117,6 +121,8 @@ class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
         finished = run_folders.finished_model(run_dir, settings)
         if finished is not None:
             print(f"{run_dir} is finished, and is not trained again.")
+            more = self.measure_more(finished, corpus, settings)
+            run_folders.add_results(run_dir, more)
             return finished, corpus, run_dir
         keras.utils.set_random_seed(FLAGS.seed)
         made = _made(preset, len(corpus.vocabulary))
@@ -140,6 +146,7 @@ class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
             monitor=self.monitor,
             finite=finite,
             **self.measure(made, corpus, settings),
+            **self.measure_more(made, corpus, settings),
         )
         print(
             f"Best of {results['epochs']} epochs: "
@@ -151,6 +158,10 @@ class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
     def use_schedule(self, preset, settings):
         """Sets the flags of epochs and patience that were not given."""
         preset_runs.use_schedule(preset["schedule"])
+
+    def published(self, preset):
+        """Published values on the dataset, by the names of their measures."""
+        return {}
 
     def told(self, results):
         """What `measure` measured, as strings."""
@@ -169,9 +180,7 @@ class DualSequenceRuns(preset_runs.PresetRuns, abc.ABC):
                 label=name,
                 flags={"model": name},
                 details={"preset": name},
-                published={
-                    "test": presets.get(name)["published"]["test_accuracy"]
-                },
+                published=self.published(presets.get(name)),
             )
             for name in tables.selected(presets.names(self.kind))
         ]
@@ -277,23 +286,35 @@ class EntailmentRuns(DualSequenceRuns):
             for split in ("validation", "test")
         }
 
+    def published(self, preset):
+        """As of `DualSequenceRuns`; all are of SNLI."""
+        if FLAGS.dataset != "snli":
+            return {}
+        return {"test": preset["published"]["test_accuracy"]}
+
 
 class AutoencoderRuns(DualSequenceRuns):
     """Runs of autoencoders."""
 
     kind = "SequenceAutoencoder"
     table_settings = ("longest",)
-    measures = [
-        tables.Measure("dev tokens", ("validation", "token_accuracy"), 2),
-        tables.Measure("test tokens", ("test", "token_accuracy"), 2),
-        tables.Measure("test sequences", ("test", "sequence_accuracy"), 2),
-        tables.Measure(
-            "test sequences, beams",
-            ("test_by_beams", "sequence_accuracy"),
-            2,
-            optional=True,
-        ),
-    ]
+
+    @property
+    def measures(self):
+        """As of `DualSequenceRuns`; those by the beams that are asked for."""
+        beams = FLAGS.beams
+        return [
+            tables.Measure("dev tokens", ("validation", "token_accuracy"), 2),
+            tables.Measure("test tokens", ("test", "token_accuracy"), 2),
+            tables.Measure("test sequences", ("test", "sequence_accuracy"), 2),
+            tables.Measure(
+                "test sequences, beams",
+                ("test_by_beams", "sequence_accuracy"),
+                2,
+                optional=beams is None,
+                made_with=beams and (("test_by_beams", "beams"), beams),
+            ),
+        ]
 
     def load_corpus(self):
         """Loads a text in sentences."""
@@ -312,25 +333,20 @@ class AutoencoderRuns(DualSequenceRuns):
 
     def measure(self, model, corpus, settings):
         """Accuracies of what is written again, in percent."""
+        return {
+            split: _rewritten(model, getattr(corpus, split), settings, "greedy")
+            for split in ("validation", "test")
+        }
+
+    def measure_more(self, model, corpus, settings):
+        """Those of beam search, if that is asked for."""
         import keras_nlp
 
-        from memlm_keras.evaluation import reconstruction
-
-        def measured(split, sampler):
-            text = getattr(corpus, split)
-            batches = _sentences(text, 50, settings["longest"])
-            found = reconstruction(model, batches, sampler, FLAGS.verbose)
-            percent = {
-                "token_accuracy": 100 * found.token_accuracy,
-                "sequence_accuracy": 100 * found.sequence_accuracy,
-            }
-            return {**found._asdict(), **percent}
-
-        found = {s: measured(s, "greedy") for s in ("validation", "test")}
-        if FLAGS.beams is not None:
-            beams = keras_nlp.samplers.BeamSampler(num_beams=FLAGS.beams)
-            found["test_by_beams"] = measured("test", beams)
-        return found
+        if FLAGS.beams is None:
+            return {}
+        beams = keras_nlp.samplers.BeamSampler(num_beams=FLAGS.beams)
+        found = _rewritten(model, corpus.test, settings, beams)
+        return {"test_by_beams": {"beams": FLAGS.beams, **found}}
 
 
 def _made(preset, vocabulary_size):
@@ -347,6 +363,18 @@ def _accuracy(model, batches):
         "accuracy": 100 * float(found["accuracy"]),
         "pairs": batches.num_pairs,
         "protocol": "accuracy in percent, over all pairs that have a label",
+    }
+
+
+def _rewritten(model, text, settings, sampler):
+    from memlm_keras.evaluation import reconstruction
+
+    batches = _sentences(text, 50, settings["longest"])
+    found = reconstruction(model, batches, sampler, FLAGS.verbose)
+    return {
+        **found._asdict(),
+        "token_accuracy": 100 * found.token_accuracy,
+        "sequence_accuracy": 100 * found.sequence_accuracy,
     }
 
 

@@ -48,7 +48,7 @@ def define_flags():
         "segment_length",
         None,
         "Steps of back-propagation, or, where the preset reads sentences, the "
-        "length that they are cut at in training.",
+        "length that they are cut at in training; by autoencoders, always.",
     )
     flags.DEFINE_float("learning_rate", None, "Instead of the preset's.")
     flags.DEFINE_integer(

@@ -195,7 +195,8 @@ def define_flags(names):
         names,
         "Train every row of a table of the paper, and write the table beside "
         "the paper's numbers. Finished runs are kept, interrupted ones are "
-        "resumed; all other flags go to each run.",
+        "resumed; all other flags go to each run, so with those that are not "
+        "of all rows choose some by --rows.",
     )
     flags.DEFINE_list(
         "rows", None, "With --table: rows to train; by default all of them."

@@ -42,7 +42,9 @@ OF_ONE_KIND = {
     "EntailmentClassifier": (
         *("premise", "hypothesis", "vectors", "lowercase", "export"),
     ),
-    "SequenceAutoencoder": ("sentence", "beams", "segment_length"),
+    "SequenceAutoencoder": (
+        *("sentence", "beams", "segment_length", "tokenize", "article_start"),
+    ),
     "LanguageModel": ("halve_after",),
 }
 

@@ -186,6 +186,14 @@ class FOFEHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
+        """What a step needs of its input, for any number of steps at once.
+
+        Args:
+            inputs: float tensor `(..., input_dim)`.
+
+        Returns:
+            Float tensor `(..., units)`.
+        """
         return ops.matmul(inputs, self.kernel) + self.bias
 
     def output_of(self, projected, states):
@@ -267,6 +275,14 @@ class GatedHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
+        """What a step needs of its input, for any number of steps at once.
+
+        Args:
+            inputs: float tensor `(..., input_dim)`.
+
+        Returns:
+            Float tensor `(..., (1 + order) units)`.
+        """
         projected = ops.matmul(inputs, self.kernel)
         k = self.units
         return ops.concatenate(

@@ -57,6 +57,14 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         self.is_noisy = bool(cell_zoneout or hidden_zoneout)
 
     def noise(self, inputs):
+        """Draws which units keep their value, for all steps of a sequence.
+
+        Args:
+            inputs: tensor `(batch, time, ...)`.
+
+        Returns:
+            Tensor of zeros and ones `(batch, time, 2 units)`, `d^c` and `d^h`.
+        """
         shape = (*ops.shape(inputs)[:2], self.units)
         masks = [
             ops.less(

@@ -34,6 +34,7 @@ class EpochBatches(keras.utils.PyDataset):
 
     @property
     def num_tokens(self):
+        """Number of tokens of the text."""
         return len(self.tokens)
 
     @property

@@ -113,6 +113,7 @@ class PairBatches(keras.utils.PyDataset):
 
     @property
     def num_pairs(self):
+        """Number of pairs in all batches of an epoch."""
         return len(self.labels)
 
     @property

@@ -212,10 +212,12 @@ class Vocabulary:
 
     @property
     def end_of_sentence_id(self):
+        """Id of the end of a sentence."""
         return 0
 
     @property
     def unknown_id(self):
+        """Id of all words that are not in the vocabulary."""
         return 1
 
     def get_config(self):

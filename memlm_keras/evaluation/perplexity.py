@@ -44,7 +44,7 @@ class Perplexity:
 
     @property
     def perplexity(self):
-        """exp(loss / predicted tokens)."""
+        """exp(loss / predicted tokens), or as `divided_by` says."""
         return math.exp(self.nats)
 
     def __str__(self):

@@ -16,8 +16,9 @@ class FromPreset:
         Args:
             preset: string, one of `memlm_keras.presets.names()`.
             vocabulary_size: integer.
-            **overrides: sizes of the preset (`units`, `embedding_dim`,
-                `window`, as `memlm_keras.presets.get` takes them), or
+            **overrides: sizes of the preset (`scale`, `units`,
+                `embedding_dim`, `window`, `initial_range`, as
+                `memlm_keras.presets.get` takes them), or
                 arguments of this class that do not contradict the preset.
 
         Raises:

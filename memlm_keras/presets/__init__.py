@@ -66,12 +66,13 @@ def get(name, /, **sizes):
 
     Args:
         name: string, one of `names()`.
-        **sizes: `scale` (float, factor on all sizes) or `units` and
-            `embedding_dim` (integers), `window` (integer), and `initial_range`
-            (float r, weights drawn from U(-r, r)), each in place of the
-            paper's. A product of a vector of n numbers with such weights grows
-            as r sqrt(n): models of s times the paper's sizes begin as the
-            paper's do with 1 / sqrt(s) times its range.
+        **sizes: `scale` (float, factor on all sizes; classifiers keep that of
+            their embeddings) or `units` and `embedding_dim` (integers),
+            `window` (integer), and `initial_range` (float r, weights drawn
+            from U(-r, r)), each in place of the paper's. A product of a vector
+            of n numbers with such weights grows as r sqrt(n): models of s
+            times the paper's sizes begin as the paper's do with 1 / sqrt(s)
+            times its range.
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,

@@ -46,7 +46,7 @@ ROWS = {
 }
 
 # "The hidden size of all models was adjusted so that they have roughly the same
-# number of parameters": of all but this one, which has four times as many.
+# number of parameters": of all but this one, which has twice as many.
 UNMATCHED = ("rm_tm_gated",)
 
 # Published test perplexity by attention window, Figure 2 (a).

@@ -1,7 +1,7 @@
 """Variational smoothing of Kong, Melis, Ling, Yu and Yogatama (2019).
 
 "Variational Smoothing in Recurrent Neural Network Language Models", Section 4.
-Its displayed formulas are not legible in the text that was at hand: those below
+Its displayed formulas are not legible in the copy that was used: those below
 are rebuilt from its prose.
 
 Shapes below: B batch, T time, V vocabulary, k units.

@@ -5,8 +5,8 @@ def halve_after(epochs, factor=0.5):
     """Learning rate kept for some epochs and then halved at each one.
 
     Tran et al. (2016, Section 4) halve at each epoch after the fourth, Salton
-    et al. (2017, Section 4) after the twelfth, Zaremba et al. (2014) divide by
-    1.15 or 1.2.
+    et al. (2017, Section 4) after the twelfth; of Zaremba et al. (2014) the
+    factor is 0.5, 0.8 or 1 / 1.15, by the size of the model.
 
     Args:
         epochs: integer, number of epochs at the initial rate.
