@@ -29,6 +29,19 @@ def define_flags():
         "its .zip. They are kept as they are for one pass over the pairs, and "
         "then trained.",
     )
+    flags.DEFINE_float(
+        "embedding_range",
+        None,
+        "Of classifiers: embeddings begin as U(-r, r) instead of r = 0.05; "
+        "those of GloVe are about as large as with r = 0.5.",
+        lower_bound=0.0,
+    )
+    flags.DEFINE_bool(
+        "halve",
+        True,
+        "Of classifiers: halve the learning rate when accuracy falls over a "
+        "pass.",
+    )
     flags.DEFINE_bool(
         "lowercase", False, "Of classifiers: lower-case all tokens."
     )
@@ -206,13 +219,23 @@ class EntailmentRuns(DualSequenceRuns):
     """Runs of classifiers of sentence pairs."""
 
     kind = "EntailmentClassifier"
-    table_settings = ("batches_per_epoch", "lowercase", "vectors")
+    table_settings = (
+        *("batches_per_epoch", "embedding_range", "halve"),
+        *("lowercase", "vectors"),
+    )
     speed = "pairs_per_second"
     # In percent, as the paper has them.
     measures = [
         tables.Measure("dev", ("validation", "accuracy"), 2),
         tables.Measure("test", ("test", "accuracy"), 2),
     ]
+
+    def folder_parts(self):
+        """As of `PresetRuns`."""
+        parts = [] if FLAGS.halve else ["nohalve"]
+        if FLAGS.embedding_range is not None:
+            parts.append(f"embeddings{FLAGS.embedding_range:g}")
+        return parts
 
     def load_corpus(self):
         """Loads pairs of sentences."""
@@ -238,6 +261,8 @@ class EntailmentRuns(DualSequenceRuns):
         return {
             "batches_per_epoch": min(a_pass, between),
             "epochs_of_a_pass": math.ceil(a_pass / min(a_pass, between)),
+            "embedding_range": FLAGS.embedding_range,
+            "halve": None if FLAGS.halve else False,
             "lowercase": FLAGS.lowercase,
             "vectors": FLAGS.vectors,
         }
@@ -264,11 +289,20 @@ class EntailmentRuns(DualSequenceRuns):
 
     def begin(self, model, corpus, settings):
         """Reads vectors; the rate is halved when accuracy falls in a pass."""
+        import keras
+
         from memlm_keras import embeddings
         from memlm_keras import training
 
         a_pass = settings["epochs_of_a_pass"]
-        callbacks = [training.HalveOnDrop(self.monitor, a_pass)]
+        callbacks = []
+        if FLAGS.halve:
+            callbacks.append(training.HalveOnDrop(self.monitor, a_pass))
+        if FLAGS.embedding_range is not None:
+            limit = FLAGS.embedding_range
+            draw = keras.initializers.RandomUniform(-limit, limit, FLAGS.seed)
+            table = model.embedding.embeddings
+            table.assign(draw(table.shape))
         if FLAGS.vectors is not None:
             vectors = embeddings.read_vectors(
                 FLAGS.vectors, corpus.vocabulary.tokens, FLAGS.verbose

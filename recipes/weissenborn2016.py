@@ -41,6 +41,7 @@ OF_PICTURES = ("premise", "hypothesis", "sentence", "written")
 OF_ONE_KIND = {
     "EntailmentClassifier": (
         *("premise", "hypothesis", "vectors", "lowercase", "export"),
+        *("embedding_range", "halve"),
     ),
     "SequenceAutoencoder": (
         *("sentence", "beams", "segment_length", "tokenize", "article_start"),

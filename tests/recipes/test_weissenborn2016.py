@@ -1,5 +1,6 @@
 import csv
 
+import keras
 import numpy as np
 import pytest
 import running_recipes
@@ -7,6 +8,8 @@ from running_recipes import done
 from running_recipes import on_one_backend
 from running_recipes import results_of
 from running_recipes import write_text
+
+from memlm_keras import EntailmentClassifier
 
 
 def write_sick(folder):
@@ -99,6 +102,26 @@ def test_a_table_of_classifiers(folder):
     assert float(row["pairs_per_second"]) > 0
     assert 0 <= float(row["test"]) <= 100
     assert done(of_pairs(folder, *arguments)).count("finished before") == 2
+
+
+@on_one_backend
+def test_embeddings_of_another_range_and_a_constant_rate(folder):
+    arguments = (
+        *("--table=entailment", "--epochs=2", "--embedding_dim=4"),
+        *("--rows=weissenborn2016/gru_shared", "--nohalve"),
+        *("--embedding_range=0.5", "--learning_rate=0"),
+    )
+    done(of_pairs(folder, *arguments))
+    run_dir = (
+        folder / "runs" / "sick-weissenborn2016-gru_shared-scale0.06-"
+        "nohalve-embeddings0.5-seed0"
+    )
+    results = results_of(run_dir)
+    assert (results["halve"], results["embedding_range"]) == (False, 0.5)
+    model = keras.saving.load_model(run_dir / "model.keras", compile=False)
+    assert isinstance(model, EntailmentClassifier)
+    table = keras.ops.convert_to_numpy(model.embedding.embeddings)
+    assert 0.3 < np.abs(table).max() <= 0.5
 
 
 @on_one_backend
