@@ -20,12 +20,15 @@ class Associations(NamedTuple):
         written: float array `(source time, H)`, what each step of the source
             wrote.
         read: float array `(target time, H)`, what each step of the target read.
+        keys: float array `(source time, H)`, the key that each step of the
+            source wrote under.
         similarity: float array `(target time, source time)`, cosines between
             the two.
     """
 
     written: np.ndarray
     read: np.ndarray
+    keys: np.ndarray
     similarity: np.ndarray
 
 
@@ -91,9 +94,9 @@ def associations(model, source, target, written="written"):
     )
     start = model.states_for_target(states)
     _, found = _traced(model, second, sequences["target"], start)
-    wrote = wrote[written]
+    keys, wrote = wrote["key"], wrote[written]
     found = found["source" if model.conditioning == "source" else "read"]
-    return Associations(wrote, found, _cosines(found, wrote))
+    return Associations(wrote, found, keys, _cosines(found, wrote))
 
 
 def plot_associations(similarity, source, target, path, title=None):

@@ -139,6 +139,11 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             complex_vectors.bound(projected), self.permutations
         )
 
+    def key(self, keys):
+        """The key before it was permuted: `(B, H)` of `(B, N_c, H)`."""
+        # The first permutation changes nothing.
+        return keys[:, 0]
+
     def copies(self, memory):
         """The copies of a flat memory: `(B, N_c, H)` of `(B, N_c H)`."""
         return ops.reshape(memory, (-1, self.num_copies, self.memory_units))

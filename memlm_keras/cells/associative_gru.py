@@ -116,9 +116,9 @@ class AssociativeGRUCell(AssociativeCell):
 
         Returns:
             A tuple of the output, the list of new states, and a dict of float
-            tensors `(B, H)`: what was `"read"`, the `"state"` that it became,
-            what was `"written"`, and, with a source memory, what was read of
-            that, `"source"`.
+            tensors `(B, H)`: the `"key"`, what was `"read"`, the `"state"` that
+            it became, what was `"written"`, and, with a source memory, what was
+            read of that, `"source"`.
         """
         h = self.units
         projected = projected + ops.matmul(states[0], self.recurrent_kernel)
@@ -142,7 +142,12 @@ class AssociativeGRUCell(AssociativeCell):
             self.written(keys, written, states),
             *states[2:],
         ]
-        traced = {"read": value, "state": output, "written": written}
+        traced = {
+            "key": self.key(keys),
+            "read": value,
+            "state": output,
+            "written": written,
+        }
         if source is not None:
             traced["source"] = source
         return output, new_states, traced

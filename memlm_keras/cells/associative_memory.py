@@ -134,9 +134,9 @@ class AssociativeMemoryCell(AssociativeCell):
 
         Returns:
             A tuple of the output, the list of new states, and a dict of float
-            tensors `(B, H)`: what was `"read"`, the `"state"` that it became,
-            what was `"written"`, and, with a source memory, what was read of
-            that, `"source"`.
+            tensors `(B, H)`: the `"key"`, what was `"read"`, the `"state"` that
+            it became, what was `"written"`, and, with a source memory, what was
+            read of that, `"source"`.
         """
         columns = self.num_keys * self.memory_units
         output = states[0]
@@ -156,7 +156,12 @@ class AssociativeMemoryCell(AssociativeCell):
         *remainder, state = keras.tree.flatten(new)
         written = state - value
         new_states = [output, self.written(keys, written, states), *remainder]
-        traced = {"read": value, "state": state, "written": written}
+        traced = {
+            "key": self.key(keys),
+            "read": value,
+            "state": state,
+            "written": written,
+        }
         if source is not None:
             new_states.append(states[-1])
             traced["source"] = source

@@ -96,6 +96,9 @@ def test_steps_are_those_of_the_layers(name, written):
     for step, token in enumerate(SOURCE):
         before, after = states[step], states[step + 1]
         key = key_by_hand(model, cell, token, before[0])
+        np.testing.assert_allclose(
+            found.keys[step], np.concatenate([key.real, key.imag]), atol=1e-5
+        )
         stored = found.written[step]
         if written == "state":
             own = read_by_hand(cell, key, before[1])
