@@ -134,7 +134,8 @@ def test_an_autoencoder(folder):
     assert results["test"]["sequences"] == 20
     assert "BeamSampler" in results["test_by_beams"]["protocol"]
     assert results["test_by_beams"]["beams"] == 2
-    told = done(run(folder, model, "--epochs=1", "--beams=3"))
+    arguments = ("--epochs=1", "--beams=3", "--sentence=the sea")
+    told = done(run(folder, model, *arguments))
     assert "is finished" in told
     assert results_of(run_dir)["test_by_beams"]["beams"] == 3
     with open(run_dir / "associations.csv", newline="") as file:
