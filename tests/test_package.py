@@ -28,6 +28,7 @@ PUBLIC_NAMES = {
         "evaluation",
         "heads",
         "memory",
+        "mixtures",
         "ngrams",
         "presets",
         "serving",
@@ -136,13 +137,11 @@ PUBLIC_NAMES = {
         "MemoryBlock",
         "MemoryNetwork",
         "NGram",
-        "NeuralCache",
-        "PointerSentinel",
         "Projection",
         "SlidingWindow",
         "WordByWordAttention",
-        "WordMixture",
     ],
+    "memlm_keras.mixtures": ["Mixture", "NeuralCache", "PointerSentinel"],
     "memlm_keras.models": [
         "Ensemble",
         "EntailmentClassifier",
@@ -280,7 +279,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        *("presets", "smoothing"),
+        *("mixtures", "presets", "smoothing"),
     )
 ]
 

@@ -128,7 +128,7 @@ def _recurrent(layer, units):
     config = recurrent_arguments(units, uniform(_LIMIT))
     if layer == "SimpleRNN":
         return from_keras("layers", layer, config)
-    cell = from_memlm_keras("cells.hornn", layer, {**config, "order": 3})
+    cell = from_memlm_keras("cells.soltani2016", layer, {**config, "order": 3})
     return from_memlm_keras(
         "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
     )

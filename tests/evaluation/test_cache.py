@@ -6,7 +6,7 @@ from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
-from memlm_keras.memory import NeuralCache
+from memlm_keras.mixtures import NeuralCache
 
 V = 11
 
