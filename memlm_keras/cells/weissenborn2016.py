@@ -4,6 +4,7 @@
 any cell with an associative memory, and the gated recurrent unit.
 
 Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
+"""
 
 import keras
 from keras import ops
