@@ -26,8 +26,8 @@ from memlm_keras.analysis.predictions import sentence_predictions
 from memlm_keras.analysis.predictions import write_sentence_predictions
 from memlm_keras.analysis.sentence_attention import attention_by_word
 from memlm_keras.analysis.sentence_attention import plot_sentence_attention
-from memlm_keras.data.conllu import ParsedSentence
-from memlm_keras.data.conllu import read_conllu
+from memlm_keras.data.treebanks import ParsedSentence
+from memlm_keras.data.treebanks import read_conllu
 
 __all__ = [
     "Associations",
