@@ -159,6 +159,7 @@ PUBLIC_NAMES = {
         "mixture_weights",
         "read_arpa",
         "with_cache",
+        "write_arpa",
     ],
     "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
     "memlm_keras.serving": ["check_path", "export"],

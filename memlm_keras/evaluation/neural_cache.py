@@ -1,4 +1,4 @@
-"""Choosing what the neural cache of Grave et al. (2017) has to choose."""
+"""Theta and weight of the neural cache of Grave et al. (2017), by a search."""
 
 import dataclasses
 import functools
