@@ -106,7 +106,7 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.embeddings": [
         "Embedding",
-        "GradientGate",
+        "GradientMask",
         "SmoothedEmbedding",
         "WordVectors",
         "look_up",

@@ -1,4 +1,4 @@
-"""Letting gradients through to the vectors of some words, or not."""
+"""Gradients of the vectors of some words, let through or not."""
 
 import keras
 from keras import ops
@@ -7,13 +7,16 @@ from memlm_keras.arguments import require_positive_integer
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class GradientGate(keras.layers.Layer):
-    """Returns vectors of words as they are, and hands back some gradients.
+class GradientMask(keras.layers.Layer):
+    """Returns vectors of words as they are, and masks their gradients.
 
-    Of words that are shut out, the gradient is zero, and optimizers without
-    weight decay leave their vectors alone if they never moved them. Which words
-    these are is a weight, to be changed while `fit` runs without compiling
-    anything anew; `memlm_keras.training.FreezeEmbeddings` does so.
+    Vectors of frozen words get a gradient of zero. An optimizer that remembers
+    earlier gradients, or decays weights, may move them all the same;
+    `memlm_keras.training.FreezeEmbeddings` puts them back after each batch.
+
+    Which words are frozen is a weight, so it may change while `fit` runs
+    without compiling anything anew. It belongs to a training and not to a
+    model: it is not saved, and a loaded model has no frozen words.
 
     Args:
         vocabulary_size: integer, V.
@@ -31,10 +34,10 @@ class GradientGate(keras.layers.Layer):
 
     Example:
 
-    >>> gate = memlm_keras.embeddings.GradientGate(5)
-    >>> vectors = gate(np.ones((2, 3, 4), "float32"), np.zeros((2, 3), "int32"))
-    >>> gate.shut(np.array([True, False, False, False, False]))
-    >>> gate.open()
+    >>> mask = memlm_keras.embeddings.GradientMask(5)
+    >>> vectors = mask(np.ones((2, 3, 4), "float32"), np.zeros((2, 3), "int32"))
+    >>> mask.freeze(np.array([True, False, False, False, False]))
+    >>> mask.unfreeze()
     """
 
     def __init__(self, vocabulary_size, **kwargs):
@@ -52,7 +55,7 @@ class GradientGate(keras.layers.Layer):
             trainable=False,
         )
 
-    def shut(self, words=None):
+    def freeze(self, words=None):
         """Lets no gradients through to some words.
 
         Args:
@@ -63,7 +66,7 @@ class GradientGate(keras.layers.Layer):
             shares = 1.0 - ops.cast(words, "float32")
         self.shares.assign(shares)
 
-    def open(self):
+    def unfreeze(self):
         """Lets all gradients through."""
         self.shares.assign(ops.ones((self.vocabulary_size,)))
 
@@ -75,6 +78,12 @@ class GradientGate(keras.layers.Layer):
     def compute_output_spec(self, inputs, token_ids):
         """Shape and dtype of the inputs."""
         return keras.KerasTensor(inputs.shape, dtype=inputs.dtype)
+
+    def save_own_variables(self, store):
+        pass
+
+    def load_own_variables(self, store):
+        self.unfreeze()
 
     def get_config(self):
         return {
