@@ -107,7 +107,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         },
         "units": units,
         "units_divisor": parts,
-        "data": {"batch_size": 64, "segment_length": 20, "articles": True},
+        "data": {"batch_size": 64, "segment_length": 20, "documents": True},
         "optimizer": from_keras(
             "optimizers",
             "Adam",

@@ -191,7 +191,9 @@ def test_an_ngram_without_its_first_words(tmp_path):
 
 def test_vocabularies_that_it_refuses(model, tmp_path):
     path = tmp_path / "model.arpa"
-    with pytest.raises(ValueError, match="vocabulary_size=8. Received: a.* of 3"):
+    with pytest.raises(
+        ValueError, match="vocabulary_size=8. Received: a.* of 3"
+    ):
         ngrams.write_arpa(model, path, Vocabulary(["a"]))
     for token in ("two words", "<s>"):
         vocabulary = Vocabulary(["a", "b", "c", "d", "e", token])
