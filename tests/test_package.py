@@ -28,6 +28,7 @@ PUBLIC_NAMES = {
         "evaluation",
         "heads",
         "memory",
+        "mixtures",
         "ngrams",
         "presets",
         "serving",
@@ -93,9 +94,9 @@ PUBLIC_NAMES = {
         "completion_questions",
         "encode_pairs",
         "load",
-        "load_articles",
         "load_cbt",
         "load_conllu",
+        "load_documents",
         "load_pairs",
         "load_text",
         "prepare_novels",
@@ -136,13 +137,11 @@ PUBLIC_NAMES = {
         "MemoryBlock",
         "MemoryNetwork",
         "NGram",
-        "NeuralCache",
-        "PointerSentinel",
         "Projection",
         "SlidingWindow",
         "WordByWordAttention",
-        "WordMixture",
     ],
+    "memlm_keras.mixtures": ["Mixture", "NeuralCache", "PointerSentinel"],
     "memlm_keras.models": [
         "Ensemble",
         "EntailmentClassifier",
@@ -281,7 +280,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        *("presets", "smoothing"),
+        *("mixtures", "presets", "smoothing"),
     )
 ]
 

@@ -26,8 +26,8 @@ from memlm_keras.analysis.word_pairs import distant_pairs
 from memlm_keras.analysis.word_pairs import plot_distant_pairs
 from memlm_keras.analysis.word_pairs import write_counts_by_distance
 from memlm_keras.analysis.word_pairs import write_distant_pairs
-from memlm_keras.data.conllu import ParsedSentence
-from memlm_keras.data.conllu import read_conllu
+from memlm_keras.data.treebanks import ParsedSentence
+from memlm_keras.data.treebanks import read_conllu
 
 __all__ = [
     "Associations",

@@ -226,7 +226,7 @@ def sentence_attention(
     layout = {
         "batch_size": min(batch_size, len(starts)),
         "segment_length": _SEGMENT_LENGTH,
-        "article_starts": starts,
+        "document_starts": starts,
         "end_of_sentence_id": end_of_sentence_id,
     }
     batches = Batches(tokens, **layout)

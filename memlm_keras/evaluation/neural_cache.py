@@ -9,7 +9,7 @@ from keras import ops
 
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.grave2017 import NeuralCache
+from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.sentence import reset_rows
 
@@ -138,7 +138,9 @@ def _compare(cache, outputs, token_ids, targets, state, thetas):
     """
     products, words, mask, state = cache.compare(outputs, token_ids, state)
     copied = [
-        cache.pointed((masked_softmax(theta * products, mask), words), targets)
+        cache.pointer_log_probability(
+            (masked_softmax(theta * products, mask), words), targets
+        )
         for theta in ops.unstack(thetas)
     ]
     return ops.stack(copied), ops.any(mask, axis=-1), state

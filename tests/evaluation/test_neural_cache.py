@@ -6,7 +6,7 @@ from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
-from memlm_keras.memory import NeuralCache
+from memlm_keras.mixtures import NeuralCache
 
 V = 11
 
@@ -21,21 +21,21 @@ def make(mixture=None):
     )
 
 
-def batches_of(articles, rows):
+def batches_of(documents, rows):
     tokens = np.random.default_rng(1).integers(V, size=60).astype("int32")
     return Batches(
         tokens,
         batch_size=rows,
         segment_length=7,
-        article_starts=np.array([0, 11, 40]) if articles else None,
+        document_starts=np.array([0, 11, 40]) if documents else None,
     )
 
 
-@pytest.mark.parametrize("articles, rows", [(False, 1), (True, 2)])
+@pytest.mark.parametrize("documents, rows", [(False, 1), (True, 2)])
 def test_one_pass_gives_the_perplexity_of_every_cached_model(
-    articles, rows, capsys
+    documents, rows, capsys
 ):
-    model, batches = make(), batches_of(articles, rows)
+    model, batches = make(), batches_of(documents, rows)
     thetas, weights = (0.0, 1.5), (0.1, 0.6)
     choice = choose_cache(model, batches, 6, thetas, weights, verbose=0)
     for row, column in ((0, 1), (1, 0)):

@@ -10,13 +10,13 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.mixture import WordMixture
-from memlm_keras.memory.mixture import mixed
-from memlm_keras.memory.mixture import safe_log
+from memlm_keras.mixtures.base import Mixture
+from memlm_keras.mixtures.base import mixed
+from memlm_keras.mixtures.base import safe_log
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class PointerSentinel(WordMixture):
+class PointerSentinel(Mixture):
     """A pointer to recent words, with a sentinel for the vocabulary.
 
     With `h_t` what the output projection reads and `w_i` the word read at step
@@ -45,7 +45,7 @@ class PointerSentinel(WordMixture):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results as of `WordMixture`; attention is `(B, T, L)`
+    Call arguments and results as of `Mixture`; attention is `(B, T, L)`
     with the current word last, and sums to `1 - g`.
 
     Raises:
@@ -53,7 +53,7 @@ class PointerSentinel(WordMixture):
 
     Example:
 
-    >>> pointer = memlm_keras.memory.PointerSentinel(window=100)
+    >>> pointer = memlm_keras.mixtures.PointerSentinel(window=100)
     >>> log_probabilities, state, attention, _ = pointer(
     ...     np.ones((2, 7, 16), "float32"),
     ...     np.ones((2, 7), "int32"),
@@ -102,11 +102,11 @@ class PointerSentinel(WordMixture):
         attention, gate = every[..., :-1], every[..., -1:]
         log_probabilities = None
         if logits is not None:
-            copied = self.copied(attention, words, logits.shape[-1])
+            copied = self.copy_distribution(attention, words, logits.shape[-1])
             log_probabilities = mixed(gate, logits, copied)
         return log_probabilities, state, attention, (every, words)
 
-    def pointed(self, recalled, targets):
+    def pointer_log_probability(self, recalled, targets):
         """`log(g + sum_{i: w_i = y} a_i)` of the words that came."""
         every, words = recalled
         copied = self.weight_of(every[..., :-1], words, targets)

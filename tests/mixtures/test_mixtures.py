@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlm_keras.memory import NeuralCache
-from memlm_keras.memory import PointerSentinel
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures import PointerSentinel
 from references.finite_differences import assert_derivatives
 from references.grave2017 import neural_cache
 from references.merity2017 import pointer_sentinel
@@ -204,7 +204,9 @@ def test_pointed_of_the_pointer_is_the_logarithm_of_gate_and_target():
     layer = Pointer.make(3, 3)
     outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
     targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
-    pointed = arrays(layer.pointed(layer(outputs, token_ids)[3], targets))
+    pointed = arrays(
+        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
+    )
     weights = Pointer.symbols(layer.get_weights())
     for row in range(2):
         _, _, expected = pointer_sentinel(
@@ -227,7 +229,9 @@ def test_pointed_of_the_cache_is_its_own_probability():
     layer = NeuralCache(4, THETA, weight=0.0)
     outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
     targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
-    pointed = arrays(layer.pointed(layer(outputs, token_ids)[3], targets))
+    pointed = arrays(
+        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
+    )
     for row in range(2):
         alone, _ = neural_cache(
             outputs[row].astype("float64"),

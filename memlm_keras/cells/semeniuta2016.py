@@ -4,8 +4,8 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_rate
-from memlm_keras.cells.noisy import NoisyCell
-from memlm_keras.cells.noisy import NoisyLSTMCell
+from memlm_keras.cells.projected_rnn import NoisyCell
+from memlm_keras.cells.projected_rnn import NoisyLSTMCell
 
 MASKS = ("step", "sequence")
 

@@ -10,12 +10,12 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.mixture import WordMixture
-from memlm_keras.memory.mixture import mixed
+from memlm_keras.mixtures.base import Mixture
+from memlm_keras.mixtures.base import mixed
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class NeuralCache(WordMixture):
+class NeuralCache(Mixture):
     """A cache of outputs and the words that followed them, not trained.
 
     With `h_t` what the output projection reads, and `x_{i+1}` the word that
@@ -36,7 +36,7 @@ class NeuralCache(WordMixture):
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results as of `WordMixture`; attention is `(B, T, N)`.
+    Call arguments and results as of `Mixture`; attention is `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or
@@ -44,7 +44,7 @@ class NeuralCache(WordMixture):
 
     Example:
 
-    >>> cache = memlm_keras.memory.NeuralCache(size=100, theta=0.3, weight=0.1)
+    >>> cache = memlm_keras.mixtures.NeuralCache(100, theta=0.3, weight=0.1)
     >>> log_probabilities, state, attention, _ = cache(
     ...     np.ones((2, 7, 16), "float32"),
     ...     np.ones((2, 7), "int32"),
@@ -85,7 +85,7 @@ class NeuralCache(WordMixture):
         attention = masked_softmax(self.theta * products, mask)
         log_probabilities = None
         if logits is not None:
-            copied = self.copied(attention, words, logits.shape[-1])
+            copied = self.copy_distribution(attention, words, logits.shape[-1])
             filled = ops.any(mask, axis=-1, keepdims=True)
             log_probabilities = mixed(
                 1.0 - self.weight * ops.cast(filled, "float32"),
@@ -108,7 +108,7 @@ class NeuralCache(WordMixture):
         products = self.products(outputs, extended, self.size)
         return products, words[:, 1:], mask, state
 
-    def pointed(self, recalled, targets):
+    def pointer_log_probability(self, recalled, targets):
         """The cache's own probability of the words that came, `p_cache`."""
         return self.weight_of(*recalled, targets)
 

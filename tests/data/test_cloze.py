@@ -205,28 +205,28 @@ def test_wrong_names_are_told(folder):
         data.load_cbt(data_dir=folder / "nowhere")
 
 
-def test_books_are_articles_without_their_titles(folder):
+def test_books_are_documents_without_their_titles(folder):
     corpus = data.load_cbt(data_dir=folder)
     assert corpus.name == "cbt"
     words = corpus.vocabulary.decode(corpus.train.tokens)
     assert " ".join(words) == (
         "A king lived . <eos> It was in train . <eos> A dragon . <eos>"
     )
-    assert corpus.train.article_starts.tolist() == [0, 11]
+    assert corpus.train.document_starts.tolist() == [0, 11]
     assert isinstance(corpus.train.tokens, np.memmap)
     assert corpus.test.tokens[8] == corpus.vocabulary.unknown_id
     assert data.load("cbt", folder).vocabulary == corpus.vocabulary
 
 
-def test_contexts_are_articles_with_the_answer_in_place(folder):
+def test_contexts_are_documents_with_the_answer_in_place(folder):
     corpus = data.load_cbt("NE", folder)
     assert corpus.name == "cbt-NE"
     sentences = [*SENTENCES, QUERY.partition("\t")[0].replace("XXXXX", "Dan")]
     expected = " ".join(f"{sentence} <eos>" for sentence in sentences).split()
     assert corpus.vocabulary.decode(corpus.train.tokens) == expected
     starts = np.arange(3) * len(expected)
-    np.testing.assert_array_equal(corpus.test.article_starts, starts)
-    batches = corpus.batches("test", 2, 7, articles=True)
+    np.testing.assert_array_equal(corpus.test.document_starts, starts)
+    batches = corpus.batches("test", 2, 7, documents=True)
     assert sum(inputs["reset"].sum() for inputs, _, _ in batches) == 3
 
 

@@ -1,4 +1,4 @@
-"""The words, the people and the story so far of an embedded article."""
+"""The words, the people and the story so far of an embedded document."""
 
 import dataclasses
 import itertools
@@ -110,9 +110,9 @@ class Words:
 
 @dataclass(frozen=True)
 class Person:
-    """What an article has said of one person.
+    """What a document has said of one person.
 
-    People of one article have only pronouns in common.
+    People of one document have only pronouns in common.
     """
 
     first: str

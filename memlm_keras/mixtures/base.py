@@ -11,13 +11,14 @@ from memlm_keras.memory.base import by_slot
 _TINY = 1e-37
 
 
-class WordMixture(SlidingWindow):
+class Mixture(SlidingWindow):
     """Base class of what predicts words that were read before, again.
 
     The outputs of recent steps are remembered with the words read there. Each
     step weighs them, and the words' weights are mixed with the distribution of
     the output projection. Unlike other memories, this comes after the head.
-    `supervised` says whether the loss has the term `-pointed` while training.
+    `supervised` says whether the loss has the term `-pointer_log_probability`
+    while training.
 
     Its state is `{"window": (batch, slots, units), "words": (batch, slots)
     int32, "filled": (batch,) int32}`.
@@ -34,10 +35,10 @@ class WordMixture(SlidingWindow):
         A tuple `(log_probabilities, state, attention, recalled)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the weights `(batch, time, memory)`, oldest slot first;
-        and the weights and words that `pointed` reads.
+        and the weights and words that `pointer_log_probability` reads.
     """
 
-    def pointed(self, recalled, targets):
+    def pointer_log_probability(self, recalled, targets):
         """What was made of words that are known only after the prediction.
 
         Args:
@@ -48,7 +49,7 @@ class WordMixture(SlidingWindow):
             Float tensor `(batch, time)`.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} must implement `pointed`."
+            f"{type(self).__name__} must implement `pointer_log_probability`."
         )
 
     supervised = False
@@ -107,7 +108,7 @@ class WordMixture(SlidingWindow):
         every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
         return ops.cast(by_slot(every, memory), "float32")
 
-    def copied(self, weights, words, vocabulary_size):
+    def copy_distribution(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.
 
         Args:
@@ -133,10 +134,10 @@ class WordMixture(SlidingWindow):
         return ops.transpose(by_word, (0, 2, 1))
 
     def weight_of(self, weights, words, targets):
-        """Sum of the weights of one word a step, as `copied` has it.
+        """Sum of the weights of one word a step, as `copy_distribution` has it.
 
         Args:
-            weights, words: as for `copied`.
+            weights, words: as for `copy_distribution`.
             targets: int32 `(batch, time)`.
 
         Returns:

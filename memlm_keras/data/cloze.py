@@ -8,9 +8,9 @@ import dataclasses
 import pathlib
 import sys
 
-from memlm_keras.data.corpora import encode_sources
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpora import public_sources
+from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
 
@@ -167,9 +167,9 @@ def load_cbt(
     """Loads the texts of the Children's Book Test.
 
     * `"books"`: 98 books for training, 5 for validation, 5 for testing, each
-      an article. The lines with their titles, names of files, are no text.
+      a document. The lines with their titles, names of files, are no text.
     * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each an
-      article of its 20 sentences and the query with the answer in place.
+      document of its 20 sentences and the query with the answer in place.
       Neighbouring questions share sentences, so text is seen many times.
 
     Args:
@@ -190,7 +190,7 @@ def load_cbt(
     Example:
 
     >>> corpus = load_cbt(data_dir="CBTest/data", minimum_count=2)
-    >>> len(corpus.train.article_starts)
+    >>> len(corpus.train.document_starts)
     98
     """
     if train_on == "books":
@@ -302,7 +302,7 @@ def _tokens(text):
 class _QuestionTexts:
     """Questions as `memlm_keras.data.text.TextSource` gives texts."""
 
-    has_articles = True
+    has_documents = True
 
     def __init__(self, path):
         self.path = pathlib.Path(path)

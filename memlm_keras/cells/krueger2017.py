@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_rate
-from memlm_keras.cells.noisy import NoisyLSTMCell
+from memlm_keras.cells.projected_rnn import NoisyLSTMCell
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

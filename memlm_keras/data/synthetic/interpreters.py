@@ -1,8 +1,8 @@
 """Who decides what a grammar says: chance, a given text, or each path in turn.
 
-A grammar is a function of a chooser, written once, and the chooser makes it a
-sampler, a scorer or a sum over all texts. Each `draw` or `pick` speaks one
-token, so each token has an exact probability given those before it.
+A grammar is a function of an interpreter, written once, and the interpreter
+makes it a sampler, a scorer or a sum over all texts. Each `draw` or `pick`
+speaks one token, so each token has an exact probability given those before it.
 """
 
 import math
@@ -12,7 +12,7 @@ import numpy as np
 _RANDOM_BLOCK = 4096
 
 
-class Chooser:
+class Interpreter:
     """Speaks tokens; subclasses tell where the draws come from.
 
     Attributes:
@@ -51,7 +51,7 @@ class Chooser:
         )
 
 
-class Sampler(Chooser):
+class Sampler(Interpreter):
     """Draws at random, from an iterator of uniform numbers in [0, 1)."""
 
     def __init__(self, uniforms):
@@ -68,44 +68,44 @@ class Sampler(Chooser):
         return token
 
 
-class Reader(Chooser):
-    """Follows a given article."""
+class Scorer(Interpreter):
+    """Follows a given document."""
 
-    def __init__(self, article):
+    def __init__(self, document):
         super().__init__()
-        self._article = article
+        self._document = document
 
     def draw(self, weights):
         place = len(self.tokens)
-        if place == len(self._article):
+        if place == len(self._document):
             raise ValueError(
-                f"`article` must end after its closing sentence. Received: "
+                f"`document` must end after its closing sentence. Received: "
                 f"{place} tokens, after which it must go on with one of "
                 f"{sorted(weights)}"
             )
-        if self._article[place] not in weights:
+        if self._document[place] not in weights:
             raise ValueError(
-                f"`article` must be a text of the grammar. Received: "
-                f"{self._article[place]!r} as token {place}, after "
+                f"`document` must be a text of the grammar. Received: "
+                f"{self._document[place]!r} as token {place}, after "
                 f"{' '.join(self.tokens[-8:])!r}; the grammar allows one of "
                 f"{sorted(weights)}"
             )
         return super().draw(weights)
 
     def _choose(self, weights):
-        return self._article[len(self.tokens)]
+        return self._document[len(self.tokens)]
 
     def finish(self):
-        """Checks that the whole article was read."""
-        if len(self.tokens) < len(self._article):
+        """Checks that the whole document was read."""
+        if len(self.tokens) < len(self._document):
             raise ValueError(
-                "`article` must end after its closing sentence. Received: "
-                f"{self._article[len(self.tokens)]!r} as token "
-                f"{len(self.tokens)}, after it; score each article by itself."
+                "`document` must end after its closing sentence. Received: "
+                f"{self._document[len(self.tokens)]!r} as token "
+                f"{len(self.tokens)}, after it; score each document by itself."
             )
 
 
-class Walker(Chooser):
+class Enumerator(Interpreter):
     """Takes one path, and notes the paths that branch off it.
 
     Attributes:
@@ -143,24 +143,24 @@ class Walker(Chooser):
         return token
 
 
-def walks(program, expand_alike=False):
-    """Takes every path through a program that speaks through a chooser.
+def enumerate_paths(program, expand_alike=False):
+    """Takes every path through a program that speaks through an interpreter.
 
     Args:
-        program: Function of a chooser.
+        program: Function of an interpreter.
         expand_alike: Whether each of several words that are alike makes a path
             of its own; otherwise the first stands for all.
 
     Yields:
-        Pairs of a `Walker` and what `program` returned. The probabilities of
-        the walkers sum to 1.
+        Pairs of an `Enumerator` and what `program` returned. The probabilities
+        of the enumerators sum to 1.
     """
     pending = [()]
     while pending:
-        walker = Walker(pending.pop(), expand_alike)
-        result = program(walker)
-        pending.extend(walker.others)
-        yield walker, result
+        enumerator = Enumerator(pending.pop(), expand_alike)
+        result = program(enumerator)
+        pending.extend(enumerator.others)
+        yield enumerator, result
 
 
 def uniforms(seed):
