@@ -2,13 +2,13 @@
 
 from memlm_keras.embeddings.embedding import Embedding
 from memlm_keras.embeddings.embedding import look_up
-from memlm_keras.embeddings.gate import GradientGate
+from memlm_keras.embeddings.gradient_mask import GradientMask
 from memlm_keras.embeddings.pretrained import WordVectors
 from memlm_keras.embeddings.pretrained import read_vectors
 
 __all__ = [
     "Embedding",
-    "GradientGate",
+    "GradientMask",
     "WordVectors",
     "look_up",
     "read_vectors",
