@@ -170,7 +170,7 @@ def _memory(memory, window):
     class_name, arguments = memory
     module = {
         "MemoryBlock": "tran2016",
-        "BidirectionalMemoryBlock": "tran2016_bidirectional",
+        "BidirectionalMemoryBlock": "tran2016",
         "MemoryNetwork": "sukhbaatar2015",
     }
     arguments = {**arguments, "kernel_initializer": uniform(_LIMIT)}
