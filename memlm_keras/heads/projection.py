@@ -5,7 +5,7 @@ from keras import ops
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Projection(keras.layers.Dense):
+class OutputProjection(keras.layers.Dense):
     """Logits from a matrix of their own: `logits = W h + b`.
 
     A `keras.layers.Dense` that may leave its size to the language model that
@@ -30,7 +30,7 @@ class Projection(keras.layers.Dense):
     ...     vocabulary_size=100,
     ...     embedding_dim=16,
     ...     recurrent=[keras.layers.LSTM(30)],
-    ...     head=memlm_keras.heads.Projection(use_bias=False),
+    ...     head=memlm_keras.heads.OutputProjection(use_bias=False),
     ... )
     >>> lm.head.units
     100

@@ -60,6 +60,8 @@ class SmoothedEmbedding(Embedding):
     (1, 3, 16)
     """
 
+    draws = True
+
     def __init__(
         self, input_dim=None, output_dim=None, smoothing=None, **kwargs
     ):
@@ -159,6 +161,8 @@ class SmoothedProjection(keras.layers.Layer):
     >>> keras.ops.shape(head(np.ones((2, 7, 16), "float32")))
     (2, 7, 100)
     """
+
+    draws = True
 
     def __init__(
         self,
