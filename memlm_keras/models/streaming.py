@@ -42,7 +42,7 @@ class StreamingModel(keras.Model):
 
         Then a row is one whole sentence, and there is no state to go on from.
         """
-        return self.memory is not None and self.memory.reads_ahead
+        return self.memory is not None and not self.memory.causal
 
     def initial_state(self, batch_size):
         """The state before the first token.
