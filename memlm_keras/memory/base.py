@@ -3,6 +3,9 @@
 import keras
 from keras import ops
 
+# The mask that Keras attaches to a tensor; it has no public name.
+from keras.src.backend import get_keras_mask
+
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.memory.window import SlidingWindow
@@ -133,7 +136,7 @@ class Memory(keras.layers.Layer):
     ):
         if mask is None:
             # Keras fills in `mask` for calls with a single tensor only.
-            mask = getattr(outputs, "_keras_mask", None)
+            mask = get_keras_mask(outputs)
         if state is None:
             # No word is remembered, so any vector will do.
             state = self.embed_state(

@@ -83,11 +83,11 @@ class Attentive(DistinctKernels, Memory):
     Returns:
         `h'`, `(B, T, k)`; and, where they are returned, the new state and `a`,
         `(B, T, W)`, the oldest slot first: slot j of step t is the weight of
-        the output of step `t - W + j`. A row sums to one while no more than W outputs were read;
-        with a single score the rest is then the weight of what lies further
-        back. So, for a sentence of T tokens, `weights[t, W - t + i]` is the
-        weight of input word i as the word after t is predicted, the paper's
-        Figures 2 and 3.
+        the output of step `t - W + j`. A row sums to one while no more than W
+        outputs were read; with a single score the rest is then the weight of
+        what lies further back. So, for a sentence of T tokens,
+        `weights[t, W - t + i]` is the weight of input word i as the word after
+        t is predicted, the paper's Figures 2 and 3.
 
     Raises:
         ValueError: for another `score`, and if `window` is not a positive

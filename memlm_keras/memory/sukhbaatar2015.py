@@ -114,10 +114,7 @@ class MemoryNetwork(WordMemory):
         # u^T A x_i, once for each word and not for each of its slots.
         scores_of_words = QUERY * ops.sum(embedded, axis=-1)
         scores = ops.stack(
-            [
-                self.recent.slot(scores_of_words, i)
-                for i in range(self.window)
-            ],
+            [self.recent.slot(scores_of_words, i) for i in range(self.window)],
             axis=-1,
         )
         scores = scores + QUERY * ops.sum(self.temporal_kernel, axis=-1)

@@ -74,8 +74,10 @@ class SlidingWindow:
         Returns:
             Tensor `(batch, slots, ...)`.
         """
+        if not self.slots:
+            return extended[:, :0]
         if mask is None:
-            return extended[:, ops.shape(extended)[1] - self.slots :]
+            return extended[:, -self.slots :]
         slots = ops.arange(self.slots, dtype="int32")[None]
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
