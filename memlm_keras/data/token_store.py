@@ -94,17 +94,18 @@ def stored_vocabulary(source, cache_dir, name, **options):
     try:
         return Vocabulary.from_file(file)
     except (OSError, ValueError):
-        lines = (tokens for tokens, _ in source.sentences())
+        lines = (line for line, _ in source.sentences())
         vocabulary = Vocabulary.build(lines, **options)
         vocabulary.save(file)
         return vocabulary
 
 
-def stored_document_lengths(source, cache_dir, name):
+def stored_document_lengths(source, tokenizer, cache_dir, name):
     """Counts the tokens of each document once, and reads them from then on.
 
     Args:
         source: `TextSource` with documents.
+        tokenizer: `Tokenizer`, or what has its `tokenize` and `get_config`.
         cache_dir: Folder of the cache.
         name: First part of the file's name, for a human reader.
 
@@ -116,20 +117,24 @@ def stored_document_lengths(source, cache_dir, name):
             a document.
         OSError: The cache cannot be written.
     """
-    key = _fingerprint(source.identity())
+    key = _fingerprint(source.identity(), tokenizer)
     file = pathlib.Path(cache_dir) / "documents" / f"{name}-{key}.npy"
     try:
         return np.load(file)
     except (OSError, ValueError, EOFError):
         # Never made, or damaged since: both are cured by making it.
-        lengths = _count_documents(source)
+        lengths = _count_documents(source, tokenizer)
         with atomic_path(file) as temporary:
             np.save(temporary, lengths)
         return lengths
 
 
 def _fingerprint(*parts):
-    text = json.dumps([_FORMAT_VERSION, *parts], sort_keys=True)
+    text = json.dumps(
+        [_FORMAT_VERSION, *parts],
+        sort_keys=True,
+        default=lambda value: value.get_config(),
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -167,12 +172,12 @@ def _check(source, count, starts):
         )
 
 
-def _count_documents(source):
+def _count_documents(source, tokenizer):
     count, starts = 0, []
-    for tokens, begins_document in source.sentences():
+    for line, begins_document in source.sentences():
         if begins_document:
             starts.append(count)
-        count += len(tokens) + 1
+        count += len(tokenizer.tokenize(line)) + 1
     _check(source, count, starts)
     # As in `_write`, the first document begins with the text.
     return np.diff([0, *starts[1:], count])
@@ -187,10 +192,10 @@ def _append_tokens(source, vocabulary, file):
     count, starts = 0, []
     progress = keras.utils.Progbar(None, unit_name="token")
     next_update = _TOKENS_BEFORE_PROGRESS
-    for tokens, begins_document in source.sentences():
+    for line, begins_document in source.sentences():
         if begins_document:
             starts.append(count)
-        ids = vocabulary.encode([*tokens, vocabulary.end_of_sentence])
+        ids = vocabulary.encode_sentence(line)
         file.write(ids.astype("<i4").tobytes())
         count += len(ids)
         if count >= next_update:
