@@ -34,7 +34,10 @@ class Words:
         Returns:
             Ragged int32 tensor `(B, None)`.
         """
-        tokens = self.tokenize(text)
+        return self.look_up(self.tokenize(text))
+
+    def look_up(self, tokens):
+        """Looks up ids of a ragged string tensor of tokens."""
         ids = self.table.lookup(tokens.flat_values)
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
