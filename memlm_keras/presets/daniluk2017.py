@@ -81,7 +81,7 @@ class Row(BaseRow):
         return self.memory(**spans, kernel_initializer=weights)
 
     def data(self):
-        return {**super().data(), "articles": True}
+        return {**super().data(), "documents": True}
 
     def schedule(self):
         return {"selected_by": "validation perplexity"}

@@ -24,7 +24,7 @@ import dataclasses
 
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import ZoneoutLSTMCell
-from memlm_keras.memory import PointerSentinel
+from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.presets import gal2016
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import drawn
