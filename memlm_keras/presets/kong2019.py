@@ -24,7 +24,7 @@ import keras
 
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import RecurrentDropoutLSTMCell
-from memlm_keras.presets.plain import plain
+from memlm_keras.presets.plain import built
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Table
@@ -179,7 +179,9 @@ def plain_l2(l2):
     Returns:
         A dict of plain values, as presets have.
     """
-    return plain(VariationalSmoothing("linear_interpolation", 0.0, l2=l2))
+    return built(
+        lambda: VariationalSmoothing("linear_interpolation", 0.0, l2=l2)
+    )
 
 
 def _tuned(row):

@@ -1,6 +1,6 @@
 """Values with Keras objects in them as plain, printable values."""
 
-import contextlib
+import concurrent.futures
 import importlib
 import inspect
 import random
@@ -31,17 +31,26 @@ def plain(value):
     return _concise(keras.saving.serialize_keras_object(value))
 
 
-@contextlib.contextmanager
-def random_state_kept():
-    """Keeps Python's random state, which Keras draws a seed from for an object.
+def built(make):
+    """Builds Keras objects aside, and returns them as plain values.
 
-    To look at a preset must not change what a seeded program draws next.
+    To look at a preset must change nothing: Keras' names and counters, the
+    precision and whatever the caller traces belong to a thread, so there is
+    one for this; and Python's random state, of which Keras takes a seed for
+    each object, is put back.
+
+    Args:
+        make: function without arguments, of a value as for `plain`.
+
+    Returns:
+        What `plain` makes of it.
     """
     state = random.getstate()
-    try:
-        yield
-    finally:
-        random.setstate(state)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            return pool.submit(lambda: plain(make())).result()
+        finally:
+            random.setstate(state)
 
 
 def _concise(value):
@@ -75,11 +84,16 @@ def _says_nothing(class_, key, value):
         return value in (None, policy, keras.config.floatx())
     owner, default = _default(class_, key)
     if key.endswith("initializer"):
-        return _concise(value) == plain(keras.initializers.get(default))
-    # Of Keras' own arguments, of which there are many; numbers are told.
+        # Ranges are told, as papers do, and all else that is not the default.
+        told = value is not None and value["class_name"] == "RandomUniform"
+        return not told and _concise(value) == plain(
+            keras.initializers.get(default)
+        )
+    if value is None or default is None:
+        return value is default
+    # Switches and names among Keras' own arguments, which are many.
     of_keras = owner is not None and owner.__module__.startswith("keras.")
-    is_number = isinstance(default, (int, float)) and default is not True
-    return of_keras and value == default and (default is False or not is_number)
+    return of_keras and value == default and isinstance(default, (bool, str))
 
 
 def _default(class_, key):

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import keras
 
-from memlm_keras.presets.plain import plain
-from memlm_keras.presets.plain import random_state_kept
+from memlm_keras.presets.plain import built
 from memlm_keras.training.losses import SentenceCrossEntropy
 
 
@@ -161,26 +160,25 @@ class Row(abc.ABC):
 
     def model_config(self):
         """Returns `model()` as plain values."""
-        with random_state_kept():
-            return plain(self.model())
+        return built(self.model)
 
     def preset(self):
         """Returns all that the row says as plain values."""
-        with random_state_kept():
-            loss = self.loss()
-            return plain(
-                {
-                    "model": self.model(),
-                    "units": self.units,
-                    "units_divisor": self.units_divisor,
-                    "data": self.data(),
-                    "optimizer": self.optimizer(),
-                    **({} if loss is None else {"loss": loss}),
-                    "schedule": self.schedule(),
-                    **self.published_numbers(),
-                    **self.more(),
-                }
-            )
+        return built(self._preset)
+
+    def _preset(self):
+        loss = self.loss()
+        return {
+            "model": self.model(),
+            "units": self.units,
+            "units_divisor": self.units_divisor,
+            "data": self.data(),
+            "optimizer": self.optimizer(),
+            **({} if loss is None else {"loss": loss}),
+            "schedule": self.schedule(),
+            **self.published_numbers(),
+            **self.more(),
+        }
 
     def published_numbers(self):
         """Returns `published`, and `also_published` of a second text."""

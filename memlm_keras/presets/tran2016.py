@@ -61,10 +61,6 @@ class Row(SummedLossRow):
     epochs: int = 15
     halve_after: int | None = 4
 
-    @property
-    def sizes_are_one(self):
-        return self.below == 0
-
     def different_sizes(self, name, units, embedding_dim):
         return (
             f"The preset {name} has no recurrent layer, so `units` are those "
@@ -135,6 +131,8 @@ def _block(temporal, composition, above, *published):
 
 PERPLEXITY_ROWS = {
     "memn": Row(
+        # There is no recurrent layer: all units are those of the embeddings.
+        embedding_dim=None,
         below=0,
         memory=MemoryNetwork,
         window=15,
