@@ -47,7 +47,7 @@ class SentencePredictions:
 def sentence_predictions(model, sentence, vocabulary, top=5):
     """The most probable next words at each step, and the attention.
 
-    Tran et al. (2016), Figure 5. The sentence is read from an empty history,
+    Tran et al. (2016), Figure 5. The sentence is read from the initial state,
     and its end is predicted after its last word.
 
     Args:

@@ -74,7 +74,7 @@ def make_questions(count, seed=0, sentences=20):
 
 
 def scored_one_by_one(model, question):
-    """The definition: each whole text scored from an empty history."""
+    """The definition: each whole text scored from the initial state."""
     end = VOCABULARY.end_of_sentence
     scores = []
     for candidate in question.candidates:
