@@ -159,7 +159,21 @@ PUBLIC_NAMES = {
         "with_cache",
         "write_arpa",
     ],
-    "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
+    "memlm_keras.presets": [
+        "Measure",
+        "Paper",
+        "Published",
+        "Row",
+        "Table",
+        "TableRow",
+        "get",
+        "match_parameters",
+        "model_config",
+        "names",
+        "papers",
+        "register",
+        "tables",
+    ],
     "memlm_keras.serving": ["check_path", "export"],
     "memlm_keras.smoothing": [
         "NoisedBatches",
@@ -281,7 +295,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        *("mixtures", "presets", "smoothing"),
+        *("mixtures", "presets", "registry", "smoothing"),
     )
 ]
 
