@@ -15,7 +15,7 @@ from memlm_keras.data.sentences import sentence_starts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttentionColumns:
-    """Where a model attends after it has read each of some words.
+    """Attention of a model after each of some sampled words.
 
     Attributes:
         positions: integer array `(samples,)`, offsets of the words in the

@@ -19,7 +19,7 @@ from memlm_keras.models.inference import segments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentencePredictions:
-    """What a model expects at each step of a sentence, and where it attends.
+    """Predictions and attention of a model at each step of a sentence.
 
     Attributes:
         read: tuple of `time` strings, the token read at each step; the first

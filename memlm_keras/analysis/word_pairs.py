@@ -53,7 +53,7 @@ class DistantPairs:
 
     @property
     def mean_counts_at_any_distance(self):
-        """As `mean_counts`, with the co-occurrences at all distances counted.
+        """Mean co-occurrence frequency, counted at all distances together.
 
         The paper does not say which of the two it counts.
         """

@@ -19,7 +19,7 @@ _Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 @dataclasses.dataclass(frozen=True)
 class ClozeAccuracy:
-    """How many questions were answered rightly.
+    """Accuracy in a cloze test.
 
     Attributes:
         correct: integer, questions whose answer was chosen.

@@ -90,7 +90,7 @@ class UnigramCache(Scorer):
         return scores
 
     def _document_starts(self, text):
-        """Where the document of each token begins, or 0 for all."""
+        """Offset of the document of each token, or 0 for all."""
         if not self.documents:
             return 0
         starts = getattr(text, "document_starts", None)

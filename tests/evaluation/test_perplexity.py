@@ -61,7 +61,11 @@ def test_whole_sentences_equal_sentences_in_segments(model, tokens):
     """Batches of different times, and each sentence in one row or in many."""
     tokens[-1] = 0
     streams = Batches(
-        *(tokens, 4, 3, sentence_starts(tokens)), context_of="sentence"
+        tokens,
+        batch_size=4,
+        segment_length=3,
+        document_starts=sentence_starts(tokens),
+        context_of="sentence",
     )
     expected = perplexity(model, streams, verbose=0)
     batches = SentenceBatches(tokens, 4, length_multiple=4)

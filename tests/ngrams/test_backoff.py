@@ -1,4 +1,4 @@
-"""What back-off models do once they are trained: scores, files, errors."""
+"""Trained back-off models: scores, files, errors."""
 
 import math
 

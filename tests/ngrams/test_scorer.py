@@ -183,7 +183,9 @@ def test_one_line_for_a_model_that_cannot(models, text):
         sampled_perplexity(model, batches)
     with pytest.raises(ValueError, match="`outputs_batches`.*KneserNey"):
         choose_cache(model, batches)
-    with pytest.raises(ValueError, match="`model`.*vocabulary_size=20.*3 tok"):
+    with pytest.raises(
+        ValueError, match="`vocabulary`.*vocabulary_size=20.*3 tok"
+    ):
         cloze_scores(
             model,
             [ClozeQuestion((), ("XXXXX",), "a", ("a",))],
