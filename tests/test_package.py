@@ -89,6 +89,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "Tokenizer",
         "Vocabulary",
         "cbt_questions",
         "completion_questions",
