@@ -68,7 +68,9 @@ def token_losses(logits, targets):
     Example:
 
     >>> keras.ops.shape(
-    ...     memlm_keras.heads.token_losses(np.zeros((2, 7, 50)), np.ones((2, 7)))
+    ...     memlm_keras.heads.token_losses(
+    ...         np.zeros((2, 7, 50)), np.ones((2, 7))
+    ...     )
     ... )
     (2, 7)
     """

@@ -648,7 +648,9 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     def get_config(self):
         head = serialize(self.head)
-        # What the head shares with the embedding is the embedding's to say.
+        # What the head shares with the embedding is the embedding's to say, so
+        # that it cannot be built by itself.
+        head.pop("build_config", None)
         for shared in ("embedding", "smoothing"):
             if shared in head["config"]:
                 head["config"][shared] = None

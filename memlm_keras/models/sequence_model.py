@@ -5,6 +5,7 @@ import math
 import keras
 from keras import tree
 
+from memlm_keras import registry
 from memlm_keras.models import checks
 from memlm_keras.serialization import deserialize
 
@@ -48,10 +49,7 @@ class SequenceModel(keras.Model):
         ...     "weissenborn2016/dual_am_gru_shared", vocabulary_size=10_000
         ... )
         """
-        # Presets make models, so that neither can import the other first.
-        from memlm_keras import presets
-
-        config = presets.model_config(preset, cls.preset_kind, **overrides)
+        config = registry.model_config(preset, cls.preset_kind, **overrides)
         config["vocabulary_size"] = vocabulary_size
         if vocabulary is not None:
             config["vocabulary"] = vocabulary

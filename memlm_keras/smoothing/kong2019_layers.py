@@ -35,8 +35,8 @@ class SmoothedEmbedding(Embedding):
             matrix, which is not smoothed then.
         reverse: bool.
         training: optional bool, whether words are dropped.
-        drawn: a sample of the rows for these inputs, as `draw` returns it; `None`
-            is the mean, or the mode if the smoothing predicts by it.
+        drawn: a sample of the rows for these inputs, as `draw` returns it;
+            `None` is the mean, or the mode if the smoothing predicts by it.
 
     Returns:
         Float tensor `(batch, time, output_dim)`.
