@@ -7,6 +7,7 @@ from memlm_keras import embeddings
 from memlm_keras import evaluation
 from memlm_keras import heads
 from memlm_keras import memory
+from memlm_keras import mixtures
 from memlm_keras import ngrams
 from memlm_keras import presets
 from memlm_keras import serving
@@ -31,6 +32,7 @@ __all__ = [
     "evaluation",
     "heads",
     "memory",
+    "mixtures",
     "ngrams",
     "presets",
     "serving",

@@ -13,7 +13,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 
 _CORPORA = ("embedded", "ptb", "wikitext-2")
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
-_READING = ("article_start", "tokenize")
+_READING = ("document_start", "tokenize")
 _TREEBANK = ("train", "dev", "test")
 _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
@@ -32,21 +32,21 @@ def define_flags(run_dir):
         "Corpus: embedded, ptb, wikitext-2 or cbt (of sentence pairs: "
         "embedded, snli or sick, and no other); a folder that holds train, "
         "valid and test (.txt files, one sentence a line, or folders of "
-        "articles); a folder that holds a treebank in CoNLL-U, as "
+        "documents); a folder that holds a treebank in CoNLL-U, as "
         "NAME-ud-train.conllu, NAME-ud-dev.conllu and NAME-ud-test.conllu, or "
         "train.conllu, dev.conllu and test.conllu (a part in several files, "
         "such as NAME-ud-train-a.conllu, is read in the order of their names); "
-        "or articles to be dealt to train, valid and test, as a folder of one "
-        ".txt file each or as one file with --article_start.",
+        "or documents to be dealt to train, valid and test, as a folder of one "
+        ".txt file each or as one file with --document_start.",
     )
     flags.DEFINE_string(
         "data_dir", None, "Folder of the corpus files; downloaded if not given."
     )
     flags.DEFINE_string(
-        "article_start",
+        "document_start",
         None,
         "With files of your own: regular expression that matches the lines "
-        "that begin an article.",
+        "that begin a document.",
     )
     flags.DEFINE_enum(
         "tokenize",
@@ -58,7 +58,7 @@ def define_flags(run_dir):
         "vocabulary_size",
         None,
         "Number of most frequent words to keep, special tokens counted; by "
-        "default 77,003 where articles are dealt, and else all.",
+        "default 77,003 where documents are dealt, and else all.",
         lower_bound=2,
     )
     flags.DEFINE_integer(
@@ -151,7 +151,7 @@ def load_corpus(sentences=False):
             building["sentences"] = True
         return data.load(FLAGS.dataset, data_dir=FLAGS.data_dir, **building)
     if splits is None:
-        return data.load_articles(path, **reading, **building)
+        return data.load_documents(path, **reading, **building)
     load = data.load_conllu if treebank else data.load_text
     return load(
         *splits, minimum_count=given("minimum_count", 1), **reading, **building
@@ -239,6 +239,6 @@ def _find_splits(path):
         if not paths:
             raise FileNotFoundError(
                 f"--dataset={path} must hold {names[0]}.txt, or a folder "
-                f"{names[0]} of articles, as it holds other splits."
+                f"{names[0]} of documents, as it holds other splits."
             )
     return [paths[0] for paths in found]

@@ -3,7 +3,7 @@
     python recipes/daniluk2017.py --model=key_value_predict --dataset=embedded
     python recipes/daniluk2017.py --model=ngram_4 --dataset=ptb \
         --data_dir=path/to/ptb --scale=0.2 --match_parameters
-    python recipes/daniluk2017.py --dataset=path/to/articles --model=attention
+    python recipes/daniluk2017.py --dataset=path/to/documents --model=attention
     python recipes/daniluk2017.py --table=windows --windows=1,5 --seeds=0,1,2 \
         --dataset=ptb --scale=0.2 --match_parameters
 
@@ -99,7 +99,7 @@ def train_one():
     corpus = common.load_corpus()
     settings = describe(corpus, FLAGS.model, FLAGS.seed, FLAGS.window)
     run_dir = run_folder(FLAGS.model, FLAGS.seed, FLAGS.window)
-    articles = settings["articles"]
+    documents = settings["documents"]
 
     def batches(split, batch_size=settings["batch_size"], **kwargs):
         return corpus.batches(
@@ -108,11 +108,11 @@ def train_one():
             segment_length=kwargs.pop(
                 "segment_length", settings["segment_length"]
             ),
-            articles=articles,
+            documents=documents,
             **kwargs,
         )
 
-    training_batches = batches("train", shuffle=articles, seed=FLAGS.seed)
+    training_batches = batches("train", shuffle=documents, seed=FLAGS.seed)
     run_folders.open_run_dir(run_dir, settings)
     if run_folders.finished_results(run_dir) is not None:
         print(f"{run_dir} is finished: {run_dir / 'results.json'}")
@@ -130,17 +130,17 @@ def train_one():
     optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])
     optimizer.learning_rate = settings["learning_rate"]
     model.compile(optimizer)
-    # One row reads the text as one stream, as published figures do; articles
+    # One row reads the text as one stream, as published figures do; documents
     # are independent, so there more rows change nothing.
     evaluation = {
         split: batches(
             split,
             batch_size=min(
                 settings["batch_size"],
-                len(getattr(corpus, split).article_starts),
+                len(getattr(corpus, split).document_starts),
             ),
         )
-        if articles
+        if documents
         else batches(split, batch_size=1, segment_length=100)
         for split in ("validation", "test")
     }
@@ -153,7 +153,7 @@ def train_one():
         model,
         corpus,
         training_batches,
-        evaluation["validation"] if articles else batches("validation"),
+        evaluation["validation"] if documents else batches("validation"),
         evaluation,
         run_dir,
         settings,
@@ -192,7 +192,7 @@ def describe(corpus, model, seed, window=None):
         "dataset": common.dataset_name(),
         "corpus": corpus.fingerprint,
         "vocabulary_size": vocabulary_size,
-        "articles": corpus.train.article_starts is not None,
+        "documents": corpus.train.document_starts is not None,
         **common.reading_settings(),
         "scale": FLAGS.scale,
         "match_parameters": FLAGS.match_parameters,
@@ -266,7 +266,7 @@ def fill_table():
         rows=table_rows(),
         measures=ACCURACIES if FLAGS.table == "cbt" else tables.PERPLEXITIES,
         settings=(
-            *("dataset", "vocabulary_size", "articles", "scale"),
+            *("dataset", "vocabulary_size", "documents", "scale"),
             *("match_parameters", "dropout", "batch_size", "segment_length"),
             *("initial_range", "learning_rate", "patience"),
         ),

@@ -62,8 +62,8 @@ def main(argv):
         models[name] = model
         rows.append((name, model.count_params(), result.perplexity, seconds))
 
-    articles = memlm.data.embedded.articles_of(corpus.test, vocabulary)
-    optimum = memlm.data.embedded.optimal_perplexity(articles)
+    documents = memlm.data.embedded.documents_of(corpus.test, vocabulary)
+    optimum = memlm.data.embedded.optimal_perplexity(documents)
     print("\nTest perplexity (every token with <eos>, natural logarithm)")
     print(f"{'model':<20}{'parameters':>12}{'perplexity':>12}{'seconds':>9}")
     for name, parameters, perplexity, seconds in rows:
@@ -140,7 +140,7 @@ def train(model, corpus):
 
     def batches(split, **kwargs):
         return corpus.batches(
-            split, batch_size=32, segment_length=20, articles=True, **kwargs
+            split, batch_size=32, segment_length=20, documents=True, **kwargs
         )
 
     begin = time.time()

@@ -427,7 +427,7 @@ def draw_attention(model, name, corpus, batches, run_dir):
     from memlm_keras import analysis
 
     tokens = corpus.test.tokens
-    if batches.has_articles and batches.history_of == "sentence":
+    if batches.has_documents and batches.context_of == "sentence":
         # As it is read: begun by the end of another, and no further.
         end = corpus.vocabulary.end_of_sentence_id
         first = tokens[: np.flatnonzero(tokens == end)[0]]

@@ -44,7 +44,7 @@ OF_ONE_KIND = {
         *("embedding_range", "halve"),
     ),
     "SequenceAutoencoder": (
-        *("sentence", "beams", "segment_length", "tokenize", "article_start"),
+        *("sentence", "beams", "segment_length", "tokenize", "document_start"),
     ),
     "LanguageModel": ("halve_after",),
 }

@@ -28,6 +28,7 @@ PUBLIC_NAMES = {
         "evaluation",
         "heads",
         "memory",
+        "mixtures",
         "ngrams",
         "presets",
         "serving",
@@ -93,9 +94,9 @@ PUBLIC_NAMES = {
         "completion_questions",
         "encode_pairs",
         "load",
-        "load_articles",
         "load_cbt",
         "load_conllu",
+        "load_documents",
         "load_pairs",
         "load_text",
         "prepare_novels",
@@ -106,7 +107,7 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.embeddings": [
         "Embedding",
-        "GradientGate",
+        "GradientMask",
         "SmoothedEmbedding",
         "WordVectors",
         "look_up",
@@ -136,13 +137,11 @@ PUBLIC_NAMES = {
         "MemoryBlock",
         "MemoryNetwork",
         "NGram",
-        "NeuralCache",
-        "PointerSentinel",
         "Projection",
         "SlidingWindow",
         "WordByWordAttention",
-        "WordMixture",
     ],
+    "memlm_keras.mixtures": ["Mixture", "NeuralCache", "PointerSentinel"],
     "memlm_keras.models": [
         "Ensemble",
         "EntailmentClassifier",
@@ -159,6 +158,7 @@ PUBLIC_NAMES = {
         "mixture_weights",
         "read_arpa",
         "with_cache",
+        "write_arpa",
     ],
     "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
     "memlm_keras.serving": ["check_path", "export"],
@@ -280,7 +280,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        *("presets", "smoothing"),
+        *("mixtures", "presets", "smoothing"),
     )
 ]
 

@@ -15,19 +15,19 @@ from memlm_keras.analysis.dependencies import DependencyAttention
 from memlm_keras.analysis.dependencies import dependency_attention
 from memlm_keras.analysis.dependencies import plot_dependency_attention
 from memlm_keras.analysis.dependencies import write_dependency_attention
-from memlm_keras.analysis.pairs import DistantPairs
-from memlm_keras.analysis.pairs import distant_pairs
-from memlm_keras.analysis.pairs import plot_distant_pairs
-from memlm_keras.analysis.pairs import write_counts_by_distance
-from memlm_keras.analysis.pairs import write_distant_pairs
-from memlm_keras.analysis.predictions import SentencePredictions
-from memlm_keras.analysis.predictions import plot_sentence_predictions
-from memlm_keras.analysis.predictions import sentence_predictions
-from memlm_keras.analysis.predictions import write_sentence_predictions
-from memlm_keras.analysis.sentence_attention import attention_by_word
-from memlm_keras.analysis.sentence_attention import plot_sentence_attention
-from memlm_keras.data.conllu import ParsedSentence
-from memlm_keras.data.conllu import read_conllu
+from memlm_keras.analysis.sentence_predictions import SentencePredictions
+from memlm_keras.analysis.sentence_predictions import attention_by_word
+from memlm_keras.analysis.sentence_predictions import plot_sentence_attention
+from memlm_keras.analysis.sentence_predictions import plot_sentence_predictions
+from memlm_keras.analysis.sentence_predictions import sentence_predictions
+from memlm_keras.analysis.sentence_predictions import write_sentence_predictions
+from memlm_keras.analysis.word_pairs import DistantPairs
+from memlm_keras.analysis.word_pairs import distant_pairs
+from memlm_keras.analysis.word_pairs import plot_distant_pairs
+from memlm_keras.analysis.word_pairs import write_counts_by_distance
+from memlm_keras.analysis.word_pairs import write_distant_pairs
+from memlm_keras.data.treebanks import ParsedSentence
+from memlm_keras.data.treebanks import read_conllu
 
 __all__ = [
     "Associations",

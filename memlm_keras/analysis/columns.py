@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 
 from memlm_keras.analysis import output
-from memlm_keras.analysis.sentence_reading import sentence_attention
-from memlm_keras.analysis.sentence_reading import slot_distances
-from memlm_keras.analysis.sentence_reading import token_ids
+from memlm_keras.analysis.attention import sentence_attention
+from memlm_keras.analysis.attention import slot_distances
+from memlm_keras.analysis.attention import token_ids
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.sentences import sentence_starts

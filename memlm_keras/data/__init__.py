@@ -2,16 +2,15 @@
 
 import importlib
 
-from memlm_keras.data.articles import load_articles
-from memlm_keras.data.autoencoding import AutoencodingBatches
 from memlm_keras.data.batches import Batches
-from memlm_keras.data.cbt import ClozeQuestion
-from memlm_keras.data.cbt import cbt_questions
-from memlm_keras.data.cbt import load_cbt
-from memlm_keras.data.cbt import read_cloze_questions
+from memlm_keras.data.cloze import ClozeQuestion
+from memlm_keras.data.cloze import cbt_questions
+from memlm_keras.data.cloze import load_cbt
+from memlm_keras.data.cloze import read_cloze_questions
 from memlm_keras.data.corpora import load
-from memlm_keras.data.corpora import load_text
 from memlm_keras.data.corpus import Corpus
+from memlm_keras.data.documents import load_documents
+from memlm_keras.data.documents import load_text
 from memlm_keras.data.novels import prepare_novels
 from memlm_keras.data.pair_batches import PairBatches
 from memlm_keras.data.pair_corpora import load_pairs
@@ -22,6 +21,7 @@ from memlm_keras.data.pairs import PairSplit
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.pairs import encode_pairs
 from memlm_keras.data.sentence_completion import completion_questions
+from memlm_keras.data.sentences import AutoencodingBatches
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
 from memlm_keras.data.token_store import Split
@@ -44,7 +44,7 @@ __all__ = [
     "completion_questions",
     "encode_pairs",
     "load",
-    "load_articles",
+    "load_documents",
     "load_cbt",
     "load_conllu",
     "load_pairs",
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name):
-    # Loaded where first used: few programs need it.
-    if name == "embedded":
-        return importlib.import_module("memlm_keras.data.embedded")
+    # Loaded where first used: few programs need them.
+    if name in ("embedded", "embedded_pairs"):
+        return importlib.import_module(f"memlm_keras.data.synthetic.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

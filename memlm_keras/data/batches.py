@@ -23,15 +23,15 @@ class Batches(EpochBatches):
     token is a target exactly once an epoch, whatever the two sizes, and its
     input is the token before it. All batches have the same shapes.
 
-    Without `article_starts` the tokens are parted into `batch_size`
+    Without `document_starts` the tokens are parted into `batch_size`
     contiguous streams whose lengths differ by at most one. The first input of
     a row is the token before the row (the end of a sentence at the very
     beginning) and `reset` is true in the first batch only.
 
-    With `article_starts` each article in turn goes to the row that is free
-    first. Articles begin at the beginning of a segment, with the end of a
+    With `document_starts` each document in turn goes to the row that is free
+    first. Documents begin at the beginning of a segment, with the end of a
     sentence as first input and with `reset` true; their last segment is
-    padded. `shuffle` reorders the articles within each row every epoch, by
+    padded. `shuffle` reorders the documents within each row every epoch, by
     `seed` and epoch alone: rows and so the number of batches stay the same.
 
     The order of an epoch follows from `seed` and the number that
@@ -42,18 +42,18 @@ class Batches(EpochBatches):
         tokens: 1-D integer array or memory map.
         batch_size: Number of rows.
         segment_length: Number of time steps of a batch.
-        article_starts: `None`, or 1-D integer offsets into `tokens` at which
-            articles begin: the first 0, each larger than the one before.
-        shuffle: Whether to reorder articles every epoch.
+        document_starts: `None`, or 1-D integer offsets into `tokens` at which
+            documents begin: the first 0, each larger than the one before.
+        shuffle: Whether to reorder documents every epoch.
         seed: Integer from which the orders follow.
         end_of_sentence_id: Input before the first token, and padding.
-        history_of: `"article"` or `"sentence"`, what `article_starts` are the
+        context_of: `"document"` or `"sentence"`, what `document_starts` are the
             beginnings of; reports say it.
 
     Attributes:
         epoch: Current epoch, from 0.
         start_batch: Batch at which the current epoch begins, usually 0.
-        has_articles: Whether the history ends where an article ends.
+        has_documents: Whether the history ends where a document ends.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -75,28 +75,28 @@ class Batches(EpochBatches):
         tokens,
         batch_size=64,
         segment_length=20,
-        article_starts=None,
+        document_starts=None,
         shuffle=False,
         seed=0,
         end_of_sentence_id=0,
-        history_of="article",
+        context_of="document",
     ):
         super().__init__(tokens, batch_size, shuffle, seed, end_of_sentence_id)
         check_positive("segment_length", segment_length)
         self.segment_length = int(segment_length)
-        self.has_articles = article_starts is not None
-        self.history_of = history_of
-        if article_starts is None:
+        self.has_documents = document_starts is not None
+        self.context_of = context_of
+        if document_starts is None:
             if shuffle:
                 raise ValueError(
-                    "`shuffle=True` needs `article_starts`: without articles "
+                    "`shuffle=True` needs `document_starts`: without documents "
                     "there is nothing to reorder, as each row goes on where "
-                    "it ended. Received: article_starts=None"
+                    "it ended. Received: document_starts=None"
                 )
             self._layout = _Streams(self.num_tokens, batch_size, segment_length)
         else:
-            self._layout = _Articles(
-                _check_article_starts(article_starts, self.num_tokens),
+            self._layout = _Documents(
+                _check_document_starts(document_starts, self.num_tokens),
                 self.num_tokens,
                 batch_size,
                 segment_length,
@@ -134,7 +134,7 @@ class Batches(EpochBatches):
 
 
 class _Streams:
-    """Where the rows of each batch lie in a text without articles."""
+    """Where the rows of each batch lie in a text without documents."""
 
     def __init__(self, num_tokens, batch_size, segment_length):
         edges = np.arange(batch_size + 1) * num_tokens // batch_size
@@ -152,10 +152,10 @@ class _Streams:
         return begins, ends, np.full(len(begins), index == 0), begins == 0
 
 
-class _Articles:
-    """Where the rows of each batch lie in a text of articles.
+class _Documents:
+    """Where the rows of each batch lie in a text of documents.
 
-    Holds a few integers per article and none per segment, so that a text
+    Holds a few integers per document and none per segment, so that a text
     larger than memory can be laid out.
     """
 
@@ -171,7 +171,7 @@ class _Articles:
         self._place(np.argsort(self._rows, kind="stable"))
 
     def shuffle(self, generator):
-        """Reorders the articles of each row, whatever their order was."""
+        """Reorders the documents of each row, whatever their order was."""
         keys = generator.random(len(self._rows))
         self._place(np.lexsort((keys, self._rows)))
 
@@ -184,61 +184,61 @@ class _Articles:
         """As `_Streams.spans`."""
         wanted = self._row_edges[:-1] + index
         busy = wanted < self._row_edges[1:]
-        # Rows that have run out get an empty span of the first article.
+        # Rows that have run out get an empty span of the first document.
         wanted = np.where(busy, wanted, 0)
         place = np.searchsorted(self._first_segments, wanted, "right") - 1
-        article = self._order[place]
+        document = self._order[place]
         segment = wanted - self._first_segments[place]
-        begins = self._starts[article] + segment * self._segment_length
-        ends = np.minimum(begins + self._segment_length, self._ends[article])
+        begins = self._starts[document] + segment * self._segment_length
+        ends = np.minimum(begins + self._segment_length, self._ends[document])
         reset = busy & (segment == 0)
         return begins, np.where(busy, ends, begins), reset, reset
 
 
 def _deal(segments, batch_size):
-    """Gives each article to the row that is free first (the lowest of equals).
+    """Gives each document to the row that is free first (the lowest of equals).
 
     Args:
-        segments: 1-D int64, number of segments of each article.
+        segments: 1-D int64, number of segments of each document.
         batch_size: Number of rows.
 
     Returns:
-        Row of each article, 1-D int64, and list of the segments of each row.
+        Row of each document, 1-D int64, and list of the segments of each row.
     """
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
-    for article, length in enumerate(segments.tolist()):
-        time, rows[article] = free[0]
-        heapq.heapreplace(free, (time + length, int(rows[article])))
+    for document, length in enumerate(segments.tolist()):
+        time, rows[document] = free[0]
+        heapq.heapreplace(free, (time + length, int(rows[document])))
     totals = [0] * batch_size
     for time, row in free:
         totals[row] = time
     return rows, totals
 
 
-def _check_article_starts(article_starts, num_tokens):
-    starts = np.asarray(article_starts)
+def _check_document_starts(document_starts, num_tokens):
+    starts = np.asarray(document_starts)
     if starts.ndim != 1 or not np.issubdtype(starts.dtype, np.integer):
         raise ValueError(
-            "`article_starts` must be a 1-D array of integers. Received: "
+            "`document_starts` must be a 1-D array of integers. Received: "
             f"shape {starts.shape} and dtype {starts.dtype}"
         )
     starts = starts.astype(np.int64)
     if not len(starts) or starts[0] != 0:
         raise ValueError(
-            "`article_starts` must begin with 0, or tokens would be in no "
-            f"article. Received: {starts[:3]} ..."
+            "`document_starts` must begin with 0, or tokens would be in no "
+            f"document. Received: {starts[:3]} ..."
         )
     if np.any(np.diff(starts) <= 0):
         position = int(np.argmax(np.diff(starts) <= 0)) + 1
         raise ValueError(
-            "`article_starts` must be sorted, each larger than the one "
+            "`document_starts` must be sorted, each larger than the one "
             f"before. Received: {starts[position]} after "
             f"{starts[position - 1]} at position {position}"
         )
     if starts[-1] >= num_tokens:
         raise ValueError(
-            f"`article_starts` must lie in 0 .. {num_tokens - 1}, as there "
+            f"`document_starts` must lie in 0 .. {num_tokens - 1}, as there "
             f"are {num_tokens} tokens. Received: {starts[-1]}"
         )
     return starts

@@ -1,18 +1,14 @@
-"""Corpora by name, and corpora made of any text files."""
+"""Public corpora by name: where they are, and how they are read."""
 
 import dataclasses
 import hashlib
-import os
 import pathlib
 
-from memlm_keras.data.corpus import SPLITS
-from memlm_keras.data.corpus import Corpus
+from memlm_keras.data.corpus import cache_folder
+from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.download import download
 from memlm_keras.data.text import TextSource
-from memlm_keras.data.token_store import stored_split
 from memlm_keras.data.token_store import stored_vocabulary
-
-_NO_BUILDING = (("size", None), ("minimum_count", 1), ("numbers", None))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +95,7 @@ _PUBLIC = {
         reading={
             "keep_blank_lines": True,
             # One equals sign on either side: more mark sections.
-            "article_start": r" = (?!= ).*(?<! =) = $",
+            "document_start": r" = (?!= ).*(?<! =) = $",
             "lone_titles": True,
         },
         paragraphs=True,
@@ -122,7 +118,7 @@ _PUBLIC = {
             "test": ("cbt_test.txt", None, None),
         },
         reading={
-            "article_start": "_BOOK_TITLE_ :",
+            "document_start": "_BOOK_TITLE_ :",
             # File names, such as `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
             "drop_titles": True,
         },
@@ -153,16 +149,16 @@ def load(
 ):
     """Loads a public corpus as it is read throughout the literature.
 
-    * `"ptb"`: Penn Treebank as prepared by Mikolov, without articles.
+    * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
     * `"wikitext-2"`: WikiText-2; a blank line counts as an end of sentence,
-      as is usual. An article begins at a line ` = Title = ` with exactly one
+      as is usual. A document begins at a line ` = Title = ` with exactly one
       equals sign at either end that stands between two blank lines: section
       titles have more signs, and the lines of the text that look alike
       (formulas, the keys of tables, the title of a reference) do not stand
-      alone. This gives 600, 60 and 60 articles. The blank line that opens
-      each file belongs to its first article.
+      alone. This gives 600, 60 and 60 documents. The blank line that opens
+      each file belongs to its first document.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016), each
-      an article. `load_cbt` also trains on the contexts of its questions, and
+      a document. `load_cbt` also trains on the contexts of its questions, and
       limits the vocabulary.
     * `"embedded"`: the small corpus that comes with the package.
 
@@ -220,7 +216,7 @@ def load(
                 f"vocabulary_size={vocabulary_size}"
             )
         # Loaded where first used: few programs need its grammar.
-        from memlm_keras.data import embedded
+        from memlm_keras.data.synthetic import embedded
 
         return embedded.load()
     names = [public for public, corpus in _PUBLIC.items() if corpus.files]
@@ -247,105 +243,6 @@ def load(
     return encode_sources(
         name, sources, cache_dir, vocabulary, size=vocabulary_size
     )
-
-
-def load_text(
-    train,
-    validation,
-    test,
-    *,
-    vocabulary=None,
-    vocabulary_size=None,
-    minimum_count=1,
-    numbers=None,
-    tokenize=None,
-    article_start=None,
-    cache_dir=None,
-):
-    """Loads a corpus from any text files.
-
-    Every line that is not blank becomes its tokens and an end of sentence.
-
-    Args:
-        train, validation, test: Path of a UTF-8 text file each, or of a
-            folder in which every `.txt` file is one article.
-        vocabulary: `Vocabulary` to encode with; `None` builds one of the
-            training text, as the next three arguments say.
-        vocabulary_size, minimum_count, numbers: As `size`,
-            `minimum_count` and `numbers` of `Vocabulary.build`.
-        tokenize: `None` to split at white space, or `"unicode_script"` for
-            `tensorflow_text.UnicodeScriptTokenizer`.
-        article_start: `None`, or a regular expression that matches, from
-            their first character on, the lines that begin an article. What
-            stands before the first of them belongs to the first article.
-        cache_dir: As for `load`.
-
-    Returns:
-        `Corpus`.
-
-    Raises:
-        FileNotFoundError: A file or folder is not there.
-        ValueError: A file is not UTF-8 or empty, no line begins an article,
-            or `vocabulary` is given together with arguments to build one.
-        OSError: The cache cannot be written.
-
-    Example:
-
-    >>> corpus = load_text(
-    ...     "train.txt", "valid.txt", "test.txt", vocabulary_size=10_000
-    ... )
-    """
-    sources = {
-        split: TextSource(path, article_start=article_start, tokenize=tokenize)
-        for split, path in zip(SPLITS, (train, validation, test))
-    }
-    return encode_sources(
-        name_of(sources["train"].path),
-        sources,
-        cache_dir,
-        vocabulary,
-        size=vocabulary_size,
-        minimum_count=minimum_count,
-        numbers=numbers,
-    )
-
-
-def encode_sources(name, sources, cache_dir, vocabulary=None, **building):
-    """Makes a corpus of three texts, encoding them if need be.
-
-    Args:
-        name: Name of the corpus.
-        sources: Dict from `"train"`, `"validation"` and `"test"` to
-            `TextSource`, or what has its `path`, `has_articles`, `identity`
-            and `sentences`.
-        cache_dir: As for `load`.
-        vocabulary: `Vocabulary`, or `None` to build one of the training text.
-        **building: Arguments of `Vocabulary.build`.
-
-    Returns:
-        `Corpus`.
-
-    Raises:
-        ValueError: A text is not UTF-8 or empty, or `vocabulary` is given
-            together with arguments to build one.
-        OSError: The cache cannot be written.
-    """
-    cache_dir = cache_folder(cache_dir)
-    if vocabulary is None:
-        vocabulary = stored_vocabulary(
-            sources["train"], cache_dir, name, **building
-        )
-    elif any(building.get(key, value) != value for key, value in _NO_BUILDING):
-        raise ValueError(
-            "`vocabulary` cannot be combined with `vocabulary_size`, "
-            "`minimum_count` or `numbers`, which say how to build one. "
-            f"Received: vocabulary={vocabulary!r} and {building}"
-        )
-    splits = {
-        split: stored_split(source, vocabulary, cache_dir, f"{name}-{split}")
-        for split, source in sources.items()
-    }
-    return Corpus(name, vocabulary, **splits)
 
 
 def public_sources(
@@ -406,15 +303,6 @@ def public_files(name, files, data_dir=None, cache_dir=None):
     return [folder / file for file in files]
 
 
-def cache_folder(cache_dir=None):
-    """Returns the folder of the cache, for `cache_dir` as of `load`."""
-    if cache_dir is None:
-        cache_dir = os.environ.get("MEMLM_KERAS_HOME")
-    if cache_dir is None:
-        cache_dir = pathlib.Path("~", ".keras", "memlm_keras")
-    return pathlib.Path(cache_dir).expanduser()
-
-
 def _downloaded(name, public, cache_dir):
     folder = cache_dir / "downloads" / name
     if not folder.exists():
@@ -446,9 +334,3 @@ def _verify(path, size, algorithm, digest):
             f"{received_size} bytes with {algorithm} {received}. Fetch it "
             "anew, or use `verify=False` to read it anyway."
         )
-
-
-def name_of(path):
-    """Name of the corpus that a file is the training text of."""
-    # Every corpus has a `train.txt`; its folder says more.
-    return path.parent.resolve().name if path.stem == "train" else path.stem

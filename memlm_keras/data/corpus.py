@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import hashlib
+import os
+import pathlib
 
 import numpy as np
 
@@ -10,9 +12,12 @@ from memlm_keras.data.batches import Batches
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
 from memlm_keras.data.token_store import Split
+from memlm_keras.data.token_store import stored_split
+from memlm_keras.data.token_store import stored_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
+_NO_BUILDING = (("size", None), ("minimum_count", 1), ("numbers", None))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -44,8 +49,8 @@ class Corpus:
         """
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
-            for array in (split.tokens, split.article_starts):
-                # The dtype tells tokens, article starts and their lack apart.
+            for array in (split.tokens, split.document_starts):
+                # The dtype tells tokens, document starts and their lack apart.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
@@ -56,7 +61,7 @@ class Corpus:
         split,
         batch_size,
         segment_length,
-        articles=False,
+        documents=False,
         shuffle=False,
         seed=0,
         sentences=False,
@@ -66,7 +71,7 @@ class Corpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
             batch_size, segment_length, shuffle, seed: As for `Batches`.
-            articles: Whether to begin each article afresh; otherwise the
+            documents: Whether to begin each document afresh; otherwise the
                 text is one stream.
             sentences: Whether to begin each sentence afresh.
 
@@ -74,35 +79,35 @@ class Corpus:
             `Batches`.
 
         Raises:
-            ValueError: There is no such split, `articles` is true and the
+            ValueError: There is no such split, `documents` is true and the
                 split has none, or `sentences` is true as well.
         """
         split = self._split(split)
-        if articles and sentences:
+        if documents and sentences:
             raise ValueError(
-                "`articles` and `sentences` exclude each other: a history ends "
-                "with the one or the other. Received: both true"
+                "`documents` and `sentences` exclude each other: a context "
+                "ends with the one or the other. Received: both true"
             )
-        if articles and split.article_starts is None:
+        if documents and split.document_starts is None:
             raise ValueError(
-                f"`articles=True` needs a text with articles; the corpus "
-                f"{self.name!r} does not say where its articles begin. Use "
-                "`articles=False`, or `load_text` with `article_start` or "
-                "with folders of articles."
+                f"`documents=True` needs a text with documents; the corpus "
+                f"{self.name!r} does not say where its documents begin. Use "
+                "`documents=False`, or `load_text` with `document_start` or "
+                "with folders of documents."
             )
         end_of_sentence_id = self.vocabulary.end_of_sentence_id
-        starts = split.article_starts if articles else None
+        starts = split.document_starts if documents else None
         if sentences:
             starts = sentence_starts(split.tokens, end_of_sentence_id)
         return Batches(
             split.tokens,
             batch_size=batch_size,
             segment_length=segment_length,
-            article_starts=starts,
+            document_starts=starts,
             shuffle=shuffle,
             seed=seed,
             end_of_sentence_id=end_of_sentence_id,
-            history_of="sentence" if sentences else "article",
+            context_of="sentence" if sentences else "document",
         )
 
     def sentence_batches(self, split, batch_size=20, **kwargs):
@@ -136,3 +141,56 @@ class Corpus:
                 f"split={split!r}"
             )
         return getattr(self, split)
+
+
+def encode_sources(name, sources, cache_dir, vocabulary=None, **building):
+    """Makes a corpus of three texts, encoding them if need be.
+
+    Args:
+        name: Name of the corpus.
+        sources: Dict from `"train"`, `"validation"` and `"test"` to
+            `TextSource`, or what has its `path`, `has_documents`, `identity`
+            and `sentences`.
+        cache_dir: As for `load`.
+        vocabulary: `Vocabulary`, or `None` to build one of the training text.
+        **building: Arguments of `Vocabulary.build`.
+
+    Returns:
+        `Corpus`.
+
+    Raises:
+        ValueError: A text is not UTF-8 or empty, or `vocabulary` is given
+            together with arguments to build one.
+        OSError: The cache cannot be written.
+    """
+    cache_dir = cache_folder(cache_dir)
+    if vocabulary is None:
+        vocabulary = stored_vocabulary(
+            sources["train"], cache_dir, name, **building
+        )
+    elif any(building.get(key, value) != value for key, value in _NO_BUILDING):
+        raise ValueError(
+            "`vocabulary` cannot be combined with `vocabulary_size`, "
+            "`minimum_count` or `numbers`, which say how to build one. "
+            f"Received: vocabulary={vocabulary!r} and {building}"
+        )
+    splits = {
+        split: stored_split(source, vocabulary, cache_dir, f"{name}-{split}")
+        for split, source in sources.items()
+    }
+    return Corpus(name, vocabulary, **splits)
+
+
+def cache_folder(cache_dir=None):
+    """Returns the folder of the cache, for `cache_dir` as of `load`."""
+    if cache_dir is None:
+        cache_dir = os.environ.get("MEMLM_KERAS_HOME")
+    if cache_dir is None:
+        cache_dir = pathlib.Path("~", ".keras", "memlm_keras")
+    return pathlib.Path(cache_dir).expanduser()
+
+
+def name_of(path):
+    """Name of the corpus that a file is the training text of."""
+    # Every corpus has a `train.txt`; its folder says more.
+    return path.parent.resolve().name if path.stem == "train" else path.stem

@@ -7,9 +7,9 @@ import warnings
 
 import keras
 
-from memlm_keras.data.tokenizing import load_syntok
-from memlm_keras.data.tokenizing import sentences_of
-from memlm_keras.data.tokenizing import tokenizer
+from memlm_keras.data.segmentation import load_syntok
+from memlm_keras.data.segmentation import sentences_of
+from memlm_keras.data.segmentation import tokenizer
 from memlm_keras.files import atomic_path
 
 _GUTENBERG = r"(THE |THIS )?(COPYRIGHTED )?PROJECT GUTENBERG"
@@ -31,11 +31,11 @@ def prepare_novels(
     """Prepares novels of Project Gutenberg as text to train on.
 
     Each `.txt` file becomes one of the same name with a sentence a line, its
-    tokens parted by spaces, so that `load_articles(output)` deals the novels to
-    training, validation and testing and `load_text` reads such folders. Header
-    and footer are cut off by their marker lines, where there are any. Lines
-    without a letter or digit are no sentences. With `tokenize="syntok"` the
-    underscores that mark italics go, dashes are tokens, and quotes become
+    tokens parted by spaces, so that `load_documents(output)` deals the novels
+    to training, validation and testing and `load_text` reads such folders.
+    Header and footer are cut off by their marker lines, where there are any.
+    Lines without a letter or digit are no sentences. With `tokenize="syntok"`
+    the underscores that mark italics go, dashes are tokens, and quotes become
     straight, as with `completion_questions`.
 
     The questions of the challenge come from *The Sign of the Four*, *The Hound
@@ -68,7 +68,7 @@ def prepare_novels(
     Example:
 
     >>> prepare_novels("Holmes_Training_Data", "novels")
-    >>> corpus = memlm_keras.data.load_articles(
+    >>> corpus = memlm_keras.data.load_documents(
     ...     "novels", validation=0.01, test=0.01, vocabulary_size=64_000
     ... )
     """

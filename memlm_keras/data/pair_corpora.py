@@ -7,12 +7,12 @@ al. (2014), in the files of the SemEval task or in the one of the later release.
 import json
 import pathlib
 
-from memlm_keras.data import embedded_pairs
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SPLITS
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.pairs import encode_pairs
+from memlm_keras.data.synthetic import embedded_pairs
 from memlm_keras.data.text import read_lines
 
 NAMES = ("embedded", "snli", "sick")

@@ -9,10 +9,10 @@ probability of the whole sentence.
 import itertools
 import re
 
-from memlm_keras.data.cbt import BLANK
-from memlm_keras.data.cbt import ClozeQuestion
+from memlm_keras.data.cloze import BLANK
+from memlm_keras.data.cloze import ClozeQuestion
+from memlm_keras.data.segmentation import tokenizer
 from memlm_keras.data.text import read_lines
-from memlm_keras.data.tokenizing import tokenizer
 
 _LETTERS = "abcde"
 _NUMBERED = re.compile(r"(\d+)([a-z])\)\s*([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)$")

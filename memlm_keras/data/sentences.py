@@ -24,7 +24,7 @@ class SentenceBatches(EpochBatches):
     and lies behind what counts.
 
     Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
-    evaluate, `Batches` with `sentence_starts` as `article_starts` are the same
+    evaluate, `Batches` with `sentence_starts` as `document_starts` are the same
     protocol in a single shape; only a memory that reads ahead needs its
     sentences whole there too.
 
@@ -45,7 +45,7 @@ class SentenceBatches(EpochBatches):
         varies_in_time: True, as the batches have different times.
         whole_sentences: Whether each row is one sentence to its end, as it is
             without `longest`.
-        has_articles, history_of: As of `Batches`.
+        has_documents, context_of: As of `Batches`.
 
     Raises:
         ValueError: An argument is not as described above, or the last token
@@ -61,8 +61,8 @@ class SentenceBatches(EpochBatches):
     """
 
     varies_in_time = True
-    has_articles = True
-    history_of = "sentence"
+    has_documents = True
+    context_of = "sentence"
 
     def __init__(
         self,
@@ -152,6 +152,41 @@ class SentenceBatches(EpochBatches):
             sample_weight[row, :length] = 1.0
         reset = np.ones(self.batch_size, bool)
         return {"token_ids": token_ids, "reset": reset}, targets, sample_weight
+
+
+class AutoencodingBatches(SentenceBatches):
+    """Batches of sentences for a `memlm_keras.SequenceAutoencoder`.
+
+    Item `index` is `(inputs, targets, sample_weight)`:
+
+    * `inputs["source"]`: int32 `(batch_size, time)`, each sentence with its end
+    * `inputs["source_length"]`: int32 `(batch_size,)`, the end counted
+    * `inputs["target"]`: int32 `(batch_size, time)`, what the decoder reads:
+      the end of what came before, and all words
+    * `targets`: int32 `(batch_size, time)`, all words and their end
+    * `sample_weight`: float32 `(batch_size, time)`, 0 behind the end
+
+    Args:
+        *arguments, **keywords: as of `SentenceBatches`; with `longest`, longer
+            sentences are read and written to there.
+
+    Example:
+
+    >>> tokens = np.array([5, 7, 0, 6, 0])
+    >>> inputs, targets, _ = AutoencodingBatches(tokens, 2, longest=3)[0]
+    >>> inputs["source_length"]
+    array([2, 1], dtype=int32)
+    """
+
+    def _batch(self, index):
+        inputs, targets, sample_weight = super()._batch(index)
+        lengths = np.maximum(sample_weight.sum(axis=1), 1).astype("int32")
+        inputs = {
+            "source": targets,
+            "source_length": lengths,
+            "target": inputs["token_ids"],
+        }
+        return inputs, targets, sample_weight
 
 
 def sentence_starts(tokens, end_of_sentence_id=0):

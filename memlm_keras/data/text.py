@@ -1,31 +1,31 @@
-"""Reading text files line by line, with their articles."""
+"""Reading text files line by line, with their documents."""
 
 import itertools
 import pathlib
 import re
 
-from memlm_keras.data.tokenizing import split_sentences
-from memlm_keras.data.tokenizing import splitter_version
+from memlm_keras.data.segmentation import split_sentences
+from memlm_keras.data.segmentation import splitter_version
 
 # Lines tokenized at once: enough to make one TensorFlow call worth its cost.
 _CHUNK_LINES = 1024
 
 
 class TextSource:
-    """The tokenized lines of a text file, or of a folder of articles.
+    """The tokenized lines of a text file, or of a folder of documents.
 
     Args:
         path: Path of a file, or of a folder in which every `.txt` file is
-            one article (in the order of their names). UTF-8.
+            one document (in the order of their names). UTF-8.
         keep_blank_lines: Whether a blank line counts as an empty sentence;
             otherwise it is passed over.
-        article_start: `None`, or a regular expression; a line begins an
-            article if it matches from its first character on (`re.match`;
+        document_start: `None`, or a regular expression; a line begins an
+            document if it matches from its first character on (`re.match`;
             the line end is not part of the line).
         lone_titles: Whether a line must also stand between two blank lines
-            to begin an article.
-        drop_titles: Whether the lines that `article_start` matches are no
-            text themselves; the article then begins with the line after.
+            to begin a document.
+        drop_titles: Whether the lines that `document_start` matches are no
+            text themselves; the document then begins with the line after.
         tokenize: `None` to split at white space, or `"unicode_script"` for
             `tensorflow_text.UnicodeScriptTokenizer`, which also parts words
             from punctuation (and `<unk>` into three tokens).
@@ -35,7 +35,7 @@ class TextSource:
     Raises:
         FileNotFoundError: There is no such file, or no `.txt` file in the
             folder.
-        ValueError: `article_start` or `tokenize` is not one of the above, or
+        ValueError: `document_start` or `tokenize` is not one of the above, or
             `by_sentence` is given with `keep_blank_lines`.
         ImportError: The tokenizer needs `tensorflow_text`, or sentences need
             `syntok`, not installed.
@@ -51,7 +51,7 @@ class TextSource:
         self,
         path,
         keep_blank_lines=False,
-        article_start=None,
+        document_start=None,
         lone_titles=False,
         drop_titles=False,
         tokenize=None,
@@ -65,26 +65,26 @@ class TextSource:
         self.path = pathlib.Path(path)
         self.files = _list_files(self.path)
         self.keep_blank_lines = keep_blank_lines
-        self.article_start = article_start
+        self.document_start = document_start
         self.lone_titles = lone_titles
         self.drop_titles = drop_titles
         self.tokenize = tokenize
         self.by_sentence = by_sentence
         # Its lack is told before all else.
         self._splitter = splitter_version() if by_sentence else None
-        self._pattern = _compile(article_start)
+        self._pattern = _compile(document_start)
         self._tokenize_lines = _tokenizer(tokenize)
 
     @property
-    def has_articles(self):
-        return self.path.is_dir() or self.article_start is not None
+    def has_documents(self):
+        return self.path.is_dir() or self.document_start is not None
 
     def identity(self):
         """Describes files and options: equal as long as the text is."""
         return {
             "files": files_identity(self.files),
             "keep_blank_lines": self.keep_blank_lines,
-            "article_start": self.article_start,
+            "document_start": self.document_start,
             "lone_titles": self.lone_titles,
             "drop_titles": self.drop_titles,
             "tokenize": self.tokenize,
@@ -96,7 +96,7 @@ class TextSource:
 
         Yields:
             For each line, or sentence, its list of tokens and whether an
-            article begins with it.
+            document begins with it.
 
         Raises:
             ValueError: A file is not UTF-8.
@@ -200,25 +200,25 @@ def _list_files(path):
     if not path.is_dir():
         raise FileNotFoundError(
             f"There is no file or folder {path}. Expected a text file, or a "
-            "folder of .txt files with one article each."
+            "folder of .txt files with one document each."
         )
     files = tuple(sorted(path.glob("*.txt")))
     if not files:
         raise FileNotFoundError(
-            f"The folder {path} holds no .txt file. Expected one per article."
+            f"The folder {path} holds no .txt file. Expected one per document."
         )
     return files
 
 
-def _compile(article_start):
-    if article_start is None:
+def _compile(document_start):
+    if document_start is None:
         return None
     try:
-        return re.compile(article_start)
+        return re.compile(document_start)
     except (re.error, TypeError) as error:
         raise ValueError(
-            "`article_start` must be a regular expression, as a string. "
-            f"Received: article_start={article_start!r} ({error})"
+            "`document_start` must be a regular expression, as a string. "
+            f"Received: document_start={document_start!r} ({error})"
         ) from error
 
 

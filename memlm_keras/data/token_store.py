@@ -18,13 +18,13 @@ _TOKENS_PER_UPDATE = 100_000
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """One part of a corpus: its token ids and where its articles begin.
+    """One part of a corpus: its token ids and where its documents begin.
 
     Args:
         tokens: 1-D int32 array or memory map, the ids of all tokens, the ends
             of sentences among them.
-        article_starts: 1-D int64 array of offsets into `tokens`, the first
-            of them 0; or `None` for a text without articles.
+        document_starts: 1-D int64 array of offsets into `tokens`, the first
+            of them 0; or `None` for a text without documents.
 
     Example:
 
@@ -34,7 +34,7 @@ class Split:
     """
 
     tokens: np.ndarray
-    article_starts: np.ndarray | None = None
+    document_starts: np.ndarray | None = None
 
     def __len__(self):
         return len(self.tokens)
@@ -58,19 +58,19 @@ def stored_split(source, vocabulary, cache_dir, name):
 
     Raises:
         ValueError: The text is not UTF-8, has no tokens, or no line begins
-            an article though a title pattern was given.
+            a document though a title pattern was given.
         OSError: The cache cannot be written.
     """
     key = _fingerprint(source.identity(), vocabulary.get_config())
     folder = pathlib.Path(cache_dir) / "tokens" / f"{name}-{key}"
     try:
-        return _open(folder, source.has_articles)
+        return _open(folder, source.has_documents)
     except (OSError, ValueError, EOFError):
         # Never made, or damaged since: both are cured by making it.
         with atomic_path(folder) as temporary:
             temporary.mkdir()
             _write(source, vocabulary, temporary)
-    return _open(folder, source.has_articles)
+    return _open(folder, source.has_documents)
 
 
 def stored_vocabulary(source, cache_dir, name, **options):
@@ -100,29 +100,29 @@ def stored_vocabulary(source, cache_dir, name, **options):
         return vocabulary
 
 
-def stored_article_lengths(source, cache_dir, name):
-    """Counts the tokens of each article once, and reads them from then on.
+def stored_document_lengths(source, cache_dir, name):
+    """Counts the tokens of each document once, and reads them from then on.
 
     Args:
-        source: `TextSource` with articles.
+        source: `TextSource` with documents.
         cache_dir: Folder of the cache.
         name: First part of the file's name, for a human reader.
 
     Returns:
-        1-D int64 array, the tokens of each article, ends of sentences counted.
+        1-D int64 array, the tokens of each document, ends of sentences counted.
 
     Raises:
         ValueError: The text is not UTF-8, has no tokens, or no line begins
-            an article.
+            a document.
         OSError: The cache cannot be written.
     """
     key = _fingerprint(source.identity())
-    file = pathlib.Path(cache_dir) / "articles" / f"{name}-{key}.npy"
+    file = pathlib.Path(cache_dir) / "documents" / f"{name}-{key}.npy"
     try:
         return np.load(file)
     except (OSError, ValueError, EOFError):
         # Never made, or damaged since: both are cured by making it.
-        lengths = _count_articles(source)
+        lengths = _count_documents(source)
         with atomic_path(file) as temporary:
             np.save(temporary, lengths)
         return lengths
@@ -133,10 +133,10 @@ def _fingerprint(*parts):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _open(folder, has_articles):
+def _open(folder, has_documents):
     return Split(
         np.load(folder / "tokens.npy", mmap_mode="r"),
-        np.load(folder / "article_starts.npy") if has_articles else None,
+        np.load(folder / "document_starts.npy") if has_documents else None,
     )
 
 
@@ -148,10 +148,10 @@ def _write(source, vocabulary, folder):
         file.seek(0)
         _write_header(file, count)
     _check(source, count, starts)
-    if source.has_articles:
-        # What stands before the first title belongs to the first article.
+    if source.has_documents:
+        # What stands before the first title belongs to the first document.
         starts[0] = 0
-        np.save(folder / "article_starts.npy", np.array(starts, np.int64))
+        np.save(folder / "document_starts.npy", np.array(starts, np.int64))
 
 
 def _check(source, count, starts):
@@ -159,22 +159,22 @@ def _check(source, count, starts):
         raise ValueError(
             f"{source.path} is empty: expected at least one line of text."
         )
-    if source.has_articles and not starts:
+    if source.has_documents and not starts:
         raise ValueError(
-            f"No line of {source.path} begins an article. Received: "
-            f"article_start={source.article_start!r}. Give a pattern that "
-            "matches the title lines, or None for a text without articles."
+            f"No line of {source.path} begins a document. Received: "
+            f"document_start={source.document_start!r}. Give a pattern that "
+            "matches the title lines, or None for a text without documents."
         )
 
 
-def _count_articles(source):
+def _count_documents(source):
     count, starts = 0, []
-    for tokens, begins_article in source.sentences():
-        if begins_article:
+    for tokens, begins_document in source.sentences():
+        if begins_document:
             starts.append(count)
         count += len(tokens) + 1
     _check(source, count, starts)
-    # As in `_write`, the first article begins with the text.
+    # As in `_write`, the first document begins with the text.
     return np.diff([0, *starts[1:], count])
 
 
@@ -187,8 +187,8 @@ def _append_tokens(source, vocabulary, file):
     count, starts = 0, []
     progress = keras.utils.Progbar(None, unit_name="token")
     next_update = _TOKENS_BEFORE_PROGRESS
-    for tokens, begins_article in source.sentences():
-        if begins_article:
+    for tokens, begins_document in source.sentences():
+        if begins_document:
             starts.append(count)
         ids = vocabulary.encode([*tokens, vocabulary.end_of_sentence])
         file.write(ids.astype("<i4").tobytes())

@@ -1,12 +1,24 @@
-"""Corpora of the sentences of treebanks."""
+"""Treebanks: corpora of their sentences, and their parses.
 
+They come in CoNLL-U, the format of Universal Dependencies.
+"""
+
+import dataclasses
+import itertools
 import pathlib
+import re
 
-from memlm_keras.data.conllu import read_words
-from memlm_keras.data.corpora import encode_sources
-from memlm_keras.data.corpora import name_of
+import numpy as np
+
 from memlm_keras.data.corpus import SPLITS
+from memlm_keras.data.corpus import encode_sources
+from memlm_keras.data.corpus import name_of
 from memlm_keras.data.text import files_identity
+from memlm_keras.data.text import read_lines
+
+_COLUMNS = 10
+_WORD, _SKIPPED = re.compile(r"[1-9]\d*"), re.compile(r"\d+(-\d+|\.\d+)")
+_FORM, _HEAD, _RELATION = 1, 6, 7
 
 
 def load_conllu(
@@ -87,7 +99,7 @@ class ConlluSource:
     (['Manasse', 'ist', 'ein', 'einzigartiger', 'Parfümeur', '.'], False)
     """
 
-    has_articles = False
+    has_documents = False
 
     def __init__(self, paths):
         if isinstance(paths, (str, pathlib.Path)):
@@ -114,3 +126,154 @@ class ConlluSource:
         for file in self.files:
             for words in read_words(file):
                 yield words, False
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ParsedSentence:
+    """A sentence with its dependency tree.
+
+    Attributes:
+        words: tuple of strings, the word forms.
+        heads: integer array `(words,)`, the word that each depends on,
+            counted from 0, and -1 for the root.
+        relations: tuple of strings, the type of each of these dependencies.
+    """
+
+    words: tuple
+    heads: np.ndarray
+    relations: tuple
+
+
+def read_conllu(path):
+    """Reads sentences with their dependency trees from a CoNLL-U file.
+
+    Comments, ranges of multiword tokens (`3-4`) and empty nodes (`5.1`) are
+    skipped: the words are those that the tree joins.
+
+    Args:
+        path: path of a UTF-8 file.
+
+    Returns:
+        List of `ParsedSentence`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming the file, if it is not UTF-8 or holds no sentence,
+            and naming the line too, if it has not ten columns, no form or no
+            relation, or if words are not numbered from 1 or their heads make
+            no tree.
+
+    Example:
+
+    >>> sentences = memlm_keras.analysis.read_conllu("de_gsd-ud-dev.conllu")
+    >>> sentences[0].words[:3], sentences[0].heads[:3]
+    (('Manasse', 'ist', 'ein'), array([4, 4, 4]))
+    """
+    sentences = [_sentence(rows, path) for rows in _sentence_rows(path)]
+    if not sentences:
+        raise ValueError(
+            f"{path} holds no sentence. Expected lines of {_COLUMNS} columns "
+            "with tabs between them."
+        )
+    return sentences
+
+
+def read_words(path):
+    """Reads the word forms alone of a CoNLL-U file, parsed or not.
+
+    Args:
+        path: path of a UTF-8 file.
+
+    Yields:
+        List of strings for each sentence, the `words` of `read_conllu`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: naming the file, if it is not UTF-8, and naming the line
+            too, if it has not ten columns or no form, or if words are not
+            numbered from 1.
+
+    Example:
+
+    >>> next(read_words("de_gsd-ud-dev.conllu"))[:3]
+    ['Manasse', 'ist', 'ein']
+    """
+    for rows in _sentence_rows(path):
+        yield [columns[_FORM] for _, columns in rows]
+
+
+def _sentence_rows(path):
+    """Yields a list for each sentence: number and columns of each word's line.
+
+    Nothing but one sentence is held in memory.
+    """
+    rows = []
+    lines = itertools.chain(read_lines(path), [""])
+    for number, line in enumerate(lines, start=1):
+        if line.strip() and not line.startswith("#"):
+            columns = line.split("\t")
+            if _is_word(columns, len(rows) + 1, f"{path}, line {number}"):
+                rows.append((number, columns))
+        elif not line.strip() and rows:
+            yield rows
+            rows = []
+
+
+def _is_word(columns, expected, where):
+    """Whether a line is a word of the tree, not one of those to be skipped."""
+    if len(columns) != _COLUMNS:
+        raise ValueError(
+            f"{where}: a line must have {_COLUMNS} columns with tabs between "
+            f"them. Received: {len(columns)} in {columns[0][:60]!r}"
+        )
+    if _SKIPPED.fullmatch(columns[0]):
+        return False
+    if not _WORD.fullmatch(columns[0]) or int(columns[0]) != expected:
+        raise ValueError(
+            f"{where}: the words of a sentence must be numbered from 1, so "
+            f"this one {expected}. Received: {columns[0]!r}"
+        )
+    if not columns[_FORM].strip():
+        raise ValueError(
+            f"{where}: a word must have a form. Received: {columns[_FORM]!r}"
+        )
+    return True
+
+
+def _sentence(rows, path):
+    for number, columns in rows:
+        _require_dependency(columns, f"{path}, line {number}")
+    words, heads, relations = (
+        tuple(columns[at] for _, columns in rows)
+        for at in (_FORM, _HEAD, _RELATION)
+    )
+    heads = [int(head) for head in heads]
+    where = f"{path}, line {rows[0][0]}"
+    if max(heads) > len(words):
+        raise ValueError(
+            f"{where}: the heads of this sentence must lie in 0 .. "
+            f"{len(words)}, the number of its words. Received: {max(heads)}"
+        )
+    # Whoever follows the heads must come to the root, whose head is itself.
+    reached = np.array([0, *heads])
+    for _ in range(len(words).bit_length()):
+        reached = reached[reached]
+    if reached.any():
+        raise ValueError(
+            f"{where}: the heads of this sentence must make a tree. Received: "
+            f"a circle at the word {int(np.flatnonzero(reached)[0])}"
+        )
+    return ParsedSentence(words, np.array(heads) - 1, relations)
+
+
+def _require_dependency(columns, where):
+    head, relation = columns[_HEAD], columns[_RELATION]
+    if not relation or relation == "_":
+        raise ValueError(
+            f"{where}: a word must have a relation. Received: {relation!r}"
+        )
+    if not re.fullmatch(r"[0-9]+", head):
+        raise ValueError(
+            f"{where}: the head must be the number of a word, or 0 for the "
+            f"root. Received: {head!r}"
+        )

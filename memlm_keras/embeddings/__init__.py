@@ -1,6 +1,6 @@
 """Embeddings: from token ids to vectors."""
 
-from memlm_keras.embeddings.gate import GradientGate
+from memlm_keras.embeddings.gradient_mask import GradientMask
 from memlm_keras.embeddings.lookup import Embedding
 from memlm_keras.embeddings.lookup import look_up
 from memlm_keras.embeddings.pretrained import WordVectors
@@ -9,7 +9,7 @@ from memlm_keras.embeddings.smoothed import SmoothedEmbedding
 
 __all__ = [
     "Embedding",
-    "GradientGate",
+    "GradientMask",
     "SmoothedEmbedding",
     "WordVectors",
     "look_up",

@@ -162,8 +162,8 @@ def require_beginning(batches):
 
 def _protocol(model, batches):
     histories = (
-        f"history emptied at each {batches.history_of}"
-        if batches.has_articles
+        f"history emptied at each {batches.context_of}"
+        if batches.has_documents
         else "history carried through each row"
     )
     name = "standard"
@@ -188,7 +188,7 @@ def _check_protocols(also, model, batches):
         )
     if also:
         require_streaming("`also`", model)
-    by_sentence = batches.has_articles and batches.history_of == "sentence"
+    by_sentence = batches.has_documents and batches.context_of == "sentence"
     if also and not by_sentence:
         raise ValueError(
             "The protocol salton2017 reads each sentence from an empty "

@@ -6,9 +6,6 @@ from memlm_keras.memory.daniluk2017 import Attention
 from memlm_keras.memory.daniluk2017 import KeyValue
 from memlm_keras.memory.daniluk2017 import KeyValuePredict
 from memlm_keras.memory.daniluk2017 import NGram
-from memlm_keras.memory.grave2017 import NeuralCache
-from memlm_keras.memory.merity2017 import PointerSentinel
-from memlm_keras.memory.mixture import WordMixture
 from memlm_keras.memory.projection import Projection
 from memlm_keras.memory.rocktaschel2016 import WordByWordAttention
 from memlm_keras.memory.salton2017 import Attentive
@@ -26,10 +23,7 @@ __all__ = [
     "MemoryBlock",
     "MemoryNetwork",
     "NGram",
-    "NeuralCache",
-    "PointerSentinel",
     "Projection",
     "SlidingWindow",
     "WordByWordAttention",
-    "WordMixture",
 ]

@@ -7,7 +7,7 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
 from memlm_keras.memory.base import Memory
-from memlm_keras.memory.mixture import WordMixture
+from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import VariationalSmoothing
 
 
@@ -98,9 +98,9 @@ def memory_of_words(memory, vocabulary_size):
 
 def mixture(layer):
     """Raises `ValueError` unless a layer mixes words in, or is `None`."""
-    if layer is not None and not isinstance(layer, WordMixture):
+    if layer is not None and not isinstance(layer, Mixture):
         raise ValueError(
-            "`mixture` must be a `memlm_keras.memory.WordMixture`, such as "
+            "`mixture` must be a `memlm_keras.mixtures.Mixture`, such as "
             f"`NeuralCache(size=500)`, or None. Received: mixture={layer!r}"
         )
 

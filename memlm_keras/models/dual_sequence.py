@@ -23,7 +23,7 @@ class DualSequenceModel(keras.Model):
 
     Subclasses have `embedding`, `projection_layer` (or `None`), `readers`, the
     recurrent layers of source and target, and `conditioning`, as
-    `starting_states` takes it; some have an `embedding_gate`.
+    `starting_states` takes it; some have a `gradient_mask`.
     """
 
     def vectors(self, token_ids):
@@ -110,7 +110,7 @@ class DualSequenceModel(keras.Model):
             ValueError: if the batches hold what the model has no room for.
         """
         self.check_data(x, validation_data)
-        self._open_gate()
+        self._unfreeze()
         try:
             return fit_batches(
                 self,
@@ -126,12 +126,12 @@ class DualSequenceModel(keras.Model):
             )
         finally:
             # Whatever callbacks did: it is of this training only.
-            self._open_gate()
+            self._unfreeze()
 
-    def _open_gate(self):
-        gate = getattr(self, "embedding_gate", None)
-        if gate is not None:
-            gate.open()
+    def _unfreeze(self):
+        mask = getattr(self, "gradient_mask", None)
+        if mask is not None:
+            mask.unfreeze()
 
     def evaluate(self, x=None, *args, **kwargs):
         """Evaluates; takes the arguments of `keras.Model.evaluate`.

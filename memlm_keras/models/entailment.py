@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.embeddings import GradientGate
+from memlm_keras.embeddings import GradientMask
 from memlm_keras.models.dual_sequence import DualSequenceModel
 from memlm_keras.models.dual_sequence import LayerMaker
 from memlm_keras.models.dual_sequence import LengthMask
@@ -132,8 +132,8 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
 
         # === Layers ===
         embedding = make.embedding(vocabulary_size, embedding_dim)
-        gate = GradientGate(
-            vocabulary_size, dtype=make.policy, name="embedding_gate"
+        gradient_mask = GradientMask(
+            vocabulary_size, dtype=make.policy, name="gradient_mask"
         )
         mask = LengthMask(name="length_mask")
         project = None
@@ -158,7 +158,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         }
 
         def read(name, layer, initial_state=None):
-            vectors = gate(embedding(inputs[name]), inputs[name])
+            vectors = gradient_mask(embedding(inputs[name]), inputs[name])
             if project is not None:
                 vectors = project(vectors)
             mask_of = mask(inputs[name], inputs[f"{name}_length"])
@@ -216,7 +216,7 @@ class EntailmentClassifier(FromPreset, DualSequenceModel):
         self.dropout = dropout
         self.initializer = make.initializer
         self.embedding = embedding
-        self.embedding_gate = gate
+        self.gradient_mask = gradient_mask
         self.head = head
         if weights is not None:
             # A namespace hides a model of the same layers from Keras' tracking.

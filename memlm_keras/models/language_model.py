@@ -52,7 +52,7 @@ class LanguageModel(FromPreset, TrainedModel):
         recurrent_above: list of recurrent layers or cells that read what the
             memory hands on, bottom first.
         output_bias: whether the output projection has a bias.
-        mixture: a `memlm_keras.memory.WordMixture` that mixes what was read
+        mixture: a `memlm_keras.mixtures.Mixture` that mixes what was read
             into the prediction, such as `PointerSentinel`, or `None`. Then the
             logits are log-probabilities.
         smoothing: a `memlm_keras.smoothing.VariationalSmoothing` of the
@@ -200,7 +200,7 @@ class LanguageModel(FromPreset, TrainedModel):
         """Makes a copy of this model, trained as it is, with a mixture.
 
         Args:
-            mixture: a `memlm_keras.memory.WordMixture`, such as `NeuralCache`;
+            mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`;
                 or `None`, for a copy without.
 
         Returns:
@@ -211,7 +211,7 @@ class LanguageModel(FromPreset, TrainedModel):
 
         Example:
 
-        >>> cache = memlm_keras.memory.NeuralCache(500, theta=0.3, weight=0.1)
+        >>> cache = memlm_keras.mixtures.NeuralCache(500, theta=0.3, weight=0.1)
         >>> cached = lm.with_mixture(cache)
         >>> cached.mixture.size
         500

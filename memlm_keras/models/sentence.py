@@ -38,7 +38,7 @@ class Sentence:
         head: layer from the last outputs to logits.
         dropouts: one layer for the embeddings and one for each recurrent
             layer's outputs.
-        mixture: a `memlm_keras.memory.WordMixture` that makes log-probabilities
+        mixture: a `memlm_keras.mixtures.Mixture` that makes log-probabilities
             of the logits, or `None`.
         smoothing: the `VariationalSmoothing` of embedding and head, or `None`.
     """

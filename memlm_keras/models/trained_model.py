@@ -194,7 +194,9 @@ class TrainedModel(BatchReadingModel):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if self.mixture is not None and self.mixture.supervised:
             reduce = getattr(self.loss, "reduced", mean_over_tokens)
-            pointed = self.mixture.pointed(recalled.by_mixture, targets)
+            pointed = self.mixture.pointer_log_probability(
+                recalled.by_mixture, targets
+            )
             loss = loss + reduce(-pointed, sample_weight)
         if self.smoothing is not None and self.smoothing.l2:
             for matrix in self.smoothed_matrices:

@@ -1,14 +1,15 @@
 """N-gram models: the Kneser-Ney baseline, and what is mixed with it."""
 
-from memlm_keras.ngrams.arpa_reading import read_arpa
+from memlm_keras.ngrams.arpa import read_arpa
+from memlm_keras.ngrams.arpa import write_arpa
 from memlm_keras.ngrams.backoff import BackoffModel
+from memlm_keras.ngrams.backoff import load
 from memlm_keras.ngrams.cache import UnigramCache
 from memlm_keras.ngrams.kneser_ney import KneserNey
 from memlm_keras.ngrams.mixture import Mixture
 from memlm_keras.ngrams.mixture import mix
 from memlm_keras.ngrams.mixture import mixture_weights
 from memlm_keras.ngrams.mixture import with_cache
-from memlm_keras.ngrams.storage import load
 
 __all__ = [
     "BackoffModel",
@@ -20,4 +21,5 @@ __all__ = [
     "mixture_weights",
     "read_arpa",
     "with_cache",
+    "write_arpa",
 ]

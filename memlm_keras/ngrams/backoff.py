@@ -1,16 +1,18 @@
-"""Back-off n-gram models: what they give, whoever estimated them."""
+"""Back-off n-gram models, whoever estimated them, and their files."""
 
 import json
+import zipfile
 
 import keras
 import numpy as np
 
 from memlm_keras.files import atomic_path
+from memlm_keras.ngrams.counts import END_OF_SENTENCE
+from memlm_keras.ngrams.counts import NGramTable
+from memlm_keras.ngrams.counts import contexts_of
+from memlm_keras.ngrams.counts import find
 from memlm_keras.ngrams.scorer import Scorer
 from memlm_keras.ngrams.scorer import token_ids
-from memlm_keras.ngrams.tables import END_OF_SENTENCE
-from memlm_keras.ngrams.tables import contexts_of
-from memlm_keras.ngrams.tables import find
 
 FORMAT_VERSION = 1
 # Tokens scored at once, which bounds the memory that a long text takes.
@@ -91,7 +93,7 @@ class BackoffModel(Scorer):
         >>> kneser_ney.score(corpus.vocabulary.encode("the cat")).shape
         (2,)
         """
-        self._require_tables()
+        self.require_trained()
         tokens = token_ids(text, self.vocabulary_size)
         scores = np.empty(tokens.size)
         progress = keras.utils.Progbar(
@@ -161,7 +163,7 @@ class BackoffModel(Scorer):
 
         >>> after_the = kneser_ney.log_probabilities([[vocabulary["the"]]])
         """
-        self._require_tables()
+        self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
         # Any word may stand in the place of the one to predict: only its
@@ -197,7 +199,7 @@ class BackoffModel(Scorer):
 
         >>> kneser_ney.save("runs/kn5.npz")
         """
-        self._require_tables()
+        self.require_trained()
         arrays = {
             f"{name}_{order}": value
             for order, table in enumerate(self.tables, start=1)
@@ -225,37 +227,65 @@ class BackoffModel(Scorer):
         """A model of the same arguments, without tables."""
         return cls(**config)
 
-    def _require_tables(self):
+    def require_trained(self):
+        """Raises `ValueError` for a model that has no tables yet."""
         if self.tables is None:
             raise ValueError(
                 "The model must be trained before it is used: call "
                 "`fit(text)` first."
             )
 
-    def write_arpa(self, path, vocabulary, verbose=1):
-        """Writes the model as an ARPA file, which all n-gram toolkits read.
 
-        Any reader gives what `score` gives, to nine digits: the stored
-        probabilities of an interpolated model have the lower orders in them.
+def load(path):
+    """Reads a model that `save` wrote.
 
-        Args:
-            path: path of the file, written whole or not at all.
-            vocabulary: `memlm_keras.data.Vocabulary` of the model's size. Its
-                unknown token is written `<unk>`; its end of sentence `<s>` and
-                `</s>`, if the model has sentence boundaries.
-            verbose: 0 or 1, whether to show a progress bar.
+    Args:
+        path: path of the file.
 
-        Raises:
-            ValueError: if the vocabulary is not the model's or has a token
-                that cannot be written, or the model is not trained.
-            OSError: the folder cannot be written.
+    Returns:
+        `KneserNey` or `BackoffModel`, as it was saved.
 
-        Example:
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is damaged, or something else.
 
-        >>> kneser_ney.write_arpa("runs/kn5.arpa", corpus.vocabulary)
-        """
-        # Imported only here: few programs write these files.
-        from memlm_keras.ngrams.arpa_writing import write_arpa
+    Example:
 
-        self._require_tables()
-        write_arpa(self, path, vocabulary, verbose)
+    >>> kneser_ney = memlm_keras.ngrams.load("runs/kn5.npz")
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            saved = json.loads(str(file["config"]))
+            if saved["format_version"] != FORMAT_VERSION:
+                raise ValueError(
+                    f"it is of format {saved['format_version']}, and this "
+                    f"package reads format {FORMAT_VERSION}"
+                )
+            tables = [
+                NGramTable(
+                    file[f"keys_{order}"],
+                    file[f"log_probabilities_{order}"],
+                    file[f"log_backoffs_{order}"],
+                )
+                for order in range(1, saved["order"] + 1)
+            ]
+        classes = (BackoffModel, *BackoffModel.__subclasses__())
+        classes = {each.__name__: each for each in classes}
+        model = classes[saved["class_name"]].from_config(saved["config"])
+        model.tables = tables
+        model.found_discounts = saved["found_discounts"]
+    except FileNotFoundError:
+        raise
+    except (
+        EOFError,
+        KeyError,
+        OSError,
+        TypeError,
+        ValueError,
+        zipfile.BadZipFile,
+    ) as error:
+        raise ValueError(
+            f"The file {path} is damaged, or not one that the `save` of an "
+            f"n-gram model wrote: {error}"
+        ) from error
+    return model

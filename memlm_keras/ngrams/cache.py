@@ -93,7 +93,7 @@ class UnigramCache(Scorer):
         """Where the article of each token begins, or 0 for all."""
         if not self.articles:
             return 0
-        starts = getattr(text, "article_starts", None)
+        starts = getattr(text, "document_starts", None)
         if starts is None:
             raise ValueError(
                 "`text` must be a `Split` with articles for a cache with "

@@ -4,12 +4,12 @@ import keras
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.ngrams.backoff import BackoffModel
-from memlm_keras.ngrams.counting import count_ngrams
-from memlm_keras.ngrams.discounts import estimated_discounts
-from memlm_keras.ngrams.discounts import explicit_discounts
-from memlm_keras.ngrams.discounts import warn_of_fallback
+from memlm_keras.ngrams.counts import count_ngrams
+from memlm_keras.ngrams.discounting import estimated_discounts
+from memlm_keras.ngrams.discounting import explicit_discounts
+from memlm_keras.ngrams.discounting import smoothed_tables
+from memlm_keras.ngrams.discounting import warn_of_fallback
 from memlm_keras.ngrams.scorer import token_ids
-from memlm_keras.ngrams.smoothing import smoothed_tables
 
 
 class KneserNey(BackoffModel):
@@ -59,7 +59,7 @@ class KneserNey(BackoffModel):
             of `order` entries from order 1 on, each a number or three. Words
             that never occurred are impossible if the discount of order 1 is
             0. Where counts of counts do not do, fixed ones stand in, and
-            `fit` warns: see `discounts.estimated_discounts`.
+            `fit` warns: see `discounting.estimated_discounts`.
         minimum_counts: integer for all orders from 2 on, or a list of `order`
             integers from order 1 on, none smaller than the one before. 1 keeps
             all n-grams.

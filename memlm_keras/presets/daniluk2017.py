@@ -107,7 +107,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         },
         "units": units,
         "units_divisor": parts,
-        "data": {"batch_size": 64, "segment_length": 20, "articles": True},
+        "data": {"batch_size": 64, "segment_length": 20, "documents": True},
         "optimizer": from_keras(
             "optimizers",
             "Adam",
@@ -128,7 +128,7 @@ def _recurrent(layer, units):
     config = recurrent_arguments(units, uniform(_LIMIT))
     if layer == "SimpleRNN":
         return from_keras("layers", layer, config)
-    cell = from_memlm_keras("cells.hornn", layer, {**config, "order": 3})
+    cell = from_memlm_keras("cells.soltani2016", layer, {**config, "order": 3})
     return from_memlm_keras(
         "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
     )

@@ -16,8 +16,8 @@ values of theta and weight, and sums of squared gradients that begin at zero:
 from Keras' 0.1 on, clipped gradients are too small to be told from none.
 """
 
-from memlm_keras.evaluation.cache import THETAS
-from memlm_keras.evaluation.cache import WEIGHTS
+from memlm_keras.evaluation.neural_cache import THETAS
+from memlm_keras.evaluation.neural_cache import WEIGHTS
 from memlm_keras.presets.one_stream import given_or_scaled
 from memlm_keras.presets.one_stream import one_stream
 from memlm_keras.presets.serialized import from_keras

@@ -162,7 +162,7 @@ def _recurrent(units, weights):
     arguments = recurrent_arguments(units, weights)
     arguments["bias_initializer"] = from_keras("initializers", "Zeros", {})
     cell = from_memlm_keras(
-        "cells.recurrent_dropout",
+        "cells.semeniuta2016",
         "RecurrentDropoutLSTMCell",
         {**arguments, "rate": 0.2},
     )

@@ -82,7 +82,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
     }
     if "pointer" in row:
         model["mixture"] = from_memlm_keras(
-            "memory.merity2017",
+            "mixtures.merity2017",
             "PointerSentinel",
             {
                 "window": WINDOW if window is None else window,
@@ -112,7 +112,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
 
 def _zoneout(units, weights):
     cell = from_memlm_keras(
-        "cells.zoneout",
+        "cells.krueger2017",
         "ZoneoutLSTMCell",
         {
             **recurrent_arguments(units, weights),

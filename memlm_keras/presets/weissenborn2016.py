@@ -194,14 +194,14 @@ def _reader(kind, units):
     if kind == "LSTM":
         return from_keras("layers", "LSTM", {"units": units})
     if kind == "LSTMN":
-        module, name = "cells.lstm_network", "LSTMNetworkCell"
+        module, name = "cells.cheng2016", "LSTMNetworkCell"
         config = {"units": units, "window": WINDOW, "fusion": True}
     elif kind == "AM-LSTM":
-        module, name = "cells.associative_memory", "AssociativeMemoryCell"
+        module, name = "cells.weissenborn2016", "AssociativeMemoryCell"
         lstm = from_keras("layers", "LSTMCell", {"units": units})
         config = {"cell": lstm, "num_copies": COPIES}
     else:
-        module, name = "cells.associative_gru", "AssociativeGRUCell"
+        module, name = "cells.weissenborn2016", "AssociativeGRUCell"
         if kind == "Dual AM-GRU":
             name = "DualAssociativeGRUCell"
         config = {"units": units, "num_copies": COPIES}

@@ -6,13 +6,13 @@ For the rest use Keras': `LearningRateScheduler` with `halve_after`,
 `CSVLogger` and `TensorBoard` for logs.
 """
 
+from memlm_keras.training.callbacks import FreezeEmbeddings
+from memlm_keras.training.callbacks import HalveOnDrop
+from memlm_keras.training.callbacks import StopOnNaN
+from memlm_keras.training.callbacks import Throughput
+from memlm_keras.training.callbacks import halve_after
 from memlm_keras.training.checkpoint import Checkpoint
-from memlm_keras.training.freezing import FreezeEmbeddings
-from memlm_keras.training.halving import HalveOnDrop
 from memlm_keras.training.losses import SentenceCrossEntropy
-from memlm_keras.training.nan import StopOnNaN
-from memlm_keras.training.schedules import halve_after
-from memlm_keras.training.throughput import Throughput
 
 __all__ = [
     "Checkpoint",

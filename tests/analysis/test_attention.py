@@ -22,11 +22,11 @@ def model():
 def test_mean_attention_is_the_mean_over_full_memories(model):
     tokens = np.random.default_rng(1).integers(0, 13, 40).astype("int32")
     starts = [0, 11, 30]
-    batches = Batches(tokens, 2, 5, article_starts=starts)
+    batches = Batches(tokens, 2, 5, document_starts=starts)
     mean = analysis.mean_attention(model, batches)
     weights = []
-    for article in np.split(tokens, starts[1:]):
-        inputs = np.concatenate([[0], article[:-1]])[None]
+    for document in np.split(tokens, starts[1:]):
+        inputs = np.concatenate([[0], document[:-1]])[None]
         weights.append(model.attention(inputs)[0, 4:])
     expected = np.concatenate(weights).mean(axis=0)
     np.testing.assert_allclose(mean, expected, rtol=1e-5)
@@ -36,10 +36,10 @@ def test_mean_attention_is_the_mean_over_full_memories(model):
 def test_a_memory_with_the_current_word_is_full_one_step_sooner():
     model = LanguageModel(13, 6, [keras.layers.LSTM(8)], MemoryBlock(3))
     tokens = np.random.default_rng(1).integers(0, 13, 9).astype("int32")
-    batches = Batches(tokens, 1, 3, article_starts=[0, 3])
+    batches = Batches(tokens, 1, 3, document_starts=[0, 3])
     weights = [
-        model.attention(np.concatenate([[0], article[:-1]])[None])[0, 2:]
-        for article in (tokens[:3], tokens[3:])
+        model.attention(np.concatenate([[0], document[:-1]])[None])[0, 2:]
+        for document in (tokens[:3], tokens[3:])
     ]
     np.testing.assert_allclose(
         analysis.mean_attention(model, batches),

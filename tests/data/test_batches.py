@@ -10,20 +10,20 @@ EOS = 0
 
 
 @st.composite
-def article_starts(draw, num_tokens):
+def document_starts(draw, num_tokens):
     starts = draw(st.sets(st.integers(0, num_tokens - 1), max_size=12))
     return np.array(sorted(starts | {0}))
 
 
 @st.composite
-def settings_of_batches(draw, articles):
+def settings_of_batches(draw, documents):
     num_tokens = draw(st.integers(1, 90))
     return {
         "tokens": np.arange(1, num_tokens + 1, dtype="int32"),
         "batch_size": draw(st.integers(1, 7)),
         "segment_length": draw(st.integers(1, 9)),
-        "article_starts": draw(article_starts(num_tokens))
-        if articles
+        "document_starts": draw(document_starts(num_tokens))
+        if documents
         else None,
     }
 
@@ -56,7 +56,7 @@ def assert_well_formed(batches):
         assert not inputs["token_ids"][weight == 0].any()
 
 
-@given(settings_of_batches(articles=False))
+@given(settings_of_batches(documents=False))
 @settings(deadline=None, max_examples=60)
 def test_streams_predict_every_token_once(arguments):
     batches = Batches(**arguments)
@@ -70,7 +70,7 @@ def test_streams_predict_every_token_once(arguments):
     assert resets[0].all() and not np.any(resets[1:])
 
 
-@given(settings_of_batches(articles=False))
+@given(settings_of_batches(documents=False))
 @settings(deadline=None, max_examples=30)
 def test_streams_have_even_rows(arguments):
     batches = Batches(**arguments)
@@ -80,15 +80,15 @@ def test_streams_have_even_rows(arguments):
     assert len(batches) == -(-longest // batches.segment_length)
 
 
-@given(settings_of_batches(articles=True), st.booleans(), st.integers(0, 3))
+@given(settings_of_batches(documents=True), st.booleans(), st.integers(0, 3))
 @settings(deadline=None, max_examples=80)
-def test_articles_predict_every_token_once(arguments, shuffle, epoch):
+def test_documents_predict_every_token_once(arguments, shuffle, epoch):
     batches = Batches(**arguments, shuffle=shuffle)
     length = len(batches)
     batches.start_at(epoch, 0)
     assert len(batches) == length
     assert_well_formed(batches)
-    starts = set(arguments["article_starts"] + 1)
+    starts = set(arguments["document_starts"] + 1)
     seen = list(rows_of(batches))
     assert sorted(t for _, t, _, _ in seen) == list(arguments["tokens"])
     for input, target, is_first, reset in seen:
@@ -100,13 +100,13 @@ def test_articles_predict_every_token_once(arguments, shuffle, epoch):
     assert batches[length - 1][2].any()
 
 
-def test_articles_go_to_the_row_that_is_free_first():
-    # Segments of two: the articles take 3, 1, 1, 1 and 2 segments.
+def test_documents_go_to_the_row_that_is_free_first():
+    # Segments of two: the documents take 3, 1, 1, 1 and 2 segments.
     batches = Batches(
         np.arange(10, 24),
         batch_size=2,
         segment_length=2,
-        article_starts=[0, 6, 8, 9, 11],
+        document_starts=[0, 6, 8, 9, 11],
     )
     targets = np.stack([targets for _, targets, _ in batches], axis=1)
     np.testing.assert_array_equal(
@@ -126,7 +126,7 @@ def test_shuffle_follows_seed_and_epoch():
             np.arange(60),
             batch_size=2,
             segment_length=3,
-            article_starts=np.arange(0, 60, 5),
+            document_starts=np.arange(0, 60, 5),
             shuffle=True,
             seed=seed,
         )
@@ -143,7 +143,7 @@ def test_start_at_gives_the_rest_of_an_epoch():
         np.arange(1, 41),
         batch_size=2,
         segment_length=3,
-        article_starts=[0, 10, 22],
+        document_starts=[0, 10, 22],
         shuffle=True,
     )
     batches.start_at(3, 0)
@@ -196,13 +196,13 @@ def test_end_of_sentence_id_begins_and_pads():
         ),
         ({"tokens": np.ones(3)}, "`tokens` must be .* integers.*float64"),
         ({"tokens": np.array([], int)}, "`tokens` must not be empty"),
-        ({"shuffle": True}, "`shuffle=True` needs `article_starts`"),
-        ({"article_starts": [1, 3]}, "`article_starts` must begin with 0"),
-        ({"article_starts": np.array([], int)}, "must begin with 0"),
-        ({"article_starts": [0, 3, 2]}, "must be sorted.*2 after 3"),
-        ({"article_starts": [0, 3, 3]}, "must be sorted.*3 after 3"),
-        ({"article_starts": [0, 9]}, r"must lie in 0 \.\. 8.*Received: 9"),
-        ({"article_starts": [0.0, 2.5]}, "`article_starts` must be a 1-D"),
+        ({"shuffle": True}, "`shuffle=True` needs `document_starts`"),
+        ({"document_starts": [1, 3]}, "`document_starts` must begin with 0"),
+        ({"document_starts": np.array([], int)}, "must begin with 0"),
+        ({"document_starts": [0, 3, 2]}, "must be sorted.*2 after 3"),
+        ({"document_starts": [0, 3, 3]}, "must be sorted.*3 after 3"),
+        ({"document_starts": [0, 9]}, r"must lie in 0 \.\. 8.*Received: 9"),
+        ({"document_starts": [0.0, 2.5]}, "`document_starts` must be a 1-D"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

@@ -51,13 +51,13 @@ def make_model(**compile_arguments):
     return model
 
 
-def make_batches(articles=True, segment_length=3):
+def make_batches(documents=True, segment_length=3):
     return Batches(
         np.arange(1, NUM_TOKENS + 1, dtype="int32"),
         batch_size=2,
         segment_length=segment_length,
-        article_starts=STARTS if articles else None,
-        shuffle=articles,
+        document_starts=STARTS if documents else None,
+        shuffle=documents,
     )
 
 
@@ -68,9 +68,9 @@ def sum_of_targets(batches):
 WHOLE = float(np.arange(NUM_TOKENS + 1).sum())
 
 
-@pytest.mark.parametrize("articles", [False, True])
-def test_every_epoch_is_whole(articles):
-    batches = make_batches(articles)
+@pytest.mark.parametrize("documents", [False, True])
+def test_every_epoch_is_whole(documents):
+    batches = make_batches(documents)
     steps = Steps(batches)
     history = make_model().fit(batches, epochs=3, verbose=0, callbacks=[steps])
     assert history.history["seen"] == [WHOLE] * 3
@@ -122,14 +122,14 @@ def test_stopping_in_a_resumed_epoch_ends_the_run():
 
 
 def test_a_whole_epoch_in_one_batch():
-    batches = make_batches(articles=False, segment_length=NUM_TOKENS)
+    batches = make_batches(documents=False, segment_length=NUM_TOKENS)
     assert len(batches) == 1
     history = make_model().fit(batches, epochs=2, verbose=0)
     assert history.history["seen"] == [WHOLE] * 2
 
 
 def test_validation_sees_everything_every_time():
-    validation = make_batches(articles=False)
+    validation = make_batches(documents=False)
     history = make_model().fit(
         make_batches(), epochs=3, validation_data=validation, verbose=0
     )

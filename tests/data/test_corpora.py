@@ -11,6 +11,7 @@ import pytest
 
 from memlm_keras import data
 from memlm_keras.data import corpora
+from memlm_keras.data import synthetic
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 REAL = REPOSITORY.parent / "shared" / "data"
@@ -36,7 +37,7 @@ def test_penn_treebank_has_the_usual_counts(cache):
     corpus = real("ptb")
     assert lengths(corpus) == [929_589, 73_760, 82_430]
     assert len(corpus.vocabulary) == 10_000
-    assert corpus.train.article_starts is None
+    assert corpus.train.document_starts is None
     assert corpus.vocabulary.decode(corpus.validation.tokens[:5]) == [
         "consumers",
         "may",
@@ -52,20 +53,20 @@ def test_penn_treebank_has_the_usual_counts(cache):
     assert cache in pathlib.Path(corpus.train.tokens.filename).parents
 
 
-def test_wikitext_2_has_the_usual_counts_and_articles():
+def test_wikitext_2_has_the_usual_counts_and_documents():
     corpus = real("wikitext-2")
     assert lengths(corpus) == [2_088_628, 217_646, 245_569]
     assert len(corpus.vocabulary) == 33_278
-    for split, articles in [
+    for split, documents in [
         (corpus.train, 600),
         (corpus.validation, 60),
         (corpus.test, 60),
     ]:
-        assert len(split.article_starts) == articles
+        assert len(split.document_starts) == documents
         equals = corpus.vocabulary["="]
-        assert split.article_starts[0] == 0
-        assert (split.tokens[split.article_starts[1:]] == equals).all()
-    batches = corpus.batches("validation", 8, 35, articles=True)
+        assert split.document_starts[0] == 0
+        assert (split.tokens[split.document_starts[1:]] == equals).all()
+    batches = corpus.batches("validation", 8, 35, documents=True)
     assert sum(weight.sum() for _, _, weight in batches) == 217_646
     assert sum(x["reset"].sum() for x, _, _ in batches) == 60
 
@@ -76,13 +77,13 @@ def test_wikitext_2_by_sentence_has_the_same_words():
     corpus = data.load("wikitext-2", data_dir=REAL, sentences=True)
     assert corpus.name == "wikitext-2-sentences"
     assert corpus.vocabulary == plain.vocabulary
-    for split, articles in (("train", 600), ("validation", 60), ("test", 60)):
+    for split, documents in (("train", 600), ("validation", 60), ("test", 60)):
         found, paragraphs = getattr(corpus, split), getattr(plain, split)
         np.testing.assert_array_equal(
             found.tokens[found.tokens != 0],
             paragraphs.tokens[paragraphs.tokens != 0],
         )
-        assert len(found.article_starts) == articles
+        assert len(found.document_starts) == documents
         # No sentence is empty, and few are as long as a paragraph.
         lengths = np.diff(np.flatnonzero(found.tokens == 0))
         assert lengths.min() > 1
@@ -131,7 +132,7 @@ def test_folder_or_its_parent(folder):
             "<eos>",
         ]
     )
-    assert here.test.article_starts.tolist() == [0]
+    assert here.test.document_starts.tolist() == [0]
 
 
 def test_paragraphs_by_sentence(folder):
@@ -146,7 +147,7 @@ def test_paragraphs_by_sentence(folder):
     assert " ".join(corpus.vocabulary.decode(corpus.test.tokens)) == (
         "= A = <eos> the text ends . <eos> It does . <eos>"
     )
-    assert corpus.test.article_starts.tolist() == [0]
+    assert corpus.test.document_starts.tolist() == [0]
     small = data.load(
         "wikitext-2", **settings, sentences=True, vocabulary_size=4
     )
@@ -267,10 +268,10 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
 
 
 def test_embedded_is_loaded_by_its_module(monkeypatch):
-    module = types.ModuleType("memlm_keras.data.embedded")
+    module = types.ModuleType("memlm_keras.data.synthetic.embedded")
     module.load = lambda: "the embedded corpus"
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(data, "embedded", module, raising=False)
+    monkeypatch.setattr(synthetic, "embedded", module, raising=False)
     assert data.load("embedded") == "the embedded corpus"
 
 
@@ -301,7 +302,7 @@ def test_any_text(text):
     )
     expected = [3, 4, 0, 2, 1, 5, 0, 3, 6, 0, 2, 2, 0]
     assert corpus.test.tokens.tolist() == expected
-    assert corpus.test.article_starts is None
+    assert corpus.test.document_starts is None
 
 
 def test_any_text_with_options(text):
@@ -310,25 +311,27 @@ def test_any_text_with_options(text):
         vocabulary_size=4,
         minimum_count=2,
         numbers="N",
-        article_start="# ",
+        document_start="# ",
     )
     assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "N", "the")
     expected = [1, 2, 0, 3, 1, 2, 0, 1, 2, 0, 3, 3, 0]
     assert corpus.test.tokens.tolist() == expected
-    assert corpus.test.article_starts.tolist() == [0, 7]
+    assert corpus.test.document_starts.tolist() == [0, 7]
 
 
-def test_folders_of_articles(text, tmp_path):
-    folder = tmp_path / "articles"
+def test_folders_of_documents(text, tmp_path):
+    folder = tmp_path / "documents"
     folder.mkdir()
     (folder / "a.txt").write_text("the\n")
     (folder / "b.txt").write_text("cat\nran\n")
     corpus = data.load_text(folder, folder, text["test"])
-    assert corpus.train.article_starts.tolist() == [0, 2]
-    assert corpus.test.article_starts is None
-    assert len(corpus.batches("train", 2, 4, articles=True)) == 1
-    with pytest.raises(ValueError, match="`articles=True` needs .*'articles'"):
-        corpus.batches("test", 2, 4, articles=True)
+    assert corpus.train.document_starts.tolist() == [0, 2]
+    assert corpus.test.document_starts is None
+    assert len(corpus.batches("train", 2, 4, documents=True)) == 1
+    with pytest.raises(
+        ValueError, match="`documents=True` needs .*'documents'"
+    ):
+        corpus.batches("test", 2, 4, documents=True)
 
 
 def test_vocabulary_is_given_or_built(text):
@@ -345,7 +348,7 @@ def test_corpus_of_arrays():
         "tiny", data.Vocabulary(["a", "b"]), split, split, split
     )
     assert len(corpus.test) == 6
-    batches = corpus.batches(split, 2, 3, articles=True, shuffle=True, seed=5)
+    batches = corpus.batches(split, 2, 3, documents=True, shuffle=True, seed=5)
     assert (len(batches), batches.seed) == (1, 5)
     with pytest.raises(ValueError, match="`split` must be one of .*'dev'"):
         corpus.batches("dev", 2, 3)
@@ -375,7 +378,7 @@ def test_batches_of_sentences():
         "tiny", data.Vocabulary(["a", "b", "c"]), split, split, split
     )
     batches = corpus.batches("test", 2, 3, sentences=True)
-    assert batches.history_of == "sentence"
+    assert batches.context_of == "sentence"
     inputs, targets, _ = batches[0]
     assert inputs["reset"].all()
     assert targets.tolist() == [[3, 4, 0], [2, 0, 0]]
@@ -384,8 +387,8 @@ def test_batches_of_sentences():
         [[2, 0], [0, 0]],
         [[3, 4, 0], [0, 0, 0]],
     ]
-    with pytest.raises(ValueError, match="`articles` and `sentences` exclude"):
-        corpus.batches("test", 2, 3, articles=True, sentences=True)
+    with pytest.raises(ValueError, match="`documents` and `sentences` exclude"):
+        corpus.batches("test", 2, 3, documents=True, sentences=True)
     with pytest.raises(ValueError, match="`split`.*'dev'"):
         corpus.sentence_batches("dev")
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from memlm_keras.data import embedded
-from memlm_keras.data.choosers import walks
-from memlm_keras.data.grammar import Grammar
-from memlm_keras.data.story import Person
-from memlm_keras.data.story import Story
-from memlm_keras.data.story import Words
+from memlm_keras.data.synthetic.grammar import Grammar
+from memlm_keras.data.synthetic.interpreters import enumerate_paths
+from memlm_keras.data.synthetic.story import Person
+from memlm_keras.data.synthetic.story import Story
+from memlm_keras.data.synthetic.story import Words
 
 ONE_OF_EACH = {name: words[:1] for name, words in Words().lists().items()}
 
@@ -31,17 +31,17 @@ def sample():
     return embedded.generate(3000, seed=5)
 
 
-def test_entropy_equals_enumeration_of_every_article():
+def test_entropy_equals_enumeration_of_every_document():
     grammar = tiny_grammar(max_people=1)
     texts, probability, nats, tokens = set(), [], [], []
-    for walk, _ in walks(grammar.article, expand_alike=True):
-        texts.add(" ".join(walk.tokens))
+    for path, _ in enumerate_paths(grammar.document, expand_alike=True):
+        texts.add(" ".join(path.tokens))
         # Each path is one text, so its information follows from its
         # probability, whatever was recorded along the way.
-        assert walk.nats == pytest.approx(-math.log(walk.probability))
-        probability.append(walk.probability)
-        nats.append(-walk.probability * math.log(walk.probability))
-        tokens.append(walk.probability * len(walk.tokens))
+        assert path.nats == pytest.approx(-math.log(path.probability))
+        probability.append(path.probability)
+        nats.append(-path.probability * math.log(path.probability))
+        tokens.append(path.probability * len(path.tokens))
 
     assert len(texts) == len(probability) > 10_000
     assert math.fsum(probability) == pytest.approx(1, abs=1e-9)
@@ -70,12 +70,13 @@ def test_one_word_may_stand_for_all_that_are_alike(num_people):
 
     def by_shape(expand_alike):
         totals = {}
-        for walk, after in walks(
-            lambda chooser: grammar.sentence(chooser, story), expand_alike
+        for path, after in enumerate_paths(
+            lambda interpreter: grammar.sentence(interpreter, story),
+            expand_alike,
         ):
-            values = np.array([1, walk.nats, len(walk.tokens)])
+            values = np.array([1, path.nats, len(path.tokens)])
             total = totals.get(after.shape, 0)
-            totals[after.shape] = total + walk.probability * values
+            totals[after.shape] = total + path.probability * values
         return totals
 
     representatives, everything = by_shape(False), by_shape(True)
@@ -85,11 +86,11 @@ def test_one_word_may_stand_for_all_that_are_alike(num_people):
 
 
 def test_entropy_equals_the_mean_of_a_sample(sample):
-    articles, log_probabilities = sample
+    documents, log_probabilities = sample
     exact = embedded.entropy()
     for expected, values in (
         (exact.nats, [-values.sum() for values in log_probabilities]),
-        (exact.tokens, [len(article) for article in articles]),
+        (exact.tokens, [len(document) for document in documents]),
     ):
         standard_error = np.std(values, ddof=1) / math.sqrt(len(values))
         assert abs(np.mean(values) - expected) < 4 * standard_error
@@ -97,10 +98,10 @@ def test_entropy_equals_the_mean_of_a_sample(sample):
 
 def test_sample_frequencies_equal_their_probabilities():
     grammar = tiny_grammar(max_people=1)
-    articles, log_probabilities = embedded.generate(4000, 2, grammar)
+    documents, log_probabilities = embedded.generate(4000, 2, grammar)
     counts, expected = {}, {}
-    for article, values in zip(articles, log_probabilities):
-        text = " ".join(article)
+    for document, values in zip(documents, log_probabilities):
+        text = " ".join(document)
         counts[text] = counts.get(text, 0) + 1
         expected[text] = 4000 * math.exp(values.sum())
     frequent = [text for text in counts if expected[text] > 20]
@@ -111,37 +112,37 @@ def test_sample_frequencies_equal_their_probabilities():
 
 
 def test_scoring_repeats_the_recorded_log_probabilities(sample):
-    articles, log_probabilities = (part[:50] for part in sample)
-    for article, recorded in zip(articles, log_probabilities):
+    documents, log_probabilities = (part[:50] for part in sample)
+    for document, recorded in zip(documents, log_probabilities):
         np.testing.assert_array_equal(
-            embedded.log_probabilities(article), recorded
+            embedded.log_probabilities(document), recorded
         )
     total = sum(values.sum() for values in log_probabilities)
-    num_tokens = sum(len(article) for article in articles)
-    assert embedded.optimal_log_likelihood(articles) == pytest.approx(total)
-    assert embedded.optimal_perplexity(articles) == pytest.approx(
+    num_tokens = sum(len(document) for document in documents)
+    assert embedded.optimal_log_likelihood(documents) == pytest.approx(total)
+    assert embedded.optimal_perplexity(documents) == pytest.approx(
         math.exp(-total / num_tokens)
     )
 
 
 def test_scoring_refuses_other_texts(sample):
-    article = sample[0][0]
+    document = sample[0][0]
     with pytest.raises(ValueError, match="'zebra' as token 3"):
-        embedded.log_probabilities([*article[:3], "zebra", *article[4:]])
+        embedded.log_probabilities([*document[:3], "zebra", *document[4:]])
     with pytest.raises(ValueError, match="after which it must go on"):
-        embedded.log_probabilities(article[:-1])
-    with pytest.raises(ValueError, match="score each article by itself"):
-        embedded.log_probabilities([*article, "the"])
-    with pytest.raises(ValueError, match="at least one article"):
+        embedded.log_probabilities(document[:-1])
+    with pytest.raises(ValueError, match="score each document by itself"):
+        embedded.log_probabilities([*document, "the"])
+    with pytest.raises(ValueError, match="at least one document"):
         embedded.optimal_perplexity([])
 
 
 def test_scoring_refuses_a_forgotten_fact(sample):
-    article = list(sample[0][0])
-    home = article[-2]
+    document = list(sample[0][0])
+    home = document[-2]
     other = next(city for city in Words().cities if city != home)
     with pytest.raises(ValueError, match=f"allows one of .'{home}'"):
-        embedded.log_probabilities([*article[:-2], other, "<eos>"])
+        embedded.log_probabilities([*document[:-2], other, "<eos>"])
 
 
 def test_perplexity_is_low():
@@ -149,14 +150,14 @@ def test_perplexity_is_low():
     assert embedded.optimal_perplexity() == embedded.entropy().perplexity
 
 
-def test_articles_recall_facts_near_and_far(sample):
+def test_documents_recall_facts_near_and_far(sample):
     lists = Words().lists()
     kinds = ("women", "men", "surnames", "cities", "years", "trades")
     facts = {word for kind in kinds for word in lists[kind]}
     distances = []
-    for article, values in zip(*sample):
+    for document, values in zip(*sample):
         last_seen = {}
-        for place, (token, value) in enumerate(zip(article, values)):
+        for place, (token, value) in enumerate(zip(document, values)):
             if token in facts:
                 if value == 0 and token in last_seen:
                     distances.append(place - last_seen[token])
@@ -168,9 +169,9 @@ def test_articles_recall_facts_near_and_far(sample):
 
 
 def test_brackets_and_quotes_are_closed(sample):
-    for article in sample[0]:
+    for document in sample[0]:
         open_brackets, deepest = [], 0
-        for token in article:
+        for token in document:
             if token in "([":
                 open_brackets.append(token)
             elif token in ")]":
@@ -178,14 +179,14 @@ def test_brackets_and_quotes_are_closed(sample):
             deepest = max(deepest, len(open_brackets))
             assert token != "<eos>" or not open_brackets
         assert deepest <= 2
-        assert article.count('"') % 2 == 0
+        assert document.count('"') % 2 == 0
 
 
 def test_generation_is_fixed_by_its_seed():
-    articles, _ = embedded.generate(6, seed=7)
-    assert articles == embedded.generate(6, seed=7)[0]
-    assert articles[:4] == embedded.generate(4, seed=7)[0]
-    assert articles != embedded.generate(6, seed=8)[0]
+    documents, _ = embedded.generate(6, seed=7)
+    assert documents == embedded.generate(6, seed=7)[0]
+    assert documents[:4] == embedded.generate(4, seed=7)[0]
+    assert documents != embedded.generate(6, seed=8)[0]
     assert embedded.generate(0, seed=7) == ([], [])
     opening = "george dawson was born in bath in 1882 and became a weaver <eos>"
     first = " ".join(embedded.generate(1, seed=0)[0][0])
@@ -196,7 +197,7 @@ def test_generation_is_fixed_by_its_seed():
 
 
 def test_all_words_and_no_others_are_spoken(sample):
-    spoken = {token for article in sample[0] for token in article}
+    spoken = {token for document in sample[0] for token in document}
     words = Words().all()
     assert len(words) == len(set(words))
     assert spoken == set(words)
@@ -210,19 +211,19 @@ def test_load_makes_a_corpus():
     for index, size in enumerate((30, 4, 5)):
         split = (corpus.train, corpus.validation, corpus.test)[index]
         assert split.tokens.dtype == np.int32
-        assert split.article_starts.dtype == np.int64
-        assert len(split.article_starts) == size
-        articles = embedded.articles_of(split, corpus.vocabulary)
-        assert articles == embedded.generate(size, [3, index])[0]
+        assert split.document_starts.dtype == np.int64
+        assert len(split.document_starts) == size
+        documents = embedded.documents_of(split, corpus.vocabulary)
+        assert documents == embedded.generate(size, [3, index])[0]
         assert corpus.vocabulary.unknown_id not in split.tokens
-        assert embedded.optimal_perplexity(articles) > 1
+        assert embedded.optimal_perplexity(documents) > 1
 
 
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="`num_articles`.*-1"):
+    with pytest.raises(ValueError, match="`num_documents`.*-1"):
         embedded.generate(-1, seed=0)
-    with pytest.raises(ValueError, match="`test_articles`.*0"):
-        embedded.load(test_articles=0)
+    with pytest.raises(ValueError, match="`test_documents`.*0"):
+        embedded.load(test_documents=0)
     with pytest.raises(ValueError, match="`max_people`.*0"):
         Grammar(max_people=0)
     with pytest.raises(ValueError, match="`min_body`.*5.*max_body=2"):

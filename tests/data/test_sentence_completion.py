@@ -454,7 +454,7 @@ def test_novels_train_what_answers_the_questions(folder, read, tmp_path):
     for number in range(4):
         (folder / f"{number}.txt").write_text(BOOK * (number + 1))
     prepared(folder)
-    corpus = data.load_articles(
+    corpus = data.load_documents(
         tmp_path / "output",
         validation=0.2,
         test=0.2,

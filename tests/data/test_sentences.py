@@ -183,7 +183,7 @@ def test_batches_that_begin_alike_and_go_on_otherwise():
     ).history
     assert len(history["nats"]) == len(history["val_nats"]) == 2
     starts = sentence_starts(tokens)
-    streams = Batches(tokens, 2, 4, article_starts=starts)
+    streams = Batches(tokens, 2, 4, document_starts=starts)
     batches.start_at(0)
     _, *found = model.evaluate(batches, verbose=0)
     _, *expected = model.evaluate(streams, verbose=0)
@@ -234,11 +234,11 @@ def test_padding_changes_no_gradient():
 
 
 def test_evaluation_of_sentences_in_a_single_shape():
-    """As articles, in segments shorter than some of them."""
+    """As documents, in segments shorter than some of them."""
     tokens = text_of_six_words([2, 9, 0, 4])
     starts = sentence_starts(tokens)
     model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
-    batches = Batches(tokens, 2, 4, article_starts=starts)
+    batches = Batches(tokens, 2, 4, document_starts=starts)
     scores, weight = model.score_batches(batches)
     expected = sum(
         model.score(np.array([[0, *sentence]])).sum()

@@ -34,28 +34,28 @@ def test_blank_lines(write):
     assert [tokens for tokens, _ in kept] == [[], ["a", "b"], [], ["c"]]
 
 
-def test_article_start_matches_from_the_first_character(write):
+def test_document_start_matches_from_the_first_character(write):
     path = write("= A =\nx = B =\n= C =\ny\n")
-    source = TextSource(path, article_start="= .* =$")
+    source = TextSource(path, document_start="= .* =$")
     begins = [begins for _, begins in source.sentences()]
     assert begins == [True, False, True, False]
-    assert source.has_articles
+    assert source.has_documents
 
 
 def test_lone_titles_stand_between_blank_lines(write):
     path = write("= A =\n\nx\n= B =\n\n\n= C =\ny\n\n= D =\n")
-    source = TextSource(path, article_start="= .* =$", lone_titles=True)
+    source = TextSource(path, document_start="= .* =$", lone_titles=True)
     titles = [tokens[1] for tokens, begins in source.sentences() if begins]
     assert titles == ["A", "D"]
 
 
-def test_each_file_of_a_folder_is_an_article(write, tmp_path):
+def test_each_file_of_a_folder_is_an_document(write, tmp_path):
     write("\nc d\ne\n", "2.txt")
     write("a\nb\n", "1.txt")
     write("", "3.txt")
     write("not text", "notes.md")
     source = TextSource(tmp_path)
-    assert source.has_articles
+    assert source.has_documents
     assert list(source.sentences()) == [
         (["a"], True),
         (["b"], False),
@@ -77,7 +77,7 @@ def test_unicode_script_tokenizer(write):
 def test_lines_by_sentence(write):
     pytest.importorskip("syntok")
     path = write("= A =\n \nThe cat sat . It ran .\n= B . It = \n")
-    source = TextSource(path, article_start="= .* =", by_sentence=True)
+    source = TextSource(path, document_start="= .* =", by_sentence=True)
     assert list(source.sentences()) == [
         (["=", "A", "="], True),
         (["The", "cat", "sat", "."], False),
@@ -85,7 +85,7 @@ def test_lines_by_sentence(write):
         (["=", "B", "."], True),
         (["It", "="], False),
     ]
-    plain = TextSource(path, article_start="= .* =")
+    plain = TextSource(path, document_start="= .* =")
     assert source.identity() != plain.identity()
     assert "syntok 1" in source.identity()["splitter"]
     with pytest.raises(ValueError, match="keep_blank_lines=True"):
@@ -119,8 +119,8 @@ def test_missing_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"article_start": "("}, r"`article_start` must be a regular.*'\('"),
-        ({"article_start": 3}, "`article_start` must be .* as a string.*3"),
+        ({"document_start": "("}, r"`document_start` must be a regular.*'\('"),
+        ({"document_start": 3}, "`document_start` must be .* as a string.*3"),
         ({"tokenize": "bpe"}, "`tokenize` must be None .*'bpe'"),
     ],
 )

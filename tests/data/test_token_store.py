@@ -33,19 +33,19 @@ def folders(cache):
 
 
 def test_tokens_are_memory_mapped(path, cache):
-    split = stored(path, cache, article_start="= ")
+    split = stored(path, cache, document_start="= ")
     expected = VOCABULARY.encode(TEXT.replace("\n", " <eos> "))
     assert isinstance(split.tokens, np.memmap)
     assert split.tokens.dtype == np.int32
     np.testing.assert_array_equal(split.tokens, expected)
     assert len(split) == len(expected)
-    # The line before the first title belongs to the first article.
-    assert split.article_starts.dtype == np.int64
-    assert split.article_starts.tolist() == [0, 9]
+    # The line before the first title belongs to the first document.
+    assert split.document_starts.dtype == np.int64
+    assert split.document_starts.tolist() == [0, 9]
 
 
-def test_no_articles(path, cache):
-    assert stored(path, cache).article_starts is None
+def test_no_documents(path, cache):
+    assert stored(path, cache).document_starts is None
 
 
 def test_encoded_once(path, cache, monkeypatch):
@@ -56,7 +56,7 @@ def test_encoded_once(path, cache, monkeypatch):
 
 def test_every_change_encodes_anew(path, cache):
     stored(path, cache)
-    stored(path, cache, article_start="= ")
+    stored(path, cache, document_start="= ")
     stored(path, cache, Vocabulary(["x"]))
     os.utime(path, ns=(1, 1))
     stored(path, cache)
@@ -79,7 +79,7 @@ def test_damaged_cache_is_made_anew(path, cache, keep):
     [
         (b"", {}, "text.txt is empty"),
         (b"\n \n", {}, "text.txt is empty"),
-        (b"x\ny\n", {"article_start": "= "}, "No line of .*text.txt .*'= '"),
+        (b"x\ny\n", {"document_start": "= "}, "No line of .*text.txt .*'= '"),
         (b"x\n\xff\n", {}, "text.txt is not UTF-8.*byte offset 2"),
     ],
 )
@@ -112,5 +112,5 @@ def test_long_work_shows_progress(path, cache, monkeypatch, capsys):
     stored(path, cache)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(token_store, "_TOKENS_BEFORE_PROGRESS", 5)
-    stored(path, cache, article_start="= ")
+    stored(path, cache, document_start="= ")
     assert "15/Unknown" in capsys.readouterr().out

@@ -54,7 +54,7 @@ def test_sentences_are_fed_as_word_forms(write):
         str(write("test.conllu", words("5 000", "größer"), words("_"))),
     )
     assert corpus.name == "it_x"
-    assert corpus.train.article_starts is None
+    assert corpus.train.document_starts is None
     assert decode(corpus, "train") == [
         *("di", "il", "5 000", "<eos>"),
         *("größer", "di", "<eos>"),

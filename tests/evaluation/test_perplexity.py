@@ -46,22 +46,22 @@ def test_one_row_equals_the_score_of_the_whole_text(
     assert result.loss == pytest.approx(-scores.sum(), rel=1e-5)
 
 
-def test_articles_are_read_each_from_an_empty_history(model, tokens):
+def test_documents_are_read_each_from_an_empty_history(model, tokens):
     starts = [0, 20, 33, 90]
-    batches = Batches(tokens, 3, 6, article_starts=starts)
+    batches = Batches(tokens, 3, 6, document_starts=starts)
     result = perplexity(model, batches, verbose=0)
     expected = 0.0
-    for article in np.split(tokens, starts[1:]):
-        expected -= model.score(np.concatenate([[0], article])[None]).sum()
+    for document in np.split(tokens, starts[1:]):
+        expected -= model.score(np.concatenate([[0], document])[None]).sum()
     assert result.loss == pytest.approx(expected, rel=1e-5)
-    assert "article" in result.protocol
+    assert "document" in result.protocol
 
 
 def test_whole_sentences_equal_sentences_in_segments(model, tokens):
     """Batches of different times, and each sentence in one row or in many."""
     tokens[-1] = 0
     streams = Batches(
-        *(tokens, 4, 3, sentence_starts(tokens)), history_of="sentence"
+        *(tokens, 4, 3, sentence_starts(tokens)), context_of="sentence"
     )
     expected = perplexity(model, streams, verbose=0)
     batches = SentenceBatches(tokens, 4, length_multiple=4)
@@ -121,8 +121,8 @@ def by_sentence(tokens, batch_size=2, segment_length=2):
         tokens,
         batch_size,
         segment_length,
-        article_starts=sentence_starts(tokens),
-        history_of="sentence",
+        document_starts=sentence_starts(tokens),
+        context_of="sentence",
     )
 
 
@@ -197,6 +197,6 @@ def test_what_other_protocols_refuse(model, tokens):
         with pytest.raises(ValueError, match="`also` must be a tuple.*Receiv"):
             perplexity(model, Batches(tokens, 4, 7), verbose=0, also=also)
     for starts in (None, [0, 20]):
-        batches = Batches(tokens, 4, 7, article_starts=starts)
+        batches = Batches(tokens, 4, 7, document_starts=starts)
         with pytest.raises(ValueError, match="sentence from an empty history"):
             perplexity(model, batches, verbose=0, also=("salton2017",))

@@ -8,7 +8,7 @@ from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import KeyValuePredict
-from memlm_keras.memory import NeuralCache
+from memlm_keras.mixtures import NeuralCache
 
 V = 9
 

@@ -290,7 +290,7 @@ def test_score_and_attention():
 def test_batches_are_scored_with_the_state_carried():
     model = make()
     tokens = tokens_of(1, 29)[0]
-    batches = Batches(tokens, 3, 4, article_starts=[0, 5, 17, 18])
+    batches = Batches(tokens, 3, 4, document_starts=[0, 5, 17, 18])
     scores, weights = model.score_batches(batches)
     attention = list(model.attention_batches(batches))
     expected = expected_of_batches(model, batches)
@@ -333,9 +333,9 @@ def expected_of_batches(model, batches):
 # === Carried state ===
 
 
-def articles(batch_size=3, seed=5):
+def documents(batch_size=3, seed=5):
     tokens = tokens_of(1, 37, seed)[0]
-    return Batches(tokens, batch_size, 4, article_starts=[0, 5, 17, 18, 30])
+    return Batches(tokens, batch_size, 4, document_starts=[0, 5, 17, 18, 30])
 
 
 def carried_on(model, state, training):
@@ -361,7 +361,7 @@ def carried_on(model, state, training):
 def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
     model = make(recurrent, memory)
     model.compile(keras.optimizers.SGD(0.0))
-    training, validation = articles(), articles(seed=6)
+    training, validation = documents(), documents(seed=6)
     history = model.fit(
         training, validation_data=validation, epochs=2, verbose=0
     )
@@ -473,7 +473,7 @@ def test_mixed_precision_trains_to_finite_weights():
     finally:
         keras.config.set_dtype_policy(before)
     model.compile("sgd")
-    history = model.fit(articles(), verbose=0).history
+    history = model.fit(documents(), verbose=0).history
     assert np.isfinite(history["loss"][0])
     for weight in model.trainable_variables:
         assert keras.backend.standardize_dtype(weight.dtype) == "float32"
@@ -615,20 +615,20 @@ def test_saved_models_load(tmp_path, recurrent, memory, tie_embeddings):
 def test_a_compiled_model_goes_on_after_loading(tmp_path):
     model = make()
     model.compile(keras.optimizers.Adam(0.01, global_clipnorm=5.0))
-    model.fit(articles(), verbose=0)
+    model.fit(documents(), verbose=0)
     path = tmp_path / "model.keras"
     model.save(path)
     loaded = keras.saving.load_model(path)
     assert loaded.optimizer.global_clipnorm == 5.0
     assert int(loaded.optimizer.iterations) == int(model.optimizer.iterations)
-    expected = model.evaluate(articles(), verbose=0, return_dict=True)
-    found = loaded.evaluate(articles(), verbose=0, return_dict=True)
+    expected = model.evaluate(documents(), verbose=0, return_dict=True)
+    found = loaded.evaluate(documents(), verbose=0, return_dict=True)
     assert set(found) == {"loss", "nats", "perplexity"}
     for name, value in expected.items():
         close(found[name], value)
     # One more epoch takes the same steps, so the moments came along.
-    model.fit(articles(), verbose=0)
-    loaded.fit(articles(), verbose=0)
+    model.fit(documents(), verbose=0)
+    loaded.fit(documents(), verbose=0)
     for weight, wanted in zip(
         loaded.trainable_variables, model.trainable_variables
     ):
@@ -763,7 +763,7 @@ def test_ids_outside_the_vocabulary(wrong):
 def test_batches_outside_the_vocabulary():
     model = make()
     model.compile("sgd")
-    good = articles()
+    good = documents()
     bad = Batches(np.array([1, 2, V, 3]), batch_size=2, segment_length=2)
     message = f"vocabulary_size={V}.*token id {V}"
     with pytest.raises(ValueError, match=message):

@@ -8,8 +8,8 @@ import memlm_keras
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.memory import KeyValuePredict
-from memlm_keras.memory import NeuralCache
-from memlm_keras.memory import PointerSentinel
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.training import SentenceCrossEntropy
 from references.grave2017 import neural_cache
 from references.merity2017 import pointer_sentinel
@@ -81,13 +81,13 @@ def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
 ):
     """On torch it would, for 89 rows of 89 steps, to find a shape."""
     kind = type(mixture())
-    copied, asked = kind.copied, []
+    copied, asked = kind.copy_distribution, []
 
     def counted(self, weights, words, vocabulary_size):
         asked.append(vocabulary_size)
         return copied(self, weights, words, vocabulary_size)
 
-    monkeypatch.setattr(kind, "copied", counted)
+    monkeypatch.setattr(kind, "copy_distribution", counted)
     model = make(mixture())
     assert asked and max(asked) < V
     assert model.output_shape == (None, None, V)

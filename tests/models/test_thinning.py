@@ -11,8 +11,8 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValuePredict
-from memlm_keras.memory import NeuralCache
 from memlm_keras.memory import Projection
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.models.thinning import draw_masks
 from references.gal2016 import thinned_probabilities
 

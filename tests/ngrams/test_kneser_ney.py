@@ -11,8 +11,8 @@ from nltk.util import everygrams
 
 from memlm_keras import data
 from memlm_keras.ngrams import KneserNey
-from memlm_keras.ngrams import discounts as discounts_module
-from memlm_keras.ngrams.counting import count_ngrams
+from memlm_keras.ngrams import discounting
+from memlm_keras.ngrams.counts import count_ngrams
 from references.kneser_ney import Reference
 
 pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
@@ -112,12 +112,10 @@ def test_discounts_worked_out_by_hand():
     level = count_ngrams(np.zeros(1, "int32"), 1, 2, True)[0]
     # n_1 .. n_4 = 8, 4, 2, 1: Y = 1/2
     level.modified = np.repeat([1, 2, 3, 4, 9], [8, 4, 2, 1, 3])
-    found, fallen_back = discounts_module.estimated_discounts(
-        [level], "modified"
-    )
+    found, fallen_back = discounting.estimated_discounts([level], "modified")
     np.testing.assert_allclose(found, [(0.5, 1.25, 2.0)])
     assert not fallen_back
-    found, _ = discounts_module.estimated_discounts([level], "original")
+    found, _ = discounting.estimated_discounts([level], "original")
     assert found == [(0.5, 0.5, 0.5)]
 
 

@@ -335,18 +335,18 @@ def test_questions_of_each_word_type_are_answered(tmp_path, parsed_flags):
         assert answers["cbt"][measure.name]["questions"] == 3
 
 
-def write_articles(folder):
+def write_documents(folder):
     folder.mkdir()
     words = np.array(["the", "old", "man", "saw", "a", "sea"])
     generator = np.random.default_rng(0)
-    for article in range(12):
+    for document in range(12):
         lines = [" ".join(generator.choice(words, 6)) for _ in range(6)]
-        (folder / f"{article}.txt").write_text("\n".join(lines) + "\n")
+        (folder / f"{document}.txt").write_text("\n".join(lines) + "\n")
 
 
 @on_one_backend
 def test_a_real_table(tmp_path):
-    write_articles(tmp_path / "text")
+    write_documents(tmp_path / "text")
     runs = tmp_path / "runs"
 
     def table():
@@ -370,7 +370,7 @@ def test_a_real_table(tmp_path):
     ]
     mean = sum(result["test"]["perplexity"] for result in results) / 2
     assert math.isclose(float(rows["lstm"]["test"]), mean)
-    assert results[0]["articles"] and results[0]["vocabulary_size"] == 6
+    assert results[0]["documents"] and results[0]["vocabulary_size"] == 6
     assert float(rows["rnn"]["paper_test"]) == 125.7
     assert {path.name for path in folder.iterdir()} == {"table.csv", "table.md"}
     before = changes(runs)

@@ -123,7 +123,7 @@ def test_other_models_and_overwriting(
 
 def test_a_model_with_a_cache_is_served(model, vocabulary, token_ids, tmp_path):
     tf = pytest.importorskip("tensorflow")
-    cache = memlm.memory.NeuralCache(size=4, theta=0.5, weight=0.3)
+    cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
     cached = model.with_mixture(cache)
     export(cached, tmp_path / "cached" / "1", vocabulary)
     signatures = tf.saved_model.load(str(tmp_path / "cached" / "1")).signatures

@@ -116,14 +116,14 @@ def assert_equal_items(found, expected):
         keras.tree.map_structure(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("kind", ["streams", "articles", "sentences"])
+@pytest.mark.parametrize("kind", ["streams", "documents", "sentences"])
 def test_an_epoch_begun_anywhere(kind):
     tokens = text(length=900)
 
     def make(seed=1):
         if kind == "sentences":
             batches = SentenceBatches(tokens, 4, shuffle=True)
-        elif kind == "articles":
+        elif kind == "documents":
             starts = np.arange(0, 900, 60)
             batches = Batches(tokens, 4, 7, starts, shuffle=True)
         else:

@@ -43,7 +43,7 @@ def main(folder, kill_at):
     tokens = generator.integers(0, 23, size=700).astype("int32")
     starts = np.arange(0, 700, 35)
     batches = memlm_keras.data.Batches(
-        tokens, 4, 6, article_starts=starts, shuffle=True, seed=3
+        tokens, 4, 6, document_starts=starts, shuffle=True, seed=3
     )
     statistics = memlm_keras.smoothing.StreamStatistics.count(tokens, 23)
     batches = memlm_keras.smoothing.NoisedBatches(

@@ -100,10 +100,10 @@ def test_a_later_training_is_not_frozen(model, batches, restored):
     assert (np.array(model.get_weights()[0]) != before).any()
 
 
-def test_a_model_without_a_gate():
+def test_a_model_without_a_mask():
     model = LanguageModel(9, 4, [keras.layers.GRU(4)])
     model.compile()
-    with pytest.raises(ValueError, match="needs a model with an `embedding_g"):
+    with pytest.raises(ValueError, match="needs a model with a `gradient_m"):
         model.fit(
             Batches(np.arange(40) % 9, 2, 5),
             callbacks=[FreezeEmbeddings()],

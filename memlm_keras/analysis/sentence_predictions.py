@@ -1,0 +1,305 @@
+"""Predictions and attention along one sentence.
+
+Tran et al. (2016), Figure 5; Salton et al. (2017), Figures 2 and 3.
+"""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from memlm_keras.analysis import output
+from memlm_keras.analysis.attention import slot_distances
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.models.inference import affordable_steps
+from memlm_keras.models.inference import segments
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SentencePredictions:
+    """What a model expects at each step of a sentence, and where it attends.
+
+    Attributes:
+        read: tuple of `time` strings, the token read at each step; the first
+            is the end of sentence, which stands for the beginning.
+        next: tuple of `time` strings, the token that follows.
+        next_log_probabilities: float64 array `(time,)`, natural-log
+            probability of the token that follows.
+        top: tuple of `time` tuples of strings, the most probable next tokens,
+            the most probable first.
+        top_log_probabilities: float64 array `(time, top)`, theirs.
+        weights: float32 array `(time, memory)`, oldest slot first.
+        distances: integer array `(memory,)`, words from what each slot holds
+            to the predicted word.
+    """
+
+    read: tuple
+    next: tuple
+    next_log_probabilities: np.ndarray
+    top: tuple
+    top_log_probabilities: np.ndarray
+    weights: np.ndarray
+    distances: np.ndarray
+
+
+def sentence_predictions(model, sentence, vocabulary, top=5):
+    """The most probable next words at each step, and the attention.
+
+    Tran et al. (2016), Figure 5. The sentence is read from an empty history,
+    and its end is predicted after its last word.
+
+    Args:
+        model: a `memlm_keras.LanguageModel` with a memory that attends.
+        sentence: string, split at white space, or list of words, without its
+            end.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        top: integer, how many of the most probable words; of equally probable
+            ones those of lower ids.
+
+    Returns:
+        `SentencePredictions`.
+
+    Raises:
+        ValueError: if the model has no memory that attends or one that reads
+            ahead, the vocabulary is of another size, the sentence has no words,
+            or `top` is not in 1 .. the vocabulary size.
+
+    Example:
+
+    >>> found = memlm_keras.analysis.sentence_predictions(
+    ...     lm, "the man was born in york", corpus.vocabulary
+    ... )
+    >>> found.top[0], found.top_log_probabilities[0]
+    """
+    require_vocabulary(model, vocabulary)
+    require_positive_integer("top", top)
+    require_streaming("`sentence_predictions`", model)
+    if top > len(vocabulary):
+        raise ValueError(
+            f"`top` must be at most {len(vocabulary)}, the size of the "
+            f"vocabulary. Received: top={top}"
+        )
+    words = vocabulary.encode(sentence)
+    if not len(words):
+        raise ValueError(
+            "`sentence` must hold at least one word. Received: "
+            f"sentence={sentence!r}"
+        )
+    end = [vocabulary.end_of_sentence_id]
+    tokens = np.concatenate([end, words, end]).astype("int32")
+    read, following = tokens[:-1], tokens[1:]
+    weights = model.attention(read[None])[0]
+    state = model.initial_state(1)
+    ranked, highest, actual = [], [], []
+    longest = affordable_steps(1, model.vocabulary_size)
+    for start, stop in segments(len(read), longest):
+        logits, state = model.step(read[None, start:stop], state)
+        logits = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
+        scores = _log_softmax(logits[0].astype("float64"))
+        best = np.argsort(-scores, axis=-1, kind="stable")[:, :top]
+        ranked.append(best)
+        highest.append(np.take_along_axis(scores, best, axis=-1))
+        actual.append(scores[np.arange(stop - start), following[start:stop]])
+    return SentencePredictions(
+        tuple(vocabulary.decode(read)),
+        tuple(vocabulary.decode(following)),
+        np.concatenate(actual),
+        tuple(tuple(vocabulary.decode(row)) for row in np.concatenate(ranked)),
+        np.concatenate(highest),
+        weights,
+        slot_distances(model, weights.shape[-1]),
+    )
+
+
+def plot_sentence_predictions(predictions, path, title=None):
+    """Draws a sentence with its attention and its predictions, as PNG.
+
+    Tran et al. (2016), Figure 5: one row for each step, at its left the word
+    just read, at its right the most probable next words with their natural-log
+    probabilities. A frame marks the word that does follow.
+
+    Args:
+        predictions: `SentencePredictions` of `sentence_predictions`.
+        path: path of the PNG file.
+        title: optional string.
+
+    Example:
+
+    >>> memlm_keras.analysis.plot_sentence_predictions(found, "sentence.png")
+    """
+    time, memory = predictions.weights.shape
+    top = predictions.top_log_probabilities.shape[-1]
+    widths = [0.7 * memory, 1.3 * top]
+    figure, (left, right) = output.subplots(
+        2 + sum(widths), 1.2 + 0.3 * time, 1, 2, width_ratios=widths
+    )
+    left.imshow(
+        predictions.weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
+    )
+    for step, slot in np.ndindex(time, memory):
+        held = step + 1 - predictions.distances[slot]
+        if held >= 0:
+            dark = predictions.weights[step, slot] > 0.6
+            left.text(
+                slot,
+                step,
+                output.literal(predictions.read[held]),
+                color="white" if dark else "black",
+                **_CENTERED,
+            )
+    read = [output.literal(word) for word in predictions.read]
+    left.set_yticks(range(time), read, fontsize=8)
+    left.set_xticks(range(memory), predictions.distances)
+    left.set_xlabel("words before the predicted one")
+    left.set_ylabel("word just read")
+
+    right.set(xlim=(-0.5, top - 0.5), ylim=left.get_ylim(), yticks=[])
+    right.set_xticks(range(top), range(1, top + 1))
+    right.set_xlabel("most probable next words, natural-log probability")
+    for step, rank in np.ndindex(time, top):
+        word = predictions.top[step][rank]
+        score = predictions.top_log_probabilities[step, rank]
+        follows = word == predictions.next[step]
+        right.text(
+            rank,
+            step,
+            f"{output.literal(word)} {score:.2f}",
+            weight="bold" if follows else "normal",
+            bbox={"fill": False, "pad": 1.5} if follows else None,
+            **_CENTERED,
+        )
+    if title:
+        figure.suptitle(title)
+    output.save(figure, path)
+
+
+_CENTERED = {"ha": "center", "va": "center", "fontsize": 7}
+
+
+def write_sentence_predictions(predictions, path):
+    """Writes the predictions along a sentence as CSV, a line for each step.
+
+    Its columns are `read`, `next`, `next_log_probability`; for each rank from
+    1 on `word_1` and `log_probability_1`; and for each slot `attention_` with
+    its distance to the predicted word.
+
+    Args:
+        predictions: `SentencePredictions` of `sentence_predictions`.
+        path: path of the CSV file.
+
+    Example:
+
+    >>> memlm_keras.analysis.write_sentence_predictions(found, "sentence.csv")
+    """
+    names = ["read", "next", "next_log_probability"]
+    for rank in range(1, predictions.top_log_probabilities.shape[-1] + 1):
+        names += [f"word_{rank}", f"log_probability_{rank}"]
+    rows = []
+    for step, (words, scores) in enumerate(
+        zip(predictions.top, predictions.top_log_probabilities.tolist())
+    ):
+        row = [predictions.read[step], predictions.next[step]]
+        row.append(float(predictions.next_log_probabilities[step]))
+        for pair in zip(words, scores):
+            row += pair
+        rows.append([*row, *predictions.weights[step].tolist()])
+    names += output.distance_names(predictions.distances)
+    output.write_rows(path, names, rows)
+
+
+def _log_softmax(logits):
+    """Natural-log probabilities of logits `(time, vocabulary)`, in float64."""
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+
+
+def attention_by_word(predictions):
+    """The weight of each word of a sentence as each later one is predicted.
+
+    Args:
+        predictions: `SentencePredictions` of `sentence_predictions`.
+
+    Returns:
+        float array `(time, time)`: entry `[t, i]` is the weight of
+        `predictions.read[i]` as `predictions.next[t]` is predicted; zero where
+        the memory does not hold that word.
+
+    Example:
+
+    >>> weights = memlm_keras.analysis.attention_by_word(found)
+    """
+    time, _ = predictions.weights.shape
+    weights = np.zeros((time, time), predictions.weights.dtype)
+    for slot, distance in enumerate(predictions.distances):
+        steps = np.arange(distance - 1, time)
+        weights[steps, steps + 1 - distance] = predictions.weights[steps, slot]
+    return weights
+
+
+def plot_sentence_attention(predictions, path, title=None):
+    """Draws the attention along one sentence, of models side by side, as PNG.
+
+    Salton et al. (2017), Figures 2 and 3: the input words from left to right,
+    the predicted words from top to bottom, a panel for each model. The weight
+    of a word stands in its square, but for weights that are 0 or 1.
+
+    Args:
+        predictions: dict by title of `SentencePredictions` of the same
+            sentence, such as `{"combined": ..., "single": ...}`.
+        path: path of the PNG file.
+        title: optional string.
+
+    Raises:
+        ValueError: if there is nothing to draw, or the sentences differ.
+
+    Example:
+
+    >>> memlm_keras.analysis.plot_sentence_attention(
+    ...     {"combined": found, "single": of_another_model}, "sentence.png"
+    ... )
+    """
+    read = _one_sentence(predictions)
+    time = len(read)
+    size = 1.2 + 0.42 * time
+    figure, panels = output.subplots(
+        size * len(predictions) + 0.8, size, 1, len(predictions), squeeze=False
+    )
+    for axes, (name, found) in zip(panels[0], predictions.items()):
+        weights = attention_by_word(found)
+        image = axes.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0)
+        for step, word in np.ndindex(time, time):
+            number = f"{weights[step, word]:.2f}"
+            if number not in ("0.00", "1.00"):
+                axes.text(
+                    word,
+                    step,
+                    number.removeprefix("0"),
+                    ha="center",
+                    va="center",
+                    fontsize=6,
+                    color="white" if weights[step, word] > 0.5 else "black",
+                )
+        axes.set_xticks(
+            range(time), map(output.literal, read), rotation=90, fontsize=8
+        )
+        axes.set_yticks(
+            range(time), map(output.literal, found.next), fontsize=8
+        )
+        axes.set(xlabel="input word", ylabel="predicted word", title=name)
+    figure.colorbar(image, ax=panels[0], label="attention weight", shrink=0.8)
+    if title:
+        figure.suptitle(title)
+    output.save(figure, path)
+
+
+def _one_sentence(predictions):
+    sentences = {found.read for found in predictions.values()}
+    if len(sentences) != 1:
+        received = "; ".join(" ".join(words) for words in sorted(sentences))
+        raise ValueError(
+            "`predictions` must be of one sentence, by one or more models. "
+            f"Received: {received or predictions}"
+        )
+    return sentences.pop()

@@ -1,0 +1,318 @@
+"""The Children's Book Test (Hill et al., 2016): questions and texts.
+
+The published archive, `CBTest.tgz`, holds the books and, for each of four kinds
+of words, questions that ask for one word of a sentence after twenty others.
+"""
+
+import dataclasses
+import pathlib
+import sys
+
+from memlm_keras.data.corpora import public_files
+from memlm_keras.data.corpora import public_sources
+from memlm_keras.data.corpus import encode_sources
+from memlm_keras.data.text import files_identity
+from memlm_keras.data.text import read_lines
+
+BLANK = "XXXXX"
+WORD_TYPES = ("NE", "CN", "V", "P")
+
+_CONTEXT_SENTENCES = 20
+_FILE_ENDINGS = {
+    "train": "train.txt",
+    "validation": "valid_2000ex.txt",
+    "test": "test_2500ex.txt",
+}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClozeQuestion:
+    """A sentence with a blank, what stands before it, and words to choose from.
+
+    The blank, `XXXXX`, is most often a token of its own. Where it is a part of
+    one, as in `XXXXX's`, a candidate takes its place within that token.
+
+    Args:
+        context: Tuple of sentences, tuples of tokens; any number, even none.
+        query: Tuple of tokens with one blank.
+        answer: String, one of the candidates.
+        candidates: Tuple of non-empty strings; they may repeat.
+
+    Raises:
+        ValueError: The query has no or more than one blank, a candidate is
+            empty, the answer is not among the candidates, or a sentence is a
+            string instead of its tokens.
+
+    Example:
+
+    >>> question = ClozeQuestion(
+    ...     context=(("the", "king", "rose", "."),),
+    ...     query=("`", "XXXXX", "!", "'"),
+    ...     answer="King",
+    ...     candidates=("Queen", "King"),
+    ... )
+    >>> question.filled("Queen")
+    ('`', 'Queen', '!', "'")
+    """
+
+    context: tuple
+    query: tuple
+    answer: str
+    candidates: tuple
+
+    def __post_init__(self):
+        sentences = {
+            "query": [self.query],
+            "candidates": [self.candidates],
+            "context": [self.context, *self.context],
+        }
+        for name, values in sentences.items():
+            for value in values:
+                if isinstance(value, str):
+                    raise ValueError(
+                        f"`{name}` must be made of tokens, not of one string. "
+                        f"Received: {value[:40]!r}. Split it first."
+                    )
+        blanks = sum(token.count(BLANK) for token in self.query)
+        if blanks != 1:
+            raise ValueError(
+                f"`query` must have exactly one blank {BLANK}. Received: "
+                f"{blanks} in {' '.join(self.query)!r}"
+            )
+        if not all(self.candidates):
+            raise ValueError(
+                "`candidates` must not be empty strings. Received: "
+                f"{self.candidates!r}"
+            )
+        if self.answer not in self.candidates:
+            raise ValueError(
+                "`answer` must be one of the candidates. Received: "
+                f"{self.answer!r}, of the candidates {self.candidates!r}"
+            )
+
+    def word(self, candidate):
+        """Returns the token of the blank, with `candidate` for the blank."""
+        (token,) = (token for token in self.query if BLANK in token)
+        return token.replace(BLANK, candidate)
+
+    def filled(self, candidate):
+        """Fills the blank.
+
+        Args:
+            candidate: String; white space in it parts tokens.
+
+        Returns:
+            Tuple of tokens, the whole sentence.
+        """
+        tokens = []
+        for token in self.query:
+            if BLANK in token:
+                tokens.extend(self.word(candidate).split())
+            else:
+                tokens.append(token)
+        return tuple(tokens)
+
+
+def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
+    """Loads questions of the Children's Book Test.
+
+    There are 2,000 for validation and 2,500 for testing of each type. Those
+    for training, more than 100,000, take much memory as a list:
+    `read_cloze_questions` gives them one by one.
+
+    Args:
+        word_type: `"NE"`, `"CN"`, `"V"` or `"P"`: which words are asked for,
+            named entities, common nouns, verbs or prepositions.
+        split: `"train"`, `"validation"` or `"test"`.
+        data_dir, cache_dir: As for `memlm_keras.data.load`.
+
+    Returns:
+        List of `ClozeQuestion`.
+
+    Raises:
+        ValueError: There is no such type or split, or the file is damaged.
+        FileNotFoundError: The file is not in `data_dir`.
+        OSError: The download failed.
+
+    Example:
+
+    >>> questions = cbt_questions("NE", "test")
+    >>> len(questions), len(questions[0].context)
+    (2500, 20)
+    """
+    if word_type not in WORD_TYPES:
+        raise ValueError(
+            f"`word_type` must be one of {WORD_TYPES}. Received: "
+            f"word_type={word_type!r}"
+        )
+    if split not in _FILE_ENDINGS:
+        raise ValueError(
+            f"`split` must be one of {tuple(_FILE_ENDINGS)}. Received: "
+            f"split={split!r}"
+        )
+    file = f"cbtest_{word_type}_{_FILE_ENDINGS[split]}"
+    (path,) = public_files("cbt", [file], data_dir, cache_dir)
+    return list(read_cloze_questions(path))
+
+
+def load_cbt(
+    train_on="books",
+    data_dir=None,
+    cache_dir=None,
+    vocabulary=None,
+    vocabulary_size=None,
+    minimum_count=1,
+    numbers=None,
+):
+    """Loads the texts of the Children's Book Test.
+
+    * `"books"`: 98 books for training, 5 for validation, 5 for testing, each
+      a document. The lines with their titles, names of files, are no text.
+    * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each an
+      document of its 20 sentences and the query with the answer in place.
+      Neighbouring questions share sentences, so text is seen many times.
+
+    Args:
+        train_on: One of the names above.
+        data_dir, cache_dir: As for `memlm_keras.data.load`.
+        vocabulary, vocabulary_size, minimum_count, numbers: As for
+            `memlm_keras.data.load_text`.
+
+    Returns:
+        `Corpus` of the name `"cbt"` or, for questions, such as `"cbt-NE"`.
+
+    Raises:
+        ValueError: `train_on` is none of these names, a file is damaged, or
+            `vocabulary` is given together with arguments to build one.
+        FileNotFoundError: A file is not in `data_dir`.
+        OSError: The download failed, or the cache cannot be written.
+
+    Example:
+
+    >>> corpus = load_cbt(data_dir="CBTest/data", minimum_count=2)
+    >>> len(corpus.train.document_starts)
+    98
+    """
+    if train_on == "books":
+        name, sources = "cbt", public_sources("cbt", data_dir, cache_dir)
+    elif train_on in WORD_TYPES:
+        name = f"cbt-{train_on}"
+        files = [
+            f"cbtest_{train_on}_{ending}" for ending in _FILE_ENDINGS.values()
+        ]
+        paths = public_files("cbt", files, data_dir, cache_dir)
+        sources = dict(zip(_FILE_ENDINGS, map(_QuestionTexts, paths)))
+    else:
+        raise ValueError(
+            f"`train_on` must be one of {('books', *WORD_TYPES)}. Received: "
+            f"train_on={train_on!r}"
+        )
+    return encode_sources(
+        name,
+        sources,
+        cache_dir,
+        vocabulary,
+        size=vocabulary_size,
+        minimum_count=minimum_count,
+        numbers=numbers,
+    )
+
+
+def read_cloze_questions(path):
+    r"""Reads a file of questions one by one.
+
+    A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
+    `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
+    be missing, and blank lines mean nothing. An empty candidate is left out: in
+    place it would shorten the sentence, and so win. Repeated ones are kept.
+
+    Args:
+        path: Path of the file, in UTF-8.
+
+    Yields:
+        `ClozeQuestion`.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: The file is not UTF-8 or holds no question, a line has not
+            the number that must follow, or a question is not as
+            `ClozeQuestion` must be.
+
+    Example:
+
+    >>> question = next(read_cloze_questions("cbtest_V_train.txt"))
+    """
+    context, number, last = [], 0, None
+    for number, line in enumerate(read_lines(path), 1):
+        if not line.strip():
+            continue
+        last, text = _parse_number(line, len(context) + 1, path, number)
+        if last <= _CONTEXT_SENTENCES:
+            context.append(_tokens(text))
+            continue
+        try:
+            question = ClozeQuestion(tuple(context), *_parse_query(text))
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}: {error}") from error
+        yield question
+        context = []
+    if last is None:
+        raise ValueError(
+            f"The file {path} is empty: expected at least one question."
+        )
+    if context:
+        raise ValueError(
+            f"{path}, line {number}: the file ends after {len(context)} "
+            f"sentences of a question. Expected {_CONTEXT_SENTENCES} and a "
+            "query."
+        )
+
+
+def _parse_number(line, expected, path, line_number):
+    first, *rest = line.split(maxsplit=1)
+    if first != str(expected):
+        raise ValueError(
+            f"{path}, line {line_number}: a question has lines numbered 1 to "
+            f"{_CONTEXT_SENTENCES + 1}, the last of them its query. Expected "
+            f"number {expected}. Received: {line[:40]!r}"
+        )
+    return expected, "".join(rest)
+
+
+def _parse_query(text):
+    query, *fields = text.split("\t")
+    if len(fields) not in (2, 3) or (len(fields) == 3 and fields[1].strip()):
+        raise ValueError(
+            "The query must be followed by a tab, the answer, two tabs and "
+            f"the candidates. Received the fields {fields}"
+        )
+    candidates = (word.strip() for word in fields[-1].split("|"))
+    return (
+        _tokens(query),
+        fields[0].strip(),
+        tuple(word for word in candidates if word),
+    )
+
+
+def _tokens(text):
+    # Contexts overlap and words recur: one string of each will do.
+    return tuple(map(sys.intern, text.split()))
+
+
+class _QuestionTexts:
+    """Questions as `memlm_keras.data.text.TextSource` gives texts."""
+
+    has_documents = True
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def identity(self):
+        return {"cloze_questions": files_identity([self.path])}
+
+    def sentences(self):
+        for question in read_cloze_questions(self.path):
+            begins = True
+            for tokens in (*question.context, question.filled(question.answer)):
+                yield list(tokens), begins
+                begins = False

@@ -1,0 +1,1 @@
+"""Corpora that are generated: their grammar, their words and their limits."""

@@ -1,0 +1,121 @@
+"""Embedded sentence pairs: generated, with labels that need binding.
+
+A premise says of several people where they live, what they do, and what they
+keep or like. A hypothesis says one thing of one of them, in words that the
+premise has, whatever its label:
+
+* entailment: the premise says this of this person;
+* contradiction: it says another thing of the same kind of this person, and
+  this thing of someone else;
+* neutral: it says nothing of this kind of this person, and this thing of
+  someone else.
+
+So words tell nothing of the label, nor does how often they occur: a neutral
+premise has the facts of another one, two of them at each other's people. Who is
+bound to what tells it, over the length of the premise. Nothing is downloaded,
+and a pair is the same for a seed on every platform.
+"""
+
+import itertools
+
+from memlm_keras.data.pairs import LABELS
+from memlm_keras.data.pairs import SentencePair
+from memlm_keras.data.synthetic.interpreters import uniforms
+
+NAMES = (
+    *("ada", "bert", "clara", "dan", "edith", "frank", "greta", "hugo"),
+    *("ida", "jack", "kate", "leo", "mary", "noah", "olga", "paul"),
+)
+# One kind of fact: what is said, and of what.
+FACTS = (
+    ("lives in", ("bath", "cork", "derby", "leeds", "oslo", "paris", "york")),
+    ("works as a", ("baker", "judge", "nurse", "pilot", "tailor", "weaver")),
+    ("keeps a", ("cat", "dog", "goat", "horse", "parrot", "rabbit")),
+    ("likes", ("bread", "chess", "cider", "dancing", "opera", "tea")),
+)
+SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
+
+
+def generate_pairs(num_pairs, seed, people=(3, 5)):
+    """Draws pairs, labels in turn, the same ones for a seed on every platform.
+
+    Args:
+        num_pairs: Number of pairs. The first ones do not depend on how many
+            follow.
+        seed: Integer of at least 0, or list of such integers.
+        people: Pair of integers, least and largest number of people in a
+            premise; at least 3, at most 16.
+
+    Returns:
+        List of `SentencePair`s.
+
+    Raises:
+        ValueError: `num_pairs` is negative, or there are no such people.
+
+    Example:
+
+    >>> from memlm_keras.data import embedded_pairs
+    >>> pair = embedded_pairs.generate_pairs(1, seed=0)[0]
+    >>> pair.label
+    'entailment'
+    """
+    least, most = people
+    if num_pairs < 0:
+        raise ValueError(
+            f"`num_pairs` must be at least 0. Received: num_pairs={num_pairs}"
+        )
+    if not 3 <= least <= most <= len(NAMES):
+        raise ValueError(
+            f"`people` must be two numbers in 3 .. {len(NAMES)}, the smaller "
+            f"one first. Received: people={people}"
+        )
+    draw = _Draws(uniforms(seed))
+    labels = itertools.islice(itertools.cycle(LABELS), num_pairs)
+    return [_pair(draw, label, least, most) for label in labels]
+
+
+class _Draws:
+    def __init__(self, numbers):
+        self._numbers = numbers
+
+    def one(self, items):
+        return items[int(next(self._numbers) * len(items))]
+
+    def some(self, items, count):
+        """Different ones, in a random order."""
+        left, chosen = list(items), []
+        for _ in range(count):
+            chosen.append(left.pop(int(next(self._numbers) * len(left))))
+        return chosen
+
+
+def _pair(draw, label, least, most):
+    names = draw.some(NAMES, draw.one(range(least, most + 1)))
+    asked, second, third, *_ = names
+    kind = draw.one(range(len(FACTS)))
+    own, others = draw.some(FACTS[kind][1], 2)
+    # Each person is known for something else; the first two, and some of the
+    # rest, for something of this kind too.
+    kinds = [k for k in range(len(FACTS)) if k != kind]
+    first, different = draw.some(kinds, 2)
+    known = [(name, draw.one(kinds)) for name in names[3:]]
+    known += [(asked, first), (second, draw.one(kinds)), (third, different)]
+    facts = [[name, k, draw.one(FACTS[k][1])] for name, k in known]
+    swapped = facts[-1]
+    facts += [[asked, kind, own], [second, kind, others]]
+    holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
+    facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
+    value = own if label == "entailment" else others
+    if label == "neutral":
+        value = draw.one((own, others))
+        swapped[0], facts[len(known)][0] = asked, third
+    premise = [
+        token
+        for fact in draw.some(facts, len(facts))
+        for token in (*_say(*fact), ".")
+    ]
+    return SentencePair(tuple(premise), (*_say(asked, kind, value), "."), label)
+
+
+def _say(name, kind, value):
+    return [name, *FACTS[kind][0].split(), value]

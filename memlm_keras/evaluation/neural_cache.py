@@ -1,0 +1,166 @@
+"""Theta and weight of the neural cache of Grave et al. (2017), by a search."""
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+from keras import ops
+
+from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.masking import masked_softmax
+from memlm_keras.mixtures.grave2017 import NeuralCache
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.sentence import reset_rows
+
+THETAS = tuple(round(0.1 * step, 1) for step in range(11))
+WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheChoice:
+    """The perplexities of a text with a neural cache, by theta and weight.
+
+    Attributes:
+        size: integer, outputs in the cache.
+        thetas, weights: tuples of floats that were tried.
+        perplexities: float64 array `(thetas, weights)`.
+        without: float, perplexity without a cache.
+        predicted_tokens: integer, tokens that were predicted.
+    """
+
+    size: int
+    thetas: tuple
+    weights: tuple
+    perplexities: np.ndarray = dataclasses.field(repr=False)
+    without: float
+    predicted_tokens: int
+
+    @property
+    def cache(self):
+        """The `NeuralCache` of the lowest perplexity."""
+        row, column = np.unravel_index(
+            np.argmin(self.perplexities), self.perplexities.shape
+        )
+        return NeuralCache(self.size, self.thetas[row], self.weights[column])
+
+    def __str__(self):
+        cache = self.cache
+        return (
+            f"cache of {self.size}: perplexity {self.perplexities.min():.2f} "
+            f"with theta={cache.theta:g} and weight={cache.weight:g}, "
+            f"{self.without:.2f} without; the best of {len(self.thetas)} x "
+            f"{len(self.weights)} on {self.predicted_tokens} tokens"
+        )
+
+
+def choose_cache(
+    model, batches, size=500, thetas=THETAS, weights=WEIGHTS, verbose=1
+):
+    """Finds theta and weight of a neural cache on a text, in one pass.
+
+    The model reads the text once, and its outputs are compared once; all
+    pairs are tried on that.
+
+    Args:
+        model: a `memlm_keras.LanguageModel` without a mixture.
+        batches: `memlm_keras.data.Batches` of the whole development text. One
+            row reads it as a single stream.
+        size: integer, outputs in the cache.
+        thetas, weights: sequences of floats to try, as for `NeuralCache`.
+        verbose: 0 prints nothing, 1 a progress bar and the result.
+
+    Returns:
+        `CacheChoice`.
+
+    Raises:
+        ValueError: for a model with a mixture, nothing to try, thetas or
+            weights that a cache cannot have, ids outside the vocabulary, or
+            batches that do not begin at their beginning.
+
+    Example:
+
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=100)
+    >>> choice = memlm_keras.evaluation.choose_cache(lm, batches, size=500)
+    >>> cached = lm.with_mixture(choice.cache)
+    """
+    thetas, weights = tuple(thetas), tuple(weights)
+    _check(model, thetas, weights)
+    require_beginning(batches)
+    cache, state = NeuralCache(size), None
+    compare = compile_inference(cache, functools.partial(_compare, cache))
+    compared = ops.convert_to_tensor(np.array(thetas, "float32"))
+    losses = np.zeros((len(thetas), len(weights)))
+    without = predicted = 0.0
+    progress = keras.utils.Progbar(len(batches), verbose=verbose)
+    for (outputs, scores), (inputs, targets, sample_weight) in zip(
+        model.outputs_batches(batches), batches
+    ):
+        if state is None:
+            cache.build(outputs.shape)
+            start = state = cache.initial_state(batches.batch_size)
+        state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
+        copied, filled, state = compare(
+            outputs,
+            ops.convert_to_tensor(inputs["token_ids"]),
+            ops.convert_to_tensor(targets),
+            state,
+            compared,
+        )
+        alone = np.exp(_float64(scores))
+        copied, filled = _float64(copied), _float64(filled)
+        for column, weight in enumerate(weights):
+            mixed = (1 - weight * filled) * alone + weight * copied
+            nats = -np.log(mixed) * sample_weight
+            losses[:, column] += nats.sum(axis=(1, 2))
+        without -= np.sum(np.log(alone) * sample_weight)
+        predicted += sample_weight.sum()
+        progress.add(1)
+    choice = CacheChoice(
+        size,
+        thetas,
+        weights,
+        np.exp(losses / predicted),
+        float(np.exp(without / predicted)),
+        int(predicted),
+    )
+    if verbose:
+        print(choice)
+    return choice
+
+
+def _compare(cache, outputs, token_ids, targets, state, thetas):
+    """The cache's probability of each target, by theta.
+
+    Returns:
+        A tuple of probabilities `(thetas, batch, time)`, whether the cache
+        holds anything, `(batch, time)`, and the new state.
+    """
+    products, words, mask, state = cache.compare(outputs, token_ids, state)
+    copied = [
+        cache.pointer_log_probability(
+            (masked_softmax(theta * products, mask), words), targets
+        )
+        for theta in ops.unstack(thetas)
+    ]
+    return ops.stack(copied), ops.any(mask, axis=-1), state
+
+
+def _float64(tensor):
+    return ops.convert_to_numpy(tensor).astype("float64")
+
+
+def _check(model, thetas, weights):
+    if model.mixture is not None:
+        raise ValueError(
+            "`model` must have no mixture of its own; try "
+            "`model.with_mixture(None)`. Received: a model with mixture="
+            f"{model.mixture}"
+        )
+    for name, values in (("thetas", thetas), ("weights", weights)):
+        if not values:
+            raise ValueError(
+                f"`{name}` must hold at least one number. Received: none"
+            )
+        for value in values:
+            NeuralCache(**{name.removesuffix("s"): value})

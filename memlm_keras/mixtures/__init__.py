@@ -1,0 +1,7 @@
+"""Mixtures of the head's distribution with words read before."""
+
+from memlm_keras.mixtures.base import Mixture
+from memlm_keras.mixtures.grave2017 import NeuralCache
+from memlm_keras.mixtures.merity2017 import PointerSentinel
+
+__all__ = ["Mixture", "NeuralCache", "PointerSentinel"]

@@ -1,0 +1,116 @@
+"""The pointer sentinel of Merity, Xiong, Bradbury and Socher (2017).
+
+"Pointer Sentinel Mixture Models", Section 2.
+
+Shapes below: B batch, T time, L window, k units, V vocabulary.
+"""
+
+import keras
+from keras import ops
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.masking import masked_softmax
+from memlm_keras.mixtures.base import Mixture
+from memlm_keras.mixtures.base import mixed
+from memlm_keras.mixtures.base import safe_log
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class PointerSentinel(Mixture):
+    """A pointer to recent words, with a sentinel for the vocabulary.
+
+    With `h_t` what the output projection reads and `w_i` the word read at step
+    i, over the last L steps, the current one included:
+
+        q = tanh(W h_t + b)
+        z_i = q . h_i
+        a = softmax([z; q . s])
+        g = a_{L+1}
+        p(w) = g p_vocab(w) + sum_{i: w_i = w} a_i
+
+    and, while training, the loss has the additional term
+
+        -log(g + sum_{i: w_i = y} a_i)
+
+    for the word `y` to predict. Slots that hold no step yet are masked out.
+
+    | paper | weight | shape |
+    |---|---|---|
+    | `W` | `query_kernel` | `(k, k)` |
+    | `b` | `query_bias` | `(k,)` |
+    | `s` | `sentinel` | `(k,)` |
+
+    Args:
+        window: integer, L.
+        kernel_initializer: initializer of the three weights.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments and results as of `Mixture`; attention is `(B, T, L)`
+    with the current word last, and sums to `1 - g`.
+
+    Raises:
+        ValueError: if `window` is not a positive integer.
+
+    Example:
+
+    >>> pointer = memlm_keras.mixtures.PointerSentinel(window=100)
+    >>> log_probabilities, state, attention, _ = pointer(
+    ...     np.ones((2, 7, 16), "float32"),
+    ...     np.ones((2, 7), "int32"),
+    ...     logits=np.ones((2, 7, 50), "float32"),
+    ... )
+    >>> keras.ops.shape(attention)
+    (2, 7, 100)
+    """
+
+    steps_back = 0
+    supervised = True
+
+    def __init__(self, window=100, kernel_initializer="uniform", **kwargs):
+        require_positive_integer("window", window)
+        super().__init__(window - 1, kernel_initializer, **kwargs)
+        self.window = window
+
+    def build(self, outputs_shape):
+        k = outputs_shape[-1]
+        self.build_window(k)
+        self.query_kernel = self.add_kernel("query_kernel", (k, k))
+        self.query_bias = self.add_kernel("query_bias", (k,))
+        self.sentinel = self.add_kernel("sentinel", (k,))
+
+    def call(
+        self,
+        outputs,
+        token_ids=None,
+        logits=None,
+        state=None,
+        training=None,
+    ):
+        extended, words, mask, state = self.recall(outputs, token_ids, state)
+        query = ops.matmul(outputs, self.query_kernel) + self.query_bias
+        query = ops.tanh(query)
+        scores = ops.concatenate(
+            [
+                self.products(query, extended, self.window),
+                ops.cast(ops.matmul(query, self.sentinel[:, None]), "float32"),
+            ],
+            axis=-1,
+        )
+        # The current word and the sentinel are always there.
+        always = ops.ones((*ops.shape(outputs)[:2], 2), dtype="bool")
+        every = masked_softmax(scores, ops.concatenate([mask, always], -1))
+        attention, gate = every[..., :-1], every[..., -1:]
+        log_probabilities = None
+        if logits is not None:
+            copied = self.copy_distribution(attention, words, logits.shape[-1])
+            log_probabilities = mixed(gate, logits, copied)
+        return log_probabilities, state, attention, (every, words)
+
+    def pointer_log_probability(self, recalled, targets):
+        """`log(g + sum_{i: w_i = y} a_i)` of the words that came."""
+        every, words = recalled
+        copied = self.weight_of(every[..., :-1], words, targets)
+        return safe_log(every[..., -1] + copied)
+
+    def get_config(self):
+        return {**super().get_config(), "window": self.window}

@@ -1,0 +1,294 @@
+"""Callbacks and schedules that Keras does not have."""
+
+import time
+
+import keras
+import numpy as np
+
+
+class StopOnNaN(keras.callbacks.TerminateOnNaN):
+    """Stops on a NaN or infinite loss and puts the last good weights back.
+
+    The state of the optimizer comes back with them, so training can go on.
+
+    Keras' `TerminateOnNaN` leaves the spoilt weights in the model. Good weights
+    are those before the first batch, after each epoch and, if asked for, every
+    `frequency` batches, as long as all of them are finite.
+
+    Args:
+        frequency: integer or `None`, batches between snapshots within an
+            epoch.
+
+    Attributes:
+        stopped: whether training was stopped.
+
+    Raises:
+        ValueError: if `frequency` is not positive, or if the weights are not
+            finite before training begins.
+
+    Example:
+
+    >>> lm.fit(batches, callbacks=[memlm_keras.training.StopOnNaN()])
+    """
+
+    def __init__(self, frequency=None):
+        super().__init__()
+        if frequency is not None and frequency < 1:
+            raise ValueError(
+                "`frequency` must be a positive number of batches, or None. "
+                f"Received: frequency={frequency}"
+            )
+        self.frequency = frequency
+        self.stopped = False
+        self._good = None
+
+    def get_state(self):
+        """What a checkpoint keeps: whether training was stopped."""
+        return {"stopped": self.stopped}
+
+    def set_state(self, state):
+        """Takes what `get_state` returned."""
+        self.stopped = state.get("stopped", False)
+
+    def on_train_begin(self, logs=None):
+        self.stopped = False
+        self._good = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self._good is None and not self._keep_weights():
+            raise ValueError(
+                "The model has weights that are not finite before training "
+                "begins. Load or initialise it anew."
+            )
+
+    def on_batch_end(self, batch, logs=None):
+        loss = (logs or {}).get("loss")
+        if loss is not None and not np.isfinite(loss):
+            super().on_batch_end(batch, logs)
+            self._roll_back()
+        elif self.frequency and (batch + 1) % self.frequency == 0:
+            self._keep_weights()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if not self.stopped and not self._keep_weights():
+            self.model.stop_training = True
+            self._roll_back()
+
+    def _roll_back(self):
+        self.stopped = True
+        # The optimizer too: its moments are spoilt by the same gradient.
+        for variable, value in zip(self._variables(), self._good):
+            variable.assign(value)
+
+    def _variables(self):
+        return [*self.model.weights, *self.model.optimizer.variables]
+
+    def _keep_weights(self):
+        """Keeps the weights if all are finite, and returns whether they are."""
+        values = [
+            np.array(keras.ops.convert_to_numpy(variable))
+            for variable in self._variables()
+        ]
+        finite = all(np.isfinite(value).all() for value in values)
+        if finite:
+            self._good = values
+        return finite
+
+
+class HalveOnDrop(keras.callbacks.Callback):
+    """Halves the learning rate when a metric is worse than some epochs ago.
+
+    Weissenborn (2016, Section 5.1) halves when the accuracy on validation text
+    falls over an epoch. Keras' `ReduceLROnPlateau` compares with the best value
+    so far instead, and so halves where a metric has recovered in part. After a
+    halving the values before it count no more, so that there is at most one in
+    so many epochs.
+
+    Args:
+        monitor: string, the metric, larger ones being better.
+        epochs: integer, how many epochs of `fit` lie between the two values
+            compared: as many as a pass over the data has.
+        factor: float in (0, 1).
+
+    Raises:
+        ValueError: if `epochs` is not positive or `factor` not in (0, 1); and
+            in `fit`, if the logs lack the metric.
+
+    Example:
+
+    >>> halve = memlm_keras.training.HalveOnDrop("val_accuracy")
+    """
+
+    def __init__(self, monitor="val_accuracy", epochs=1, factor=0.5):
+        super().__init__()
+        if epochs < 1:
+            raise ValueError(
+                f"`epochs` must be at least 1. Received: epochs={epochs}"
+            )
+        if not 0 < factor < 1:
+            raise ValueError(
+                f"`factor` must lie between 0 and 1. Received: factor={factor}"
+            )
+        self.monitor = monitor
+        self.epochs = epochs
+        self.factor = factor
+        self.values = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        if self.monitor not in (logs or {}):
+            raise ValueError(
+                f"There is no {self.monitor!r} to halve the learning rate by; "
+                f"is there validation data? Received: {sorted(logs or {})}"
+            )
+        self.values.append(float(logs[self.monitor]))
+        if len(self.values) > self.epochs:
+            before = self.values.pop(0)
+            if self.values[-1] < before:
+                optimizer = self.model.optimizer
+                rate = float(optimizer.learning_rate)
+                optimizer.learning_rate = rate * self.factor
+                self.values = self.values[-1:]
+
+    def get_state(self):
+        """What a `Checkpoint` keeps."""
+        return {"values": self.values}
+
+    def set_state(self, state):
+        """Goes on from what `get_state` returned."""
+        self.values = list(state["values"])
+
+
+class FreezeEmbeddings(keras.callbacks.Callback):
+    """Does not train the vectors of some words in the first epochs.
+
+    Vectors that were learned elsewhere are so left alone until the rest of the
+    model knows what to do with them (Weissenborn, 2016, Section 5.1). On every
+    backend, nothing is compiled anew when they thaw.
+
+    The optimizer remembers nothing of frozen vectors, but Adam corrects its
+    means for all steps since the beginning: of those that thaw late, the first
+    steps are up to `1 / sqrt(1 - beta_2)` times as long as at the start, 32
+    times with a `beta_2` of 0.999. Weight decay is not held back.
+
+    Args:
+        epochs: integer, epochs of `fit` from the first, at least 0.
+        words: boolean array `(V,)`, the words whose vectors are frozen, such as
+            `WordVectors.found`; `None` for all.
+
+    Raises:
+        ValueError: if `epochs` is negative; and in `fit`, for a model without
+            a `gradient_mask`, which `memlm_keras.EntailmentClassifier` has,
+            or `words` of another vocabulary.
+
+    Example:
+
+    >>> freeze = memlm_keras.training.FreezeEmbeddings(1, vectors.found)
+    """
+
+    def __init__(self, epochs=1, words=None):
+        super().__init__()
+        if epochs < 0:
+            raise ValueError(
+                f"`epochs` must be at least 0. Received: epochs={epochs}"
+            )
+        self.epochs = epochs
+        self.words = words
+
+    def on_train_begin(self, logs=None):
+        mask = getattr(self.model, "gradient_mask", None)
+        if mask is None:
+            raise ValueError(
+                "`FreezeEmbeddings` needs a model with a `gradient_mask`, a "
+                "`memlm_keras.embeddings.GradientMask` behind its embeddings, "
+                "as `memlm_keras.EntailmentClassifier` has. Received: "
+                f"{type(self.model).__name__}"
+            )
+        expected = (mask.vocabulary_size,)
+        if self.words is not None and np.shape(self.words) != expected:
+            raise ValueError(
+                "`words` must tell of each word of the model's vocabulary, of "
+                f"shape {expected}. Received: shape {np.shape(self.words)}"
+            )
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch < self.epochs:
+            self.model.gradient_mask.freeze(self.words)
+        else:
+            self.model.gradient_mask.unfreeze()
+
+
+class Throughput(keras.callbacks.Callback):
+    """Adds `seconds` and `tokens_per_second` of each epoch to the logs.
+
+    Of `memlm_keras.data.PairBatches` it is `pairs_per_second`. Validation is
+    not counted. Put it before the loggers, so that they see it.
+
+    Args:
+        batches: batches of `memlm_keras.data` that are trained on.
+
+    Example:
+
+    >>> callbacks = [
+    ...     memlm_keras.training.Throughput(batches),
+    ...     keras.callbacks.CSVLogger("log.csv")]
+    """
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+        self._batches_seen = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._batches_seen = 0
+        self._begin = self._end = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._batches_seen += 1
+        self._end = time.perf_counter()
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs is None or not self._batches_seen:
+            return
+        seconds = self._end - self._begin
+        share = self._batches_seen / self.batches.batches_per_epoch
+        logs["seconds"] = seconds
+        if hasattr(self.batches, "pairs_per_epoch"):
+            pairs = self.batches.pairs_per_epoch * share
+            logs["pairs_per_second"] = pairs / seconds
+        else:
+            tokens = self.batches.predicted_tokens * share
+            logs["tokens_per_second"] = tokens / seconds
+
+
+def halve_after(epochs, factor=0.5):
+    """Learning rate kept for some epochs and then halved at each one.
+
+    Tran et al. (2016, Section 4) halve at each epoch after the fourth, Salton
+    et al. (2017, Section 4) after the twelfth; of Zaremba et al. (2014) the
+    factor is 0.5, 0.8 or 1 / 1.15, by the size of the model.
+
+    Args:
+        epochs: integer, number of epochs at the initial rate.
+        factor: float in (0, 1), factor at each later epoch.
+
+    Returns:
+        A function for `keras.callbacks.LearningRateScheduler`.
+
+    Raises:
+        ValueError: if `epochs` is negative or `factor` not in (0, 1).
+
+    Example:
+
+    >>> scheduler = keras.callbacks.LearningRateScheduler(halve_after(4))
+    """
+    if epochs < 0:
+        raise ValueError(f"`epochs` must not be negative. Received: {epochs}")
+    if not 0 < factor < 1:
+        raise ValueError(
+            f"`factor` must lie between 0 and 1. Received: factor={factor}"
+        )
+
+    def schedule(epoch, learning_rate):
+        return learning_rate * factor if epoch >= epochs else learning_rate
+
+    return schedule

@@ -1,0 +1,275 @@
+"""The Children's Book Test, from files written as those published."""
+
+import dataclasses
+import hashlib
+import tarfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras import data
+from memlm_keras.data import corpora
+from memlm_keras.data import read_cloze_questions
+
+SENTENCES = [f"This is sentence {number} ." for number in range(1, 21)]
+CONTEXT = tuple(tuple(sentence.split()) for sentence in SENTENCES)
+CANDIDATES = "Ann|Bob|Cat|Dan|Eve|Fay|Gus|Hal|Ida|Joe"
+QUERY = f"`` Who is it ? '' said XXXXX .\tDan\t\t{CANDIDATES}"
+ENDINGS = ("train.txt", "valid_2000ex.txt", "test_2500ex.txt")
+
+
+def question_text(query=QUERY, sentences=SENTENCES):
+    lines = [*sentences, query]
+    return "".join(f"{n} {line}\n" for n, line in enumerate(lines, 1)) + "\n"
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read(text):
+        path = tmp_path / "cbtest_NE_train.txt"
+        path.write_bytes(text.encode())
+        return list(read_cloze_questions(path))
+
+    return read
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """All the files that these tests read, in a folder as in the archive."""
+    folder = tmp_path / "CBTest" / "data"
+    folder.mkdir(parents=True)
+    for word_type in ("NE", "V"):
+        for number, ending in enumerate(ENDINGS, 1):
+            text = question_text() * number
+            (folder / f"cbtest_{word_type}_{ending}").write_text(text)
+    for split in ("train", "valid", "test"):
+        (folder / f"cbt_{split}.txt").write_text(
+            "_BOOK_TITLE_ : Andrew_Lang___Prince_Prigio.txt.out\n"
+            "A king lived .\n"
+            f"It was in {split} .\n"
+            "_BOOK_TITLE_ : E._Nesbit___The_Book_of_Dragons.txt.out\n"
+            "A dragon .\n"
+        )
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_questions_are_read(read):
+    first, second = read(question_text() + question_text())
+    assert first == second
+    assert first.context == CONTEXT
+    assert first.query == tuple("`` Who is it ? '' said XXXXX .".split())
+    assert first.answer == "Dan"
+    assert first.candidates == tuple(CANDIDATES.split("|"))
+    assert first.filled("Eve") == tuple("`` Who is it ? '' said Eve .".split())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        first.answer = "Eve"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(question_text().replace("\n", "\r\n"), id="crlf"),
+        pytest.param(question_text().rstrip("\n"), id="no blank line at last"),
+        pytest.param(
+            question_text().replace("\t\t", "\t"), id="no empty field"
+        ),
+        pytest.param(question_text().replace("\t\t", "\t \t"), id="space"),
+        pytest.param(question_text().replace("|Dan", "||Dan|"), id="empty"),
+        pytest.param(question_text().replace(" .", "  ."), id="two spaces"),
+        pytest.param("\n" + question_text() + "\n\n", id="more blank lines"),
+    ],
+)
+def test_irregular_files_say_the_same(read, text):
+    (question,) = read(text)
+    assert (question,) == tuple(read(question_text()))
+
+
+def test_candidates_keep_their_order_and_may_repeat(read):
+    (question,) = read(question_text("XXXXX !\tb\t\tc|b|a|b|c"))
+    assert question.candidates == ("c", "b", "a", "b", "c")
+
+
+def test_a_blank_may_be_part_of_a_token(read):
+    (question,) = read(question_text("It was XXXXX's hat\tTom\t\tTom|Ann"))
+    assert question.word("Ann") == "Ann's"
+    assert question.filled("Tom") == ("It", "was", "Tom's", "hat")
+
+
+def test_a_candidate_may_be_several_tokens():
+    question = data.ClozeQuestion((), ("in", "XXXXX"), "a b", ("a b", "c"))
+    assert question.filled("a b") == ("in", "a", "b")
+
+
+def test_a_sentence_may_be_empty(read):
+    (question,) = read(
+        question_text(sentences=[*SENTENCES[:7], "", *SENTENCES[8:]])
+    )
+    assert question.context[7] == ()
+
+
+WORD = st.text("abc'.-|0123456789", min_size=1).map(lambda word: word + "x")
+
+
+@given(
+    sentences=st.lists(st.lists(WORD), min_size=20, max_size=20),
+    before=st.lists(WORD),
+    candidates=st.lists(
+        WORD.filter(lambda word: "|" not in word), min_size=1, max_size=10
+    ),
+    chosen=st.randoms(use_true_random=False),
+)
+def test_what_is_written_is_read(
+    tmp_path_factory, sentences, before, candidates, chosen
+):
+    answer = chosen.choice(candidates)
+    query = [*before, "XXXXX"]
+    text = question_text(
+        f"{' '.join(query)}\t{answer}\t\t{'|'.join(candidates)}",
+        [" ".join(sentence) for sentence in sentences],
+    )
+    path = tmp_path_factory.mktemp("cbt") / "questions.txt"
+    path.write_text(text)
+    (question,) = read_cloze_questions(path)
+    assert question == data.ClozeQuestion(
+        tuple(map(tuple, sentences)), tuple(query), answer, tuple(candidates)
+    )
+
+
+ONE = question_text()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (ONE.replace("\n5 ", "\n6 "), "line 5: .*Expected number 5.*'6 This"),
+        (ONE.replace("\n5 ", "\n"), "line 5: .*Expected number 5.*'This"),
+        (ONE + "2 x\n", "line 23: .*Expected number 1. Received: '2 x'"),
+        (
+            ONE[: ONE.index("21 ")] + "\n" + ONE,
+            "line 22: .*Expected number 21. Received: '1 This",
+        ),
+        (ONE[: ONE.index("21 ")], "line 20: the file ends after 20 sentences"),
+        (ONE[: ONE.index("7 ")], "line 6: the file ends after 6 sentences"),
+        (ONE.replace("XXXXX", "Dan"), "line 21: .*one blank XXXXX.*: 0 in .``"),
+        (ONE.replace("it", "XXXXX"), "line 21: .*exactly one blank.*: 2 in"),
+        (ONE.replace("Dan\t", "Zoe\t"), "line 21: `answer` .*'Zoe', of the"),
+        (ONE.replace("\t", " "), r"line 21: .*two tabs.*the fields \[\]"),
+        (ONE.replace("\t\t", "\tx\t"), r"line 21: .*\['Dan', 'x', 'Ann"),
+        (ONE.replace(CANDIDATES, "|"), r"line 21: `answer` .*'Dan', .*\(\)"),
+        ("", "is empty: expected at least one question"),
+        ("\n\n", "is empty: expected at least one question"),
+    ],
+)
+def test_damage_is_told_with_file_and_line(read, text, message):
+    with pytest.raises(ValueError, match=f"cbtest_NE_train.txt.*{message}"):
+        read(text)
+
+
+def test_bytes_that_are_not_utf8_are_told(tmp_path):
+    path = tmp_path / "questions.txt"
+    path.write_bytes(b"1 caf\xe9\n")
+    with pytest.raises(ValueError, match="questions.txt is not UTF-8"):
+        list(read_cloze_questions(path))
+
+
+def test_questions_with_an_empty_candidate_are_refused():
+    with pytest.raises(ValueError, match="`candidates` must not be empty"):
+        data.ClozeQuestion((), ("XXXXX",), "a", ("a", ""))
+
+
+def test_files_are_found_by_type_and_split(folder, tmp_path):
+    for split, count in [("train", 1), ("validation", 2), ("test", 3)]:
+        for data_dir in (folder, str(tmp_path)):
+            questions = data.cbt_questions("NE", split, data_dir)
+            assert len(questions) == count
+
+
+def test_wrong_names_are_told(folder):
+    with pytest.raises(ValueError, match="`word_type` .*'NE'.*'noun'"):
+        data.cbt_questions("noun", "test", folder)
+    with pytest.raises(ValueError, match="`split` .*'validation'.*'valid'"):
+        data.cbt_questions("NE", "valid", folder)
+    with pytest.raises(ValueError, match="`train_on` .*'books', 'NE'.*'all'"):
+        data.load_cbt("all", folder)
+    with pytest.raises(FileNotFoundError, match="cbtest_P_test_2500ex.txt in"):
+        data.cbt_questions("P", "test", folder)
+    with pytest.raises(FileNotFoundError, match="data_dir=.*nowhere"):
+        data.load_cbt(data_dir=folder / "nowhere")
+
+
+def test_books_are_documents_without_their_titles(folder):
+    corpus = data.load_cbt(data_dir=folder)
+    assert corpus.name == "cbt"
+    words = corpus.vocabulary.decode(corpus.train.tokens)
+    assert " ".join(words) == (
+        "A king lived . <eos> It was in train . <eos> A dragon . <eos>"
+    )
+    assert corpus.train.document_starts.tolist() == [0, 11]
+    assert isinstance(corpus.train.tokens, np.memmap)
+    assert corpus.test.tokens[8] == corpus.vocabulary.unknown_id
+    assert data.load("cbt", folder).vocabulary == corpus.vocabulary
+
+
+def test_contexts_are_documents_with_the_answer_in_place(folder):
+    corpus = data.load_cbt("NE", folder)
+    assert corpus.name == "cbt-NE"
+    sentences = [*SENTENCES, QUERY.partition("\t")[0].replace("XXXXX", "Dan")]
+    expected = " ".join(f"{sentence} <eos>" for sentence in sentences).split()
+    assert corpus.vocabulary.decode(corpus.train.tokens) == expected
+    starts = np.arange(3) * len(expected)
+    np.testing.assert_array_equal(corpus.test.document_starts, starts)
+    batches = corpus.batches("test", 2, 7, documents=True)
+    assert sum(inputs["reset"].sum() for inputs, _, _ in batches) == 3
+
+
+def test_changed_questions_are_encoded_anew(folder):
+    before = len(data.load_cbt("V", folder).train)
+    (folder / "cbtest_V_train.txt").write_text(question_text() * 2)
+    assert len(data.load_cbt("V", folder).train) == 2 * before
+
+
+@pytest.mark.parametrize("train_on", ["books", "V"])
+def test_vocabularies_are_built_or_given(folder, train_on):
+    corpus = data.load_cbt(
+        train_on, folder, vocabulary_size=5, minimum_count=2, numbers="N"
+    )
+    assert len(corpus.vocabulary) <= 5
+    assert corpus.vocabulary.numbers == "N"
+    given = data.Vocabulary(["king"])
+    assert data.load_cbt(train_on, folder, vocabulary=given).vocabulary is given
+    with pytest.raises(ValueError, match="cannot be combined .*'size': 5"):
+        data.load_cbt(train_on, folder, vocabulary=given, vocabulary_size=5)
+
+
+def test_a_damaged_file_leaves_nothing(folder, cache):
+    vocabulary = data.Vocabulary(["king"])
+    path = folder / "cbtest_V_train.txt"
+    path.write_text(path.read_text().replace("XXXXX", "Dan"))
+    with pytest.raises(ValueError, match="cbtest_V_train.txt, line 21"):
+        data.load_cbt("V", folder, vocabulary=vocabulary)
+    assert list((cache / "tokens").iterdir()) == []
+
+
+def test_the_archive_is_downloaded_once(folder, cache, monkeypatch, tmp_path):
+    archive = tmp_path / "CBTest.tgz"
+    with tarfile.open(archive, "w:gz") as file:
+        file.add(folder, "CBTest/data")
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+    small = dataclasses.replace(
+        corpora._PUBLIC["cbt"],
+        urls=(archive.as_uri(),),
+        archive_hash={"sha256": digest},
+    )
+    monkeypatch.setitem(corpora._PUBLIC, "cbt", small)
+    assert len(data.cbt_questions("NE", "test")) == 3
+    archive.unlink()
+    assert len(data.load_cbt("NE", cache_dir=cache).train) > 0
+    assert len(data.load("cbt").train) == 15

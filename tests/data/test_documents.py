@@ -1,0 +1,205 @@
+import numpy as np
+import pytest
+
+from memlm_keras import data
+from memlm_keras.data import documents
+
+SPLITS = ("train", "validation", "test")
+NUM_ARTICLES = 100
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def document(index):
+    """Title, some lines of a number and an own word, of several lengths."""
+    lines = [f"= title{index} ="]
+    lines += [f"in {1900 + index} the word{index} ."] * (2 + index % 5)
+    return lines
+
+
+@pytest.fixture
+def folder(tmp_path):
+    folder = tmp_path / "wikipedia"
+    folder.mkdir()
+    for index in range(NUM_ARTICLES):
+        text = "\n".join(document(index)) + "\n"
+        (folder / f"{index:03}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def file(tmp_path):
+    lines = [line for index in range(NUM_ARTICLES) for line in document(index)]
+    path = tmp_path / "wikipedia.txt"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def texts(corpus, split):
+    """Documents of a split, as lists of words."""
+    split = getattr(corpus, split)
+    parts = np.split(split.tokens, split.document_starts[1:])
+    return [corpus.vocabulary.decode(part) for part in parts]
+
+
+def titles(corpus, split):
+    return [text[1] for text in texts(corpus, split)]
+
+
+def test_every_document_is_whole_in_one_split(folder):
+    # Every word is in the vocabulary, so that all can be told apart.
+    words = {
+        word
+        for i in range(NUM_ARTICLES)
+        for t in document(i)
+        for word in t.split()
+    }
+    corpus = data.load_documents(folder, vocabulary=data.Vocabulary(words))
+    found = [text for split in SPLITS for text in texts(corpus, split)]
+    expected = [
+        [word for line in document(i) for word in [*line.split(), "<eos>"]]
+        for i in range(NUM_ARTICLES)
+    ]
+    assert sorted(found) == sorted(expected)
+    for split in SPLITS:
+        # In the order of the text.
+        numbers = [int(t.removeprefix("title")) for t in titles(corpus, split)]
+        assert numbers == sorted(numbers)
+
+
+def test_shares_are_reached_and_not_passed_by_more_than_an_document(folder):
+    corpus = data.load_documents(folder, validation=0.1, test=0.2)
+    total = sum(len(getattr(corpus, split)) for split in SPLITS)
+    longest = max(
+        len(text) for split in SPLITS for text in texts(corpus, split)
+    )
+    for split, share in (("validation", 0.1), ("test", 0.2)):
+        over = len(getattr(corpus, split)) - share * total
+        assert 0 <= over < longest
+
+
+def test_dealing_follows_the_seed():
+    lengths = np.array([4, 6, 5, 5, 10, 10])
+    shares = {"validation": 0.2, "test": 0.3}
+    dealt = documents.deal_documents(lengths, shares, seed=3)
+    order = np.random.default_rng(3).permutation(6)
+    assert order.tolist() == [2, 5, 4, 1, 3, 0]
+    # Of 40 tokens, 5 + 10 are the first 8 and more, 10 + 6 then 12 and more.
+    assert dealt["validation"].tolist() == [2, 5]
+    assert dealt["test"].tolist() == [1, 4]
+    assert dealt["train"].tolist() == [0, 3]
+
+
+def test_same_seed_same_corpus_and_another_seed_another(folder, tmp_path):
+    corpus = data.load_documents(folder, seed=1)
+    again = data.load_documents(folder, seed=1, cache_dir=tmp_path / "other")
+    other = data.load_documents(folder, seed=2)
+    for split in SPLITS:
+        ours, theirs = getattr(corpus, split), getattr(again, split)
+        assert np.array_equal(ours.tokens, theirs.tokens)
+        assert np.array_equal(ours.document_starts, theirs.document_starts)
+    assert titles(corpus, "train") != titles(other, "train")
+
+
+def test_vocabulary_is_of_training_documents_alone(folder):
+    corpus = data.load_documents(folder, validation=0.2, test=0.2)
+    known = set(corpus.vocabulary.tokens)
+    assert not known & {str(1900 + i) for i in range(NUM_ARTICLES)}
+    for split, expected in (("train", True), ("test", False)):
+        for text in texts(corpus, split):
+            assert (text[1] != "<unk>") is expected
+            # `in 1950 the word50 .` after the title.
+            assert text[4:7] == ["in", "N", "the"]
+            assert (text[7] != "<unk>") is expected
+    assert corpus.vocabulary.numbers == "N"
+
+
+def test_most_frequent_words_are_kept(folder):
+    corpus = data.load_documents(folder, vocabulary_size=7)
+    assert set(corpus.vocabulary.tokens) == {
+        *("<eos>", "<unk>", "N", "in", "the", ".", "=")
+    }
+    assert titles(corpus, "train") == ["<unk>"] * len(
+        corpus.train.document_starts
+    )
+
+
+def test_a_folder_and_a_file_give_the_same_corpus(folder, file):
+    of_folder = data.load_documents(folder)
+    of_file = data.load_documents(file, document_start="= ")
+    assert of_folder.name == of_file.name == "wikipedia"
+    assert of_folder.vocabulary == of_file.vocabulary
+    for split in SPLITS:
+        ours, theirs = getattr(of_folder, split), getattr(of_file, split)
+        assert np.array_equal(ours.tokens, theirs.tokens)
+        assert np.array_equal(ours.document_starts, theirs.document_starts)
+
+
+def test_lines_before_the_first_title_belong_to_the_first_document(file):
+    file.write_text("a preface\n" + file.read_text())
+    vocabulary = data.Vocabulary(["a", "preface", "=", "title0"])
+    corpus = data.load_documents(
+        file, document_start="= ", vocabulary=vocabulary
+    )
+    found = [text for split in SPLITS for text in texts(corpus, split)]
+    assert len(found) == NUM_ARTICLES
+    (first,) = (text for text in found if "title0" in text)
+    assert first[:6] == ["a", "preface", "<eos>", "=", "title0", "="]
+
+
+def test_tokens_are_memory_mapped_and_kept(folder, cache):
+    corpus = data.load_documents(folder)
+    again = data.load_documents(folder)
+    assert isinstance(corpus.train.tokens, np.memmap)
+    assert again.train.tokens.filename == corpus.train.tokens.filename
+    (lengths,) = (cache / "documents").iterdir()
+    assert np.load(lengths).sum() == sum(
+        len(getattr(corpus, split)) for split in SPLITS
+    )
+    # A damaged file is made anew.
+    lengths.write_bytes(b"damaged")
+    third = data.load_documents(folder)
+    assert third.train.tokens.filename == corpus.train.tokens.filename
+
+
+def test_history_is_reset_where_documents_begin(folder):
+    corpus = data.load_documents(folder, validation=0.2)
+    batches = corpus.batches("validation", 4, 8, documents=True)
+    resets = sum(int(inputs["reset"].sum()) for inputs, _, _ in batches)
+    assert resets == len(corpus.validation.document_starts)
+    assert sum(w.sum() for _, _, w in batches) == len(corpus.validation)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"validation": 0}, "`validation` must be a share.*validation=0"),
+        ({"test": 1.5}, "`test` must be a share.*test=1.5"),
+        ({"validation": 0.6, "test": 0.5}, "must leave something to train on"),
+        ({"validation": 0.5, "test": 0.49}, "The train split gets no document"),
+    ],
+)
+def test_unusable_shares_are_told(tmp_path, arguments, message):
+    for index in range(3):
+        (tmp_path / f"{index}.txt").write_text("a b c\n" * (index + 1))
+    with pytest.raises(ValueError, match=message):
+        data.load_documents(tmp_path, **arguments)
+
+
+def test_too_few_documents_are_told(tmp_path):
+    (tmp_path / "a.txt").write_text("the only one\n")
+    with pytest.raises(ValueError, match="gets no document.*: 1 documents"):
+        data.load_documents(tmp_path)
+
+
+def test_a_file_must_say_where_documents_begin(file):
+    with pytest.raises(ValueError, match="`document_start` must say"):
+        data.load_documents(file)
+    with pytest.raises(ValueError, match="begins a document.*'#'"):
+        data.load_documents(file, document_start="#")
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        data.load_documents(file.with_name("nowhere"))

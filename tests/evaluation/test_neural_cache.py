@@ -1,0 +1,74 @@
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import perplexity
+from memlm_keras.mixtures import NeuralCache
+
+V = 11
+
+
+def make(mixture=None):
+    return LanguageModel(
+        V,
+        4,
+        [keras.layers.LSTM(5)],
+        initializer=keras.initializers.RandomUniform(-0.8, 0.8),
+        mixture=mixture,
+    )
+
+
+def batches_of(documents, rows):
+    tokens = np.random.default_rng(1).integers(V, size=60).astype("int32")
+    return Batches(
+        tokens,
+        batch_size=rows,
+        segment_length=7,
+        document_starts=np.array([0, 11, 40]) if documents else None,
+    )
+
+
+@pytest.mark.parametrize("documents, rows", [(False, 1), (True, 2)])
+def test_one_pass_gives_the_perplexity_of_every_cached_model(
+    documents, rows, capsys
+):
+    model, batches = make(), batches_of(documents, rows)
+    thetas, weights = (0.0, 1.5), (0.1, 0.6)
+    choice = choose_cache(model, batches, 6, thetas, weights, verbose=0)
+    for row, column in ((0, 1), (1, 0)):
+        cache = NeuralCache(6, thetas[row], weights[column])
+        cached = perplexity(model.with_mixture(cache), batches, verbose=0)
+        np.testing.assert_allclose(
+            choice.perplexities[row, column], cached.perplexity, rtol=1e-5
+        )
+    plain = perplexity(model, batches, verbose=0)
+    np.testing.assert_allclose(choice.without, plain.perplexity, rtol=1e-5)
+    assert choice.predicted_tokens == plain.predicted_tokens
+    best = choice.perplexities.min()
+    place = thetas.index(choice.cache.theta), weights.index(choice.cache.weight)
+    assert choice.perplexities[place] == best
+    assert not capsys.readouterr().out
+    assert f"perplexity {best:.2f} with theta={choice.cache.theta:g}" in str(
+        choice
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"thetas": ()}, "`thetas` must hold at least one number"),
+        ({"weights": [0.1, 1.0]}, "`weight` must be at least 0.*weight=1.0"),
+        ({"size": 0}, "`size` must be an integer of at least 1"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        choose_cache(make(), batches_of(False, 1), verbose=0, **arguments)
+
+
+def test_a_model_with_a_mixture_has_chosen():
+    with pytest.raises(ValueError, match="`model` must have no mixture"):
+        choose_cache(make(NeuralCache(3)), batches_of(False, 1))

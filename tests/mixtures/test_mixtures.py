@@ -1,0 +1,289 @@
+"""The neural cache and the pointer sentinel: what mixes words in."""
+
+import inspect
+import json
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures import PointerSentinel
+from references.finite_differences import assert_derivatives
+from references.grave2017 import neural_cache
+from references.merity2017 import pointer_sentinel
+
+V = 7
+THETA, WEIGHT = 0.7, 0.3
+
+
+class Cache:
+    """The neural cache and its reference, called alike."""
+
+    present = 0
+
+    @staticmethod
+    def make(units, slots):
+        layer = NeuralCache(slots, THETA, WEIGHT)
+        layer.build((None, None, units))
+        return layer
+
+    @staticmethod
+    def reference(row, weights, slots, history):
+        mixed, attention = neural_cache(*row, slots, THETA, WEIGHT, history)
+        return mixed, attention
+
+    @staticmethod
+    def symbols(weights):
+        return {}
+
+
+class Pointer:
+    """The pointer sentinel and its reference, called alike."""
+
+    present = 1
+
+    @staticmethod
+    def make(units, slots):
+        layer = PointerSentinel(
+            slots + 1, keras.initializers.RandomUniform(-1, 1)
+        )
+        layer.build((None, None, units))
+        return layer
+
+    @staticmethod
+    def reference(row, weights, slots, history):
+        return pointer_sentinel(*row, weights, slots + 1, history)[:2]
+
+    @staticmethod
+    def symbols(weights):
+        kernel, bias, sentinel = weights
+        return {"W": kernel.T, "b": bias, "s": sentinel}
+
+
+every_mixture = pytest.mark.parametrize("kind", [Cache, Pointer])
+
+
+def inputs_of(seed, batch_size, time, units):
+    random = np.random.default_rng(seed)
+    outputs = random.normal(size=(batch_size, time, units)).astype("float32")
+    token_ids = random.integers(V, size=(batch_size, time)).astype("int32")
+    logits = random.normal(size=(batch_size, time, V)).astype("float32")
+    return outputs, token_ids, logits
+
+
+def probabilities(logits):
+    logits = np.asarray(logits, "float64")
+    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return exponents / exponents.sum(axis=-1, keepdims=True)
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+@every_mixture
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 6),
+    units=st.integers(1, 5),
+    slots=st.integers(1, 8),
+    before=st.integers(0, 5),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_equals_the_reference(
+    compiled, kind, batch_size, time, units, slots, before, seed
+):
+    layer = kind.make(units, slots)
+    outputs, token_ids, logits = inputs_of(
+        seed, batch_size, before + time, units
+    )
+
+    def run(outputs, token_ids, logits):
+        state = None
+        if before:
+            _, state, _, _ = layer(outputs[:, :before], token_ids[:, :before])
+        return layer(
+            outputs[:, before:],
+            token_ids[:, before:],
+            logits=logits[:, before:],
+            state=state,
+        )[:3]
+
+    log_probabilities, state, weights = arrays(
+        compiled(run)(outputs, token_ids, logits)
+    )
+    symbols = kind.symbols([w.astype("float64") for w in layer.get_weights()])
+    for row in range(batch_size):
+        mixed, attention = kind.reference(
+            (
+                outputs[row, before:].astype("float64"),
+                token_ids[row, before:],
+                probabilities(logits[row, before:]),
+            ),
+            symbols,
+            slots,
+            (outputs[row, :before].astype("float64"), token_ids[row, :before]),
+        )
+        np.testing.assert_allclose(
+            np.exp(log_probabilities[row]), mixed, rtol=1e-4, atol=1e-6
+        )
+        expected = np.zeros((time, slots + kind.present))
+        for step, pairs in enumerate(attention):
+            for steps_back, weight in pairs:
+                expected[step, slots - steps_back] = weight
+        np.testing.assert_allclose(weights[row], expected, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        np.exp(log_probabilities).sum(axis=-1), 1.0, rtol=1e-5
+    )
+    np.testing.assert_array_equal(state["filled"], min(slots, before + time))
+
+
+@every_mixture
+def test_one_step_at_a_time_equals_the_whole_sequence(kind):
+    layer = kind.make(3, 4)
+    outputs, token_ids, logits = inputs_of(1, 2, 9, 3)
+    whole, _, attention, _ = arrays(layer(outputs, token_ids, logits=logits))
+    state = layer.initial_state(2)
+    for step in range(9):
+        now = slice(step, step + 1)
+        found, state, weights, _ = layer(
+            outputs[:, now],
+            token_ids[:, now],
+            logits=logits[:, now],
+            state=state,
+        )
+        np.testing.assert_allclose(arrays(found), whole[:, now], atol=1e-5)
+        np.testing.assert_allclose(
+            arrays(weights), attention[:, now], atol=1e-5
+        )
+
+
+@every_mixture
+def test_gradients_equal_finite_differences(kind, gradients):
+    layer = kind.make(3, 3)
+    outputs, token_ids, logits = inputs_of(2, 2, 5, 3)
+    direction = np.random.default_rng(3).normal(size=(2, 5, V))
+    direction = direction.astype("float32")
+
+    def loss(tensors):
+        outputs, logits, *weights = tensors
+        (found, _, _, _), _ = layer.stateless_call(
+            weights, [], outputs, token_ids, logits=logits
+        )
+        return keras.ops.sum(keras.ops.multiply(found, direction))
+
+    def reference_loss(values):
+        outputs, logits, *weights = values
+        return sum(
+            np.sum(
+                np.log(
+                    kind.reference(
+                        (
+                            outputs[row],
+                            token_ids[row],
+                            probabilities(logits[row]),
+                        ),
+                        kind.symbols(weights),
+                        3,
+                        ((), ()),
+                    )[0]
+                )
+                * direction[row]
+            )
+            for row in range(2)
+        )
+
+    values = [outputs, logits, *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_pointed_of_the_pointer_is_the_logarithm_of_gate_and_target():
+    layer = Pointer.make(3, 3)
+    outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
+    targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
+    pointed = arrays(
+        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
+    )
+    weights = Pointer.symbols(layer.get_weights())
+    for row in range(2):
+        _, _, expected = pointer_sentinel(
+            outputs[row].astype("float64"),
+            token_ids[row],
+            probabilities(logits[row]),
+            weights,
+            4,
+        )
+        np.testing.assert_allclose(
+            pointed[row],
+            np.log(expected[np.arange(6), targets[row]]),
+            rtol=1e-4,
+            atol=1e-6,
+        )
+
+
+def test_pointed_of_the_cache_is_its_own_probability():
+    """Of the word that came, as choosing theta and weight needs it."""
+    layer = NeuralCache(4, THETA, weight=0.0)
+    outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
+    targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
+    pointed = arrays(
+        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
+    )
+    for row in range(2):
+        alone, _ = neural_cache(
+            outputs[row].astype("float64"),
+            token_ids[row],
+            probabilities(logits[row]),
+            *(4, THETA, 1.0),
+        )
+        np.testing.assert_allclose(
+            pointed[row, 1:],
+            alone[np.arange(1, 6), targets[row, 1:]],
+            rtol=1e-4,
+            atol=1e-6,
+        )
+    np.testing.assert_array_equal(pointed[:, 0], 0.0)
+
+
+def test_a_cache_without_theta_counts_words():
+    layer = NeuralCache(10, theta=0.0, weight=0.5)
+    token_ids = np.array([[1, 2, 2, 3]], "int32")
+    outputs = np.random.default_rng(0).normal(size=(1, 4, 2)).astype("float32")
+    logits = np.zeros((1, 4, V), "float32")
+    found = np.exp(arrays(layer(outputs, token_ids, logits=logits)[0]))[0, -1]
+    expected = np.full(V, 0.5 / V)
+    expected[[2, 3]] += 0.5 * np.array([2, 1]) / 3
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "layer, arguments",
+    [
+        (NeuralCache(4, 0.2, 0.4), {"size": 4, "theta": 0.2, "weight": 0.4}),
+        (PointerSentinel(4), {"window": 4}),
+    ],
+)
+def test_every_argument_survives_its_configuration(layer, arguments):
+    signature = inspect.signature(type(layer).__init__).parameters
+    known = set(signature) - {"self", "kwargs", "kernel_initializer"}
+    assert known == set(arguments)
+    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
+    assert arguments.items() <= revived.get_config().items()
+    assert revived.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"size": 0}, "`size` must be an integer of at least 1"),
+        ({"theta": -0.1}, "`theta` must not be negative. Received: theta=-0.1"),
+        ({"weight": 1.0}, "`weight` must be at least 0 and less than 1"),
+    ],
+)
+def test_bad_arguments_of_a_cache(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        NeuralCache(**arguments)
