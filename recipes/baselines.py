@@ -129,7 +129,7 @@ def measures():
 
 def check(model):
     """Refuses what a model cannot be measured by, before it is trained."""
-    from memlm_keras.models import thinning
+    from memlm_keras.models import copies
 
     if FLAGS.cache_size is not None and model.mixture is not None:
         raise app.UsageError(
@@ -138,13 +138,13 @@ def check(model):
             f"{type(model.mixture).__name__}"
         )
     if FLAGS.monte_carlo is not None:
-        if not thinning.drops(model):
+        if not copies.drops(model):
             raise app.UsageError(
                 "--monte_carlo is of models with dropout. Received: "
                 f"--model={FLAGS.model}, without"
             )
         try:
-            thinning.require_masks(model)
+            copies.require_masks(model)
         except ValueError as error:
             raise app.UsageError(
                 f"--monte_carlo cannot read --model={FLAGS.model}: {error}"

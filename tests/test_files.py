@@ -1,6 +1,17 @@
+"""Files written whole or not at all, by whoever, and errors of damaged ones."""
+
+import errno
+import multiprocessing
+import os
+import re
+import resource
+import signal
+
 import keras
+import numpy as np
 import pytest
 
+from memlm_keras import files
 from memlm_keras.files import atomic_path
 from memlm_keras.files import load_model
 from memlm_keras.files import read_json
@@ -13,8 +24,7 @@ def names(folder):
 def test_file_is_moved_into_place(tmp_path):
     target = tmp_path / "new" / "model.weights.h5"
     with atomic_path(target) as temporary:
-        assert temporary.parent == target.parent
-        assert temporary.name.endswith("model.weights.h5")
+        assert temporary.name == "model.weights.h5"
         temporary.write_text("whole")
         assert not target.exists()
     assert target.read_text() == "whole"
@@ -70,6 +80,9 @@ def test_unwritable_parent_is_a_permission_error(tmp_path, monkeypatch):
             pytest.fail("the block must not run")
 
 
+# === Damaged files of JSON ===
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b'{"a": 1', b"\xff\xfe{}", b"[" * 100_000, b"\x00\x01", b"{}}"],
@@ -91,6 +104,153 @@ def test_missing_files_are_named(tmp_path):
             read(tmp_path / "v.x", "vocabulary")
     (tmp_path / "words.json").write_text('{"ä": [1]}', encoding="utf-8")
     assert read_json(tmp_path / "words.json", "words") == {"ä": [1]}
+
+
+# === Several writers, and writers that were killed ===
+
+
+def in_processes(function, count):
+    """Runs `function(index)` in processes, and returns their exit codes."""
+    context = multiprocessing.get_context("fork")
+    processes = [
+        context.Process(target=function, args=(index,))
+        for index in range(count)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    return [process.exitcode for process in processes]
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_processes_that_write_the_same_folder(tmp_path, monkeypatch, exchange):
+    """Each replaces it whole; it is never half of one and half of another."""
+    if not exchange:
+        monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+    target = tmp_path / "cache" / "tokens"
+    barrier = multiprocessing.get_context("fork").Barrier(4)
+
+    def write(index):
+        barrier.wait(60)
+        for number in range(40):
+            with atomic_path(target) as temporary:
+                temporary.mkdir()
+                for name in ("first", "second"):
+                    (temporary / name).write_text(f"{index} {number}")
+            # At any time there is one or another.
+            assert target.is_dir() or not exchange
+
+    assert in_processes(write, 4) == [0] * 4
+    assert (target / "first").read_text() == (target / "second").read_text()
+    assert names(target.parent) == ["tokens"]
+
+
+def test_folders_of_killed_writers_are_removed(tmp_path):
+    target = tmp_path / "result"
+    target.write_text("old")
+
+    def write(index):
+        with atomic_path(target) as temporary:
+            temporary.mkdir()
+            (temporary / "part").write_text("half")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_processes(write, 3) == [-signal.SIGKILL] * 3
+    # The last to begin may have removed those of the others.
+    left = set(names(tmp_path)) - {"result"}
+    assert left
+    for name in left:
+        assert re.fullmatch(r"\.memlm-[0-9a-f]{12}\.partial", name)
+    assert target.read_text() == "old"
+    (tmp_path / ".hidden.partial").mkdir()
+    with atomic_path(tmp_path / "another") as temporary:
+        temporary.write_text("new")
+    assert names(tmp_path) == [".hidden.partial", "another", "result"]
+
+
+def test_folders_of_living_writers_stay(tmp_path):
+    with atomic_path(tmp_path / "slow") as slow:
+        slow.mkdir()
+        (slow / "part").write_text("half")
+
+        def write(index):
+            with atomic_path(tmp_path / "quick") as temporary:
+                temporary.write_text("whole")
+
+        assert in_processes(write, 2) == [0, 0]
+        write(2)
+        assert (slow / "part").read_text() == "half"
+    assert names(tmp_path) == ["quick", "slow"]
+
+
+def test_killed_between_old_and_new(tmp_path, monkeypatch):
+    """Where the system cannot exchange, the next writer puts the old back."""
+    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
+    target = tmp_path / "export"
+    replace = os.replace
+
+    def kill_when_old_is_away(source, destination):
+        replace(source, destination)
+        if source == target:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def write(content):
+        with atomic_path(target) as temporary:
+            temporary.mkdir()
+            (temporary / content).write_text(content)
+
+    def be_killed(index):
+        files.os.replace = kill_when_old_is_away
+        write("new")
+
+    write("old")
+    assert in_processes(be_killed, 1) == [-signal.SIGKILL]
+    assert not target.exists()
+    with atomic_path(tmp_path / "other") as temporary:
+        temporary.write_text("")
+    assert names(target) == ["old"]
+    assert names(tmp_path) == ["export", "other"]
+    write("newer")
+    assert names(target) == ["newer"]
+    assert names(tmp_path) == ["export", "other"]
+
+
+# === Full disks ===
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("4096 requested and 512 written"),
+        RuntimeError("Can't write data (file write failed: errno = 28, ...)"),
+    ],
+)
+def test_full_disk_is_one_line(tmp_path, error):
+    target = tmp_path / "result"
+    target.write_text("old")
+    with pytest.raises(OSError, match="result: the disk is full.*Free") as e:
+        with atomic_path(target) as temporary:
+            temporary.write_text("half")
+            raise error
+    assert e.value.errno == errno.ENOSPC and "\n" not in str(e.value)
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["result"]
+
+
+def test_real_limit_of_file_sizes(tmp_path):
+    def write(index):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        with pytest.raises(OSError, match="result: the disk is full"):
+            with atomic_path(tmp_path / "result") as temporary:
+                np.save(temporary, np.zeros(100_000))
+
+    assert in_processes(write, 1) == [0]
+    assert names(tmp_path) == []
+
+
+# === Damaged models ===
 
 
 @pytest.fixture

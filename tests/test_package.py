@@ -108,7 +108,6 @@ PUBLIC_NAMES = {
     "memlm_keras.embeddings": [
         "Embedding",
         "GradientMask",
-        "SmoothedEmbedding",
         "WordVectors",
         "look_up",
         "read_vectors",
@@ -126,7 +125,7 @@ PUBLIC_NAMES = {
         "reconstruction",
         "sampled_perplexity",
     ],
-    "memlm_keras.heads": ["SmoothedProjection", "TiedProjection"],
+    "memlm_keras.heads": ["TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
         "Attentive",
@@ -164,6 +163,8 @@ PUBLIC_NAMES = {
     "memlm_keras.serving": ["check_path", "export"],
     "memlm_keras.smoothing": [
         "NoisedBatches",
+        "SmoothedEmbedding",
+        "SmoothedProjection",
         "StreamStatistics",
         "VariationalSmoothing",
     ],

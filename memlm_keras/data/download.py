@@ -57,7 +57,7 @@ def download(urls, destination, sha256=None, md5=None, extract=False):
     destination = pathlib.Path(destination)
     with (
         atomic_path(destination) as temporary,
-        tempfile.TemporaryDirectory(dir=destination.parent) as folder,
+        tempfile.TemporaryDirectory(dir=temporary.parent) as folder,
     ):
         fetched = _fetch_with_retries(urls, folder, sha256, md5, extract)
         os.replace(fetched, temporary)

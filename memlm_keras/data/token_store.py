@@ -4,14 +4,20 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import warnings
+import zlib
 
 import keras
 import numpy as np
 
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
+from memlm_keras.files import read_json
+from memlm_keras.files import reading
 
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
+_SUMS = "checksums.json"
+_TRIES = 3
 _TOKENS_BEFORE_PROGRESS = 1_000_000
 _TOKENS_PER_UPDATE = 100_000
 
@@ -45,7 +51,8 @@ def stored_split(source, vocabulary, cache_dir, name):
 
     The folder `tokens/<name>-<fingerprint>` of the cache is named after all
     that it depends on (files, their sizes and times, vocabulary, options),
-    so a change to any of them makes a new one.
+    so a change to any of them makes a new one. A folder that was damaged since
+    is made anew, with a warning.
 
     Args:
         source: `TextSource` to encode.
@@ -62,15 +69,18 @@ def stored_split(source, vocabulary, cache_dir, name):
         OSError: The cache cannot be written.
     """
     key = _fingerprint(source.identity(), vocabulary.get_config())
-    folder = pathlib.Path(cache_dir) / "tokens" / f"{name}-{key}"
-    try:
-        return _open(folder, source.has_documents)
-    except (OSError, ValueError, EOFError):
-        # Never made, or damaged since: both are cured by making it.
-        with atomic_path(folder) as temporary:
-            temporary.mkdir()
-            _write(source, vocabulary, temporary)
-    return _open(folder, source.has_documents)
+
+    def make(folder):
+        _write(source, vocabulary, folder)
+
+    def read(folder):
+        tokens = np.load(folder / "tokens.npy", mmap_mode="r")
+        starts = None
+        if source.has_documents:
+            starts = np.load(folder / "document_starts.npy")
+        return Split(tokens, starts)
+
+    return _stored(cache_dir, "tokens", f"{name}-{key}", make, read)
 
 
 def stored_vocabulary(source, cache_dir, name, **options):
@@ -90,14 +100,15 @@ def stored_vocabulary(source, cache_dir, name, **options):
         OSError: The cache cannot be written.
     """
     key = _fingerprint(source.identity(), options)
-    file = pathlib.Path(cache_dir) / "vocabularies" / f"{name}-{key}.json"
-    try:
-        return Vocabulary.from_file(file)
-    except (OSError, ValueError):
+
+    def make(folder):
         lines = (tokens for tokens, _ in source.sentences())
-        vocabulary = Vocabulary.build(lines, **options)
-        vocabulary.save(file)
-        return vocabulary
+        Vocabulary.build(lines, **options).save(folder / "vocabulary.json")
+
+    def read(folder):
+        return Vocabulary.from_file(folder / "vocabulary.json")
+
+    return _stored(cache_dir, "vocabularies", f"{name}-{key}", make, read)
 
 
 def stored_document_lengths(source, cache_dir, name):
@@ -117,27 +128,72 @@ def stored_document_lengths(source, cache_dir, name):
         OSError: The cache cannot be written.
     """
     key = _fingerprint(source.identity())
-    file = pathlib.Path(cache_dir) / "documents" / f"{name}-{key}.npy"
-    try:
-        return np.load(file)
-    except (OSError, ValueError, EOFError):
-        # Never made, or damaged since: both are cured by making it.
-        lengths = _count_documents(source)
-        with atomic_path(file) as temporary:
-            np.save(temporary, lengths)
-        return lengths
+
+    def make(folder):
+        np.save(folder / "lengths.npy", _count_documents(source))
+
+    def read(folder):
+        return np.load(folder / "lengths.npy")
+
+    return _stored(cache_dir, "documents", f"{name}-{key}", make, read)
+
+
+# === The cache ===
+
+
+def _stored(cache_dir, kind, name, make, read):
+    """Reads a folder of the cache, which is made if need be.
+
+    A damaged one is made anew, with a warning. Processes that want the same one
+    at once each make it, and each replaces it whole.
+
+    Args:
+        cache_dir: Folder of the cache.
+        kind: Folder in there.
+        name: Folder in that one.
+        make: Function that writes the files into a folder given.
+        read: Function that reads them from the folder given.
+    """
+    folder = pathlib.Path(cache_dir) / kind / name
+    for _ in range(_TRIES):
+        try:
+            _check_sums(folder)
+            return read(folder)
+        except FileNotFoundError:
+            # Never made, or just being replaced by another process.
+            pass
+        except ValueError as error:
+            warnings.warn(str(error), stacklevel=3)
+        with atomic_path(folder) as temporary:
+            temporary.mkdir()
+            make(temporary)
+            sums = {file.name: _sum(file) for file in temporary.iterdir()}
+            (temporary / _SUMS).write_text(json.dumps(sums))
+    _check_sums(folder)
+    return read(folder)
+
+
+def _check_sums(folder):
+    remedy = "It is made anew."
+    sums = read_json(folder / _SUMS, "cache", remedy)
+    with reading(folder, "cache", remedy):
+        for name, expected in sums.items():
+            if _sum(folder / name) != expected:
+                raise ValueError(f"the checksum of {name} is wrong")
+
+
+def _sum(file):
+    """CRC-32 of a file, at the speed of reading it."""
+    sum_ = 0
+    with open(file, "rb") as opened:
+        while chunk := opened.read(1 << 20):
+            sum_ = zlib.crc32(chunk, sum_)
+    return sum_
 
 
 def _fingerprint(*parts):
     text = json.dumps([_FORMAT_VERSION, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _open(folder, has_documents):
-    return Split(
-        np.load(folder / "tokens.npy", mmap_mode="r"),
-        np.load(folder / "document_starts.npy") if has_documents else None,
-    )
 
 
 def _write(source, vocabulary, folder):

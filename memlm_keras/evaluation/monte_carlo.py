@@ -12,23 +12,24 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.evaluation.perplexity import of_scores
 from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import require_beginning
-from memlm_keras.models import thinning
+from memlm_keras.models import copies
 
 
 def monte_carlo_perplexity(
     model, batches, samples=100, seed=0, verbose=1, also=()
 ):
-    """Perplexity of the mean of what thinned networks predict.
+    """Perplexity of the mean of what networks with fixed dropout predict.
 
     Gal and Ghahramani (2016) average the probabilities that a trained model
     gives with dropout masks drawn anew, one set for the whole text. That is the
-    perplexity of an `Ensemble` of `model.thinned(seed)`, `model.thinned(seed +
-    1)` and so on, but only one of them is in memory at a time.
+    perplexity of an `Ensemble` of `model.with_fixed_dropout(seed)`,
+    `model.with_fixed_dropout(seed + 1)` and so on, but only one of them is in
+    memory at a time.
 
     Args:
         model: `memlm_keras.LanguageModel`.
         batches: as of `perplexity`.
-        samples: integer, number of thinned networks.
+        samples: integer, number of networks with fixed dropout.
         seed: integer, that of the first.
         verbose: 0 prints nothing, 1 a progress bar and the result.
         also: as of `perplexity`.
@@ -38,8 +39,8 @@ def monte_carlo_perplexity(
 
     Raises:
         ValueError: if `samples` is not a positive integer, for a model without
-            dropout, and for what `LanguageModel.thinned` and `perplexity`
-            refuse.
+            dropout, and for what `LanguageModel.with_fixed_dropout` and
+            `perplexity` refuse.
 
     Example:
 
@@ -47,16 +48,19 @@ def monte_carlo_perplexity(
     >>> memlm_keras.evaluation.monte_carlo_perplexity(lm, batches, samples=100)
     """
     require_positive_integer("samples", samples)
-    if not thinning.drops(model):
+    if not copies.drops(model):
         raise ValueError(
-            "`model` must drop something, as all its thinned networks are the "
-            "same otherwise. Received: a model whose rates of dropout are zero"
+            "`model` must drop something, as all its networks with fixed "
+            "dropout are the same otherwise. Received: a model whose rates of "
+            "dropout are zero"
         )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)
     result = dataclasses.replace(
         result,
-        protocol=f"{result.protocol}, mean of {samples} thinned networks",
+        protocol=(
+            f"{result.protocol}, mean of {samples} networks with fixed dropout"
+        ),
     )
     if verbose:
         print(result)
@@ -64,7 +68,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """The mean of thinned networks, as far as `perplexity` asks for it."""
+    """Mean of networks with fixed dropout, as `perplexity` asks for it."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -76,11 +80,11 @@ class _Average:
 
     def score_batches(self, batches, verbose=0):
         """As of `LanguageModel`."""
-        total, thinned = -np.inf, None
+        total, copy = -np.inf, None
         progress = keras.utils.Progbar(self.samples, verbose=self.verbose)
         for index in range(self.samples):
-            thinned = self.model.thinned(self.seed + index, into=thinned)
-            scores, weights = thinned.score_batches(batches)
+            copy = self.model.with_fixed_dropout(self.seed + index, into=copy)
+            scores, weights = copy.score_batches(batches)
             total = np.logaddexp(total, scores.astype("float64"))
             progress.add(1)
         return total - math.log(self.samples), weights

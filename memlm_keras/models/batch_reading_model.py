@@ -5,11 +5,11 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.models import checks
+from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import ScoredBatches
 from memlm_keras.models.inference import Scorer
 from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.sentence import reset_rows
-from memlm_keras.models.streaming_model import StreamingModel
+from memlm_keras.models.streaming import StreamingModel
 
 
 class BatchReadingModel(StreamingModel):
@@ -72,7 +72,7 @@ class BatchReadingModel(StreamingModel):
         checks.smoothed(self)
         seed_state = self.smoothing.seed_generator.state
         kept = ops.convert_to_numpy(seed_state).copy()
-        score = compile_inference(self, self.sentence.score_sampled)
+        score = compile_inference(self, self.backbone.score_sampled)
         for sample in range(samples):
             scores, weights = [], []
             read = self._read_batches(score, batches)
@@ -128,7 +128,7 @@ class BatchReadingModel(StreamingModel):
             ValueError: if the batches hold ids outside the vocabulary,
                 or the memory reads ahead and they are not `SentenceBatches`.
         """
-        read_out = compile_inference(self, self.sentence.read_out)
+        read_out = compile_inference(self, self.backbone.read_out)
         for found, _ in self._read_batches(read_out, batches):
             yield found
 

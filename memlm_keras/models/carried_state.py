@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from memlm_keras.models.sentence import reset_rows
+from memlm_keras.models.backbone import reset_rows
 
 
 class CarriedState(keras.layers.Layer):

@@ -6,9 +6,9 @@ import keras
 from keras import ops
 
 from memlm_keras.models import checks
+from memlm_keras.models.backbone import Recalled
 from memlm_keras.models.language_model import LanguageModel
-from memlm_keras.models.sentence import Recalled
-from memlm_keras.models.trained_model import TrainedModel
+from memlm_keras.models.sequence_model import TrainedModel
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -58,7 +58,7 @@ class Ensemble(TrainedModel):
     @property
     def models(self):
         """List of the models."""
-        return self.sentence.models
+        return self.backbone.models
 
     def with_fixed_matrices(self):
         """Makes an ensemble of its models without smoothing, as of those."""
@@ -107,7 +107,7 @@ class Members(keras.layers.Layer):
 class Mean:
     """Models side by side, and the mean of what they predict.
 
-    It is to an ensemble what `Sentence` is to one model.
+    It is to an ensemble what `Backbone` is to one model.
 
     Args:
         models: list of `LanguageModel`s.
@@ -119,28 +119,28 @@ class Mean:
     def initial_state(self, batch_size):
         """The states of all, each named `model_<index>_<name>`."""
         return self._joined(
-            model.sentence.initial_state(batch_size) for model in self.models
+            model.backbone.initial_state(batch_size) for model in self.models
         )
 
     def forward(self, token_ids, state=None, training=False):
-        """As of `Sentence`; the logits are log-probabilities."""
+        """As of `Backbone`; the logits are log-probabilities."""
         mean, states = None, []
-        for sentence, own in self._each(state):
-            logits, own = sentence.forward(token_ids, own, training)
+        for backbone, own in self._each(state):
+            logits, own = backbone.forward(token_ids, own, training)
             logits = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
             mean = logits if mean is None else ops.logaddexp(mean, logits)
             states.append(own)
         return mean - math.log(len(self.models)), self._joined(states)
 
     def predict(self, token_ids, state=None, training=False):
-        """As of `Sentence`; nothing is recalled."""
+        """As of `Backbone`; nothing is recalled."""
         return *self.forward(token_ids, state, training), Recalled()
 
     def attend(self, token_ids, state=None):
-        """As of `Sentence`; no attention is in common, and none returned."""
+        """As of `Backbone`; no attention is in common, and none returned."""
         states = [
-            sentence.attend(token_ids, own)[1]
-            for sentence, own in self._each(state)
+            backbone.attend(token_ids, own)[1]
+            for backbone, own in self._each(state)
         ]
         return None, self._joined(states)
 
@@ -152,7 +152,7 @@ class Mean:
                 for name, value in state.items()
                 if name.startswith(prefix)
             }
-            yield model.sentence, own
+            yield model.backbone, own
 
     def _joined(self, states):
         return {

@@ -7,13 +7,13 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import GradientMask
-from memlm_keras.models.dual_sequence import DualSequenceModel
-from memlm_keras.models.dual_sequence import LayerMaker
-from memlm_keras.models.dual_sequence import LengthMask
-from memlm_keras.models.dual_sequence import recurrent_layer
-from memlm_keras.models.dual_sequence import require_conditioning
-from memlm_keras.models.dual_sequence import starting_states
 from memlm_keras.models.from_preset import FromPreset
+from memlm_keras.models.pairs import DualSequenceModel
+from memlm_keras.models.pairs import LayerMaker
+from memlm_keras.models.pairs import LengthMask
+from memlm_keras.models.pairs import recurrent_layer
+from memlm_keras.models.pairs import require_conditioning
+from memlm_keras.models.pairs import starting_states
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

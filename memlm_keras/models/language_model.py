@@ -5,12 +5,11 @@ import keras
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.models import checks
+from memlm_keras.models import copies
 from memlm_keras.models import layers
-from memlm_keras.models import thinning
-from memlm_keras.models.fixed_matrices import with_fixed_matrices
+from memlm_keras.models.backbone import Backbone
 from memlm_keras.models.from_preset import FromPreset
-from memlm_keras.models.sentence import Sentence
-from memlm_keras.models.trained_model import TrainedModel
+from memlm_keras.models.sequence_model import TrainedModel
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -165,14 +164,14 @@ class LanguageModel(FromPreset, TrainedModel):
         if output_dropout is not None:
             rates[-1] = output_dropout
         dropouts = layers.dropouts(rates, variational_dropout, policy)
-        sentence = Sentence(
+        backbone = Backbone(
             *(embedding, recurrent, memory, recurrent_above, head, dropouts),
             *(mixture, smoothing),
         )
 
         # === Functional model ===
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        logits, _ = sentence.forward(token_ids, training=None)
+        logits, _ = backbone.forward(token_ids, training=None)
         super().__init__(inputs=token_ids, outputs=logits, name=name)
 
         # === Config ===
@@ -194,7 +193,7 @@ class LanguageModel(FromPreset, TrainedModel):
         self.head = head
         self.mixture = mixture
         self.smoothing = smoothing
-        self.make_ready(sentence)
+        self.make_ready(backbone)
 
     def with_mixture(self, mixture):
         """Makes a copy of this model, trained as it is, with a mixture.
@@ -266,7 +265,7 @@ class LanguageModel(FromPreset, TrainedModel):
             if layer is not but:
                 layers[layer.name].set_weights(layer.get_weights())
 
-    def thinned(self, seed, into=None):
+    def with_fixed_dropout(self, seed, into=None):
         """Makes a copy of this model with dropout masks drawn once for all.
 
         A network that loses the same units at every step is one whose weights
@@ -295,10 +294,10 @@ class LanguageModel(FromPreset, TrainedModel):
 
         Example:
 
-        >>> copies = [lm.thinned(seed) for seed in range(3)]
+        >>> copies = [lm.with_fixed_dropout(seed) for seed in range(3)]
         >>> average = memlm_keras.Ensemble(copies)
         """
-        return thinning.thinned(self, seed, into)
+        return copies.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
         """Makes a copy of this model that predicts alike, without smoothing.
@@ -318,7 +317,7 @@ class LanguageModel(FromPreset, TrainedModel):
         >>> lm.with_fixed_matrices() is lm
         True
         """
-        return with_fixed_matrices(self)
+        return copies.with_fixed_matrices(self)
 
     # === Serialization ===
 

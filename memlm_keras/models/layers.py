@@ -4,9 +4,9 @@ import keras
 
 from memlm_keras.arguments import distinct
 from memlm_keras.embeddings import Embedding
-from memlm_keras.embeddings import SmoothedEmbedding
-from memlm_keras.heads import SmoothedProjection
 from memlm_keras.heads import TiedProjection
+from memlm_keras.smoothing import SmoothedEmbedding
+from memlm_keras.smoothing import SmoothedProjection
 
 
 class Initializers:

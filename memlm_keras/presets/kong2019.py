@@ -110,7 +110,7 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
         noise = {"scheme": _SCHEMES[variant], "rate": RATE}
     if method == "vs":
         model["smoothing"] = from_memlm_keras(
-            "smoothing.variational",
+            "smoothing.kong2019",
             "VariationalSmoothing",
             {
                 "scheme": _SCHEMES[variant],
@@ -152,7 +152,7 @@ def plain_l2(l2):
         A dict of plain values, as presets have.
     """
     return from_memlm_keras(
-        "smoothing.variational",
+        "smoothing.kong2019",
         "VariationalSmoothing",
         {"scheme": "linear_interpolation", "rate": 0.0, "l2": l2},
     )

@@ -1,7 +1,15 @@
 """Noise and smoothing: words replaced by others, by statistics of the text."""
 
-from memlm_keras.smoothing.noising import NoisedBatches
+from memlm_keras.smoothing.kong2019 import VariationalSmoothing
+from memlm_keras.smoothing.kong2019_layers import SmoothedEmbedding
+from memlm_keras.smoothing.kong2019_layers import SmoothedProjection
 from memlm_keras.smoothing.statistics import StreamStatistics
-from memlm_keras.smoothing.variational import VariationalSmoothing
+from memlm_keras.smoothing.xie2017 import NoisedBatches
 
-__all__ = ["NoisedBatches", "StreamStatistics", "VariationalSmoothing"]
+__all__ = [
+    "NoisedBatches",
+    "SmoothedEmbedding",
+    "SmoothedProjection",
+    "StreamStatistics",
+    "VariationalSmoothing",
+]

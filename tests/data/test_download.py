@@ -1,6 +1,10 @@
 import hashlib
 import http.server
 import io
+import multiprocessing
+import os
+import pathlib
+import signal
 import threading
 import zipfile
 
@@ -123,3 +127,24 @@ def test_what_is_no_archive_is_an_error(serve, tmp_path):
 def test_one_hash_is_needed(tmp_path, hashes):
     with pytest.raises(ValueError, match="Exactly one of `sha256` and `md5`"):
         download("http://127.0.0.1:9/a", tmp_path / "a", **hashes)
+
+
+def test_what_a_killed_download_left_is_removed(serve, tmp_path):
+    target = tmp_path / "a.txt"
+
+    def be_killed():
+        def fetch(urls, folder, *options):
+            (pathlib.Path(folder) / "contents").write_bytes(CONTENT[:200])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        download_module._fetch_with_retries = fetch
+        download("http://127.0.0.1:9/a", target, sha256=SHA256)
+
+    process = multiprocessing.get_context("fork").Process(target=be_killed)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert not target.exists() and len(list(tmp_path.iterdir())) == 1
+    url, _ = serve(CONTENT)
+    download(f"{url}/a", target, sha256=SHA256)
+    assert list(tmp_path.iterdir()) == [target]

@@ -1,4 +1,6 @@
+import multiprocessing
 import os
+import warnings
 
 import numpy as np
 import pytest
@@ -66,12 +68,69 @@ def test_every_change_encodes_anew(path, cache):
     assert all(name.startswith("name-") for name in folders(cache))
 
 
-@pytest.mark.parametrize("keep", [0, 20, 130])
-def test_damaged_cache_is_made_anew(path, cache, keep):
-    expected = np.array(stored(path, cache).tokens)
-    (tokens,) = (cache / "tokens").glob("*/tokens.npy")
-    os.truncate(tokens, keep)
-    np.testing.assert_array_equal(stored(path, cache).tokens, expected)
+def cut(content, random):
+    return content[: int(random.integers(len(content)))]
+
+
+def flip(content, random):
+    content = bytearray(content)
+    content[random.integers(len(content))] ^= 1 << int(random.integers(8))
+    return bytes(content)
+
+
+@pytest.mark.parametrize("harm", [cut, flip])
+@pytest.mark.parametrize("kind", ["tokens", "vocabularies", "documents"])
+def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
+    """Wherever the damage is, there is one line, and all is right again."""
+    source = TextSource(path, document_start="= ")
+
+    def read():
+        if kind == "tokens":
+            split = token_store.stored_split(source, VOCABULARY, cache, "name")
+            return [split.tokens.tolist(), split.document_starts.tolist()]
+        if kind == "vocabularies":
+            return token_store.stored_vocabulary(source, cache, "name").tokens
+        return token_store.stored_document_lengths(
+            source, cache, "name"
+        ).tolist()
+
+    expected = read()
+    files = sorted((cache / kind).glob("*/*"))
+    assert len(files) == (3 if kind == "tokens" else 2)
+    for file in files:
+        whole = file.read_bytes()
+        for _ in range(6):
+            file.write_bytes(harm(whole, random))
+            if file.name == "checksums.json" and harm is flip:
+                # A changed sum is as bad as a changed file.
+                file.write_bytes(whole.replace(b": ", b": 1"))
+            with pytest.warns(UserWarning, match="damaged.*It is made anew"):
+                assert read() == expected
+            assert file.read_bytes() == whole
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read() == expected
+
+
+def test_processes_that_make_the_same_cache(path, cache):
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(4)
+    expected = VOCABULARY.encode(TEXT.replace("\n", " <eos> ")).tolist()
+
+    def build():
+        for number in range(12):
+            barrier.wait(60)
+            split = stored(path, cache / str(number))
+            assert split.tokens.tolist() == expected
+
+    processes = [context.Process(target=build) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * 4
+    for number in range(12):
+        assert len(list((cache / str(number) / "tokens").iterdir())) == 1
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,7 @@ def test_compiled_inference_equals_the_plain_forward():
     tokens = keras.ops.convert_to_tensor(tokens_of(2, 4))
 
     def forward(tokens, state):
-        hidden, state, _ = model._untracked.sentence.remember(tokens, state)
+        hidden, state, _ = model._untracked.backbone.remember(tokens, state)
         return model.head(hidden), state
 
     compiled = compile_inference(model, forward)
@@ -524,7 +524,7 @@ def test_tied_embeddings_share_their_matrix():
     untied = make(memory="none", embedding_dim=UNITS)
     assert untied.count_params() - tied.count_params() == V * UNITS
     matrix = tied.embedding.get_weights()[0]
-    hidden, _, _ = tied._untracked.sentence.remember(tokens_of(2, 3))
+    hidden, _, _ = tied._untracked.backbone.remember(tokens_of(2, 3))
     (bias,) = (w for w in tied.head.weights if w.name == "bias")
     close(tied(tokens_of(2, 3)), array(hidden) @ matrix.T + array(bias))
 
@@ -571,9 +571,9 @@ def test_every_argument_survives_its_configuration():
     assert not hasattr(revived.head, "bias")
     assert revived.memory.window == 2
     assert revived.dropout == 0.25
-    rates = [layer.rate for layer in revived.sentence.dropouts]
+    rates = [layer.rate for layer in revived.backbone.dropouts]
     assert rates == [0.125, 0.25, 0.25, 0.375]
-    for layer in revived.sentence.dropouts:
+    for layer in revived.backbone.dropouts:
         assert isinstance(layer, keras.layers.SpatialDropout1D)
     assert revived.embedding.word_dropout == 0.0625
     assert revived.smoothing.rate == 0.3

@@ -14,7 +14,7 @@ from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
-from memlm_keras.smoothing.variational import VARIATIONAL_SCHEMES
+from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
 from memlm_keras.training import SentenceCrossEntropy
 from references import smoothing as reference
 
@@ -197,7 +197,7 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
         given, keras.ops.convert_to_tensor(targets), y_pred
     )
     (drawn,) = seen
-    outputs, _, _ = model.sentence.remember(inputs, drawn=drawn)
+    outputs, _, _ = model.backbone.remember(inputs, drawn=drawn)
     matrix = array(model.embedding.embeddings)
     vectors = reference.read_rows(matrix, array(drawn.input_rows))
     expected_outputs, *_ = model.recurrent[0](vectors.astype("float32"))
@@ -296,7 +296,7 @@ def test_a_pointer_mixes_redrawn_targets():
     model = make(mixture=memories.PointerSentinel(window=3))
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    logits, _, recalled = model.sentence.predict(inputs, sampled=True)
+    logits, _, recalled = model.backbone.predict(inputs, sampled=True)
     found = array(recalled.redraw(keras.ops.convert_to_tensor(targets)))
     np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-4)
     assert np.abs(found - array(logits)).max() > 1e-3
@@ -364,7 +364,7 @@ def test_dropout_of_what_was_drawn(element_wise):
     words = np.tile(np.arange(V, dtype="int32"), (400, 1))
     drawn = model.smoothing.draw(words, UNITS)
     vectors = model.embedding(words, training=True, drawn=drawn)
-    found = array(model.sentence.dropouts[0](vectors, training=True))
+    found = array(model.backbone.dropouts[0](vectors, training=True))
     matrix = array(model.embedding.embeddings)
     expected = reference.read_rows(matrix, array(drawn.input_rows)) / 0.75
     kept = found != 0
@@ -394,9 +394,12 @@ def test_mixed_precision():
 
 def test_thinned_networks_have_the_mean_matrices():
     model = make(embedding_dropout=0.0, dropout=0.0)
-    close(model.thinned(1)(sequences()), model(sequences()))
+    close(model.with_fixed_dropout(1)(sequences()), model(sequences()))
     fixed = make(embedding_dropout=0.5)
-    thinned, again = fixed.thinned(1), fixed.with_fixed_matrices().thinned(1)
+    thinned, again = (
+        fixed.with_fixed_dropout(1),
+        fixed.with_fixed_matrices().with_fixed_dropout(1),
+    )
     close(thinned(sequences()), again(sequences()), 1e-4)
     assert (
         np.abs(array(thinned(sequences())) - array(fixed(sequences()))).max()
@@ -480,12 +483,12 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     seen = recorded_draws(model)
-    found, _ = model.sentence.score_sampled(
+    found, _ = model.backbone.score_sampled(
         inputs, keras.ops.convert_to_tensor(targets)
     )
     (drawn,) = seen
     assert array(drawn.replaced).any()
-    outputs, _, _ = model.sentence.remember(inputs, drawn=drawn)
+    outputs, _, _ = model.backbone.remember(inputs, drawn=drawn)
     kernel = array(model.embedding.embeddings if tied else model.head.kernel)
     logits = reference.kneser_ney_logits(
         *(kernel, array(model.head.bias), array(outputs), targets),

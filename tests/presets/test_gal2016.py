@@ -27,14 +27,14 @@ def test_dropout_of_the_paper(row):
     model = LanguageModel.from_preset(f"gal2016/{row}", 31, scale=0.02)
     assert model.word_dropout == 0.3
     assert model.variational_dropout
-    rates = [layer.rate for layer in model.sentence.dropouts]
+    rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [0.0, 0.0, 0.5]
     for layer in model.recurrent:
         assert (layer.dropout, layer.recurrent_dropout) == (0.5, 0.3)
         # One mask for each gate.
         assert layer.cell.dropout_mask_count == 4
     assert not model.tie_embeddings
-    assert model.thinned(0).count_params() == model.count_params()
+    assert model.with_fixed_dropout(0).count_params() == model.count_params()
 
 
 @every_row

@@ -72,7 +72,7 @@ def test_parameters(method, units, vocabulary_size, not_drawn):
 def test_the_model_of_the_paper(method, units, rate):
     name = f"kong2019/{method}_{units}"
     model = LanguageModel.from_preset(name, 31, units=6)
-    rates = [layer.rate for layer in model.sentence.dropouts]
+    rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [rate, 0.0, rate]
     for layer in model.recurrent:
         assert isinstance(layer.cell, RecurrentDropoutLSTMCell)

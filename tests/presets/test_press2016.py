@@ -38,7 +38,7 @@ def test_parameters(row, not_drawn):
 def test_the_model_of_the_paper(row):
     model = LanguageModel.from_preset(f"press2016/{row}", 31, scale=0.1)
     assert model.tie_embeddings is ("wt" in row)
-    rates = [layer.rate for layer in model.sentence.dropouts]
+    rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == {
         "large_wt": [0.65] * 3,
         "large_wt_bd": [0.0, 0.0, 0.5],

@@ -66,7 +66,7 @@ def test_l2_of_a_noised_model_and_dropout(folder):
     assert results_of(run_dir)["embedding_dropout"] == 0.5
     model = keras.saving.load_model(run_dir / "model.keras", compile=False)
     assert (model.smoothing.rate, model.smoothing.l2) == (0.0, 0.01)
-    assert [layer.rate for layer in model.sentence.dropouts] == [0.5, 0.0, 0.5]
+    assert [layer.rate for layer in model.backbone.dropouts] == [0.5, 0.0, 0.5]
 
 
 @on_one_backend

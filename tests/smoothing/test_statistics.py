@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import statistics as statistics_module
-from memlm_keras.smoothing.alias import AliasTable
+from memlm_keras.smoothing.statistics import AliasTable
 from references import smoothing as reference
 
 NAMES = ("counts", "unigram", "followers", "preceders", "continuation")

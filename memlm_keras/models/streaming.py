@@ -6,25 +6,25 @@ from keras import ops
 
 from memlm_keras.arguments import require_streaming
 from memlm_keras.models import checks
+from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.generation import generate
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import target_log_probabilities
-from memlm_keras.models.sentence import reset_rows
 
 
 class StreamingModel(keras.Model):
     """What a language model does token by token.
 
     The subclass sets `vocabulary_size`, `memory`, `mixture` and, in
-    `_untracked`, the `sentence` and its compiled forms `infer` and `attend`.
+    `_untracked`, the `backbone` and its compiled forms `infer` and `attend`.
     """
 
     @property
-    def sentence(self):
-        """The `Sentence` that everything runs through."""
-        return self._untracked.sentence
+    def backbone(self):
+        """The `Backbone` that everything runs through."""
+        return self._untracked.backbone
 
     @property
     def attending(self):
@@ -53,7 +53,7 @@ class StreamingModel(keras.Model):
         Returns:
             Flat dict of tensors, batch first: all that the model remembers.
         """
-        return self.sentence.initial_state(batch_size)
+        return self.backbone.initial_state(batch_size)
 
     def step(self, tokens, state, training=False):
         """Reads any number of tokens from a given state.
@@ -79,7 +79,7 @@ class StreamingModel(keras.Model):
         checks.rank_two("tokens", tokens)
         checks.state(state, self._untracked.one_row, tokens.shape[0])
         if training:
-            return self.sentence.forward(tokens, state, training)
+            return self.backbone.forward(tokens, state, training)
         return self._untracked.infer(tokens, state)
 
     def read(self, rows):

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from memlm_keras.heads import SmoothedProjection
+from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
-from memlm_keras.smoothing.variational import VARIATIONAL_SCHEMES
-from memlm_keras.smoothing.variational import Drawn
+from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
+from memlm_keras.smoothing.kong2019 import Drawn
 from references import smoothing as reference
 from references.finite_differences import assert_derivatives
 

@@ -14,12 +14,12 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.embeddings.lookup import look_up
-from memlm_keras.smoothing.alias import AliasTable
-from memlm_keras.smoothing.schemes import SCHEMES
-from memlm_keras.smoothing.schemes import replacement
-from memlm_keras.smoothing.schemes import require_gamma
-from memlm_keras.smoothing.schemes import require_scheme
+from memlm_keras.embeddings import look_up
+from memlm_keras.smoothing.statistics import SCHEMES
+from memlm_keras.smoothing.statistics import AliasTable
+from memlm_keras.smoothing.statistics import replacement
+from memlm_keras.smoothing.statistics import require_gamma
+from memlm_keras.smoothing.statistics import require_scheme
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")

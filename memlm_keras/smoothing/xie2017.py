@@ -6,8 +6,8 @@ import keras
 import numpy as np
 
 from memlm_keras.data.epochs import EpochBatches
-from memlm_keras.smoothing.alias import AliasTable
-from memlm_keras.smoothing.schemes import replacement
+from memlm_keras.smoothing.statistics import AliasTable
+from memlm_keras.smoothing.statistics import replacement
 
 
 class NoisedBatches(keras.utils.PyDataset):

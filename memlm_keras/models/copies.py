@@ -1,11 +1,11 @@
-"""Dropout masks that are drawn once for all, as masked weights."""
+"""Copies of a model with other weights of the same meaning."""
 
 import numpy as np
 from keras import ops
 
 
-def thinned(model, seed, into=None):
-    """As of `LanguageModel.thinned`."""
+def with_fixed_dropout(model, seed, into=None):
+    """As of `LanguageModel.with_fixed_dropout`."""
     model = model.with_fixed_matrices()
     require_masks(model)
     masks = draw_masks(model, seed)
@@ -59,7 +59,7 @@ def draw_masks(model, seed):
 
     cells = [layer.cell for layer in _recurrent(model)]
     units = [model.embedding_dim, *(cell.output_size for cell in cells)]
-    rates = [dropout.rate for dropout in model.sentence.dropouts]
+    rates = [dropout.rate for dropout in model.backbone.dropouts]
     masks = {
         "words": mask(model.word_dropout, model.vocabulary_size),
         "inputs": [mask(rate, size) for rate, size in zip(rates, units)],
@@ -123,7 +123,7 @@ def require_masks(model):
     """Raises `ValueError` where a mask has no rows to be masked."""
     readers = _readers(model)
     # The columns of the embedding are masked for whatever reads it.
-    for reader, dropout in list(zip(readers, model.sentence.dropouts))[1:]:
+    for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
         if reader is model.memory or (
@@ -146,7 +146,7 @@ def drops(model):
     """Whether any rate of dropout is not zero."""
     cells = [layer.cell for layer in _recurrent(model)]
     rates = [model.word_dropout]
-    rates += [dropout.rate for dropout in model.sentence.dropouts]
+    rates += [dropout.rate for dropout in model.backbone.dropouts]
     for cell in cells:
         for part in (cell, *getattr(cell, "cells", ())):
             rates += [
@@ -158,10 +158,46 @@ def drops(model):
 
 def _refuse(received):
     raise ValueError(
-        "`thinned` needs a model in which what is dropped is multiplied by a "
-        f"kernel, as recurrent layers and the head have. Received: {received}"
+        "`with_fixed_dropout` needs a model in which what is dropped is "
+        "multiplied by a kernel, as recurrent layers and the head have. "
+        f"Received: {received}"
     )
 
 
 def _array(variable):
     return ops.convert_to_numpy(variable)
+
+
+def with_fixed_matrices(model):
+    """See `memlm_keras.LanguageModel.with_fixed_matrices`."""
+    smoothing = model.smoothing
+    if smoothing is None:
+        return model
+    every_word = ops.arange(model.vocabulary_size, dtype="int32")
+
+    def fixed(table):
+        if smoothing.prediction == "mean":
+            table = smoothing.mean_rows(table, every_word)
+        return ops.convert_to_numpy(table)
+
+    still_tied = model.tie_embeddings and smoothing.smooths_output
+    config = {**model.get_config(), "smoothing": None}
+    copy = type(model).from_config({**config, "tie_embeddings": still_tied})
+    copied = {layer.name: layer for layer in copy.layers}
+    for layer in model.layers:
+        if layer not in (model.embedding, model.head):
+            copied[layer.name].set_weights(layer.get_weights())
+    copy.embedding.embeddings.assign(fixed(model.embedding.embeddings))
+    if model.output_bias:
+        copy.head.bias.assign(model.head.bias)
+    if still_tied:
+        return copy
+    # A matrix that was tied and is smoothed as an input only is two now.
+    if smoothing.smooths_output:
+        kernel = fixed(model.head.kernel).T
+    elif model.tie_embeddings:
+        kernel = ops.transpose(model.embedding.embeddings)
+    else:
+        kernel = model.head.kernel
+    copy.head.kernel.assign(kernel)
+    return copy

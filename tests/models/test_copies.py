@@ -13,7 +13,7 @@ from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.memory import Projection
 from memlm_keras.mixtures import NeuralCache
-from memlm_keras.models.thinning import draw_masks
+from memlm_keras.models.copies import draw_masks
 from references.gal2016 import thinned_probabilities
 
 V = 13
@@ -64,7 +64,7 @@ def probabilities(model, tokens):
 )
 def test_masked_weights_are_masked_activations(rates, tie_embeddings):
     model = make(lstms(**rates), tie_embeddings=tie_embeddings, **RATES)
-    thinned = model.thinned(3)
+    thinned = model.with_fixed_dropout(3)
     masks = draw_masks(model, 3)
     for mask, rate in [
         *((mask, rates.get("dropout", 0)) for mask in masks["kernels"]),
@@ -101,7 +101,7 @@ def test_masks_that_are_drawn_are_those_of_keras(layer):
     """A layer trained with masks is the layer of weights so masked."""
     rates = {"dropout": 0.4, "recurrent_dropout": 0.3}
     model = make([layer(6, **rates)])
-    thinned = model.thinned(5)
+    thinned = model.with_fixed_dropout(5)
     masks = draw_masks(model, 5)
     cell = model.recurrent[0].cell
 
@@ -124,7 +124,9 @@ def test_without_dropout_it_is_the_model():
         model = make(tie_embeddings=tie_embeddings)
         tokens = text(14).reshape(2, 7)
         np.testing.assert_allclose(
-            array(model.thinned(0)(tokens)), array(model(tokens)), atol=1e-6
+            array(model.with_fixed_dropout(0)(tokens)),
+            array(model(tokens)),
+            atol=1e-6,
         )
 
 
@@ -176,16 +178,16 @@ class Counted(keras.layers.Layer):
 def test_a_copy_is_made_into_another():
     model = make(lstms(recurrent_dropout=0.3), **RATES)
     tokens = text(8)[None]
-    first, second = model.thinned(1), model.thinned(2)
+    first, second = model.with_fixed_dropout(1), model.with_fixed_dropout(2)
     of_second = array(second(tokens))
     assert np.abs(of_second - array(first(tokens))).max() > 0.01
-    assert model.thinned(2, into=first) is first
+    assert model.with_fixed_dropout(2, into=first) is first
     np.testing.assert_array_equal(array(first(tokens)), of_second)
 
 
 def test_it_is_a_model_like_others(tmp_path):
     """It streams and is saved."""
-    thinned = make(lstms(recurrent_dropout=0.3), **RATES).thinned(1)
+    thinned = make(lstms(recurrent_dropout=0.3), **RATES).with_fixed_dropout(1)
     tokens = text(12).reshape(2, 6)
     whole = array(thinned(tokens))
     state = thinned.initial_state(2)
@@ -203,8 +205,8 @@ def test_the_average_one_at_a_time_is_the_ensemble(capsys):
     model = make(lstms(dropout=0.4, recurrent_dropout=0.3), **RATES)
     batches = Batches(text(50), batch_size=2, segment_length=7)
     average = monte_carlo_perplexity(model, batches, samples=3, seed=4)
-    assert "mean of 3 thinned networks" in capsys.readouterr().out
-    ensemble = Ensemble([model.thinned(seed) for seed in (4, 5, 6)])
+    assert "mean of 3 networks with fixed dropout" in capsys.readouterr().out
+    ensemble = Ensemble([model.with_fixed_dropout(seed) for seed in (4, 5, 6)])
     expected = perplexity(ensemble, batches, verbose=0)
     assert average.predicted_tokens == expected.predicted_tokens
     np.testing.assert_allclose(
@@ -236,7 +238,7 @@ def test_what_has_no_rows_to_lose():
     ):
         arguments = {"recurrent": [keras.layers.LSTM(6)], **arguments}
         with pytest.raises(ValueError, match=f"Received: {message}"):
-            make(**arguments).thinned(0)
+            make(**arguments).with_fixed_dropout(0)
 
 
 def test_what_is_dropped_elsewhere_passes_a_memory_by():
@@ -249,7 +251,7 @@ def test_what_is_dropped_elsewhere_passes_a_memory_by():
         word_dropout=0.3,
     )
     masks = draw_masks(model, 0)
-    thinned = model.thinned(0)
+    thinned = model.with_fixed_dropout(0)
     np.testing.assert_allclose(
         array(thinned.head.kernel),
         array(model.head.kernel) * masks["inputs"][2][:, None],
@@ -264,15 +266,15 @@ def test_masks_are_the_same_at_all_steps():
     keras.utils.set_random_seed(1)
     model = make([keras.layers.SimpleRNN(40)], dropout=0.5)
     assert all(
-        type(layer) is keras.layers.Dropout for layer in model.sentence.dropouts
+        type(layer) is keras.layers.Dropout for layer in model.backbone.dropouts
     )
     model = make([keras.layers.SimpleRNN(40)], **RATES)
     inputs = np.ones((3, 6, 40), "float32")
-    found = array(model.sentence.dropouts[-1](inputs, training=True))
+    found = array(model.backbone.dropouts[-1](inputs, training=True))
     np.testing.assert_array_equal(found, found[:, :1].repeat(6, axis=1))
     assert set(np.unique(found)) == {0.0, 2.0}
     assert (found[0] != found[1]).any()
-    np.testing.assert_array_equal(model.sentence.dropouts[-1](inputs), inputs)
+    np.testing.assert_array_equal(model.backbone.dropouts[-1](inputs), inputs)
 
 
 def test_training_draws_new_masks():

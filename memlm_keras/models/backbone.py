@@ -22,7 +22,7 @@ class Recalled(NamedTuple):
     redraw: Any = None
 
 
-class Sentence:
+class Backbone:
     """The layers of a language model and the one way they are joined.
 
     The functional graph, carried training, streaming and export all run

@@ -21,21 +21,21 @@ from memlm_keras.smoothing import VariationalSmoothing
 class TrainedModel(BatchReadingModel):
     """What a language model does with Keras' training loops."""
 
-    def make_ready(self, sentence):
+    def make_ready(self, backbone):
         """Sets what the methods of every language model run on.
 
         Args:
-            sentence: the `Sentence` of this model.
+            backbone: the `Backbone` of this model.
         """
         # The carried form of the inputs is a dict, which the specification
         # that Keras derives from the graph would refuse.
         self.input_spec = None
         # A namespace hides what refers back to the model from Keras' tracking.
         self._untracked = types.SimpleNamespace(
-            sentence=sentence,
-            infer=compile_inference(self, sentence.forward),
-            attend=compile_inference(self, sentence.attend),
-            one_row=sentence.initial_state(1),
+            backbone=backbone,
+            infer=compile_inference(self, backbone.forward),
+            attend=compile_inference(self, backbone.attend),
+            one_row=backbone.initial_state(1),
             recalled=None,
             scorer=None,
             carried_rows={"training": None, "evaluation": None},
@@ -51,7 +51,7 @@ class TrainedModel(BatchReadingModel):
                 # What an earlier call left is no part of this one's loss.
                 self._untracked.recalled = None
                 return super().call(inputs, training=training, mask=mask)
-            logits, _, self._untracked.recalled = self.sentence.predict(
+            logits, _, self._untracked.recalled = self.backbone.predict(
                 ops.convert_to_tensor(inputs, dtype="int32"), training=True
             )
             return logits
@@ -62,7 +62,7 @@ class TrainedModel(BatchReadingModel):
         rows = token_ids.shape[0] or self._untracked.carried_rows[mode]
         carried = self._carried_state(mode, rows)
         state = carried.read(self.initial_state(rows), reset)
-        logits, state, recalled = self.sentence.predict(
+        logits, state, recalled = self.backbone.predict(
             token_ids, state, training
         )
         # The loss asks for it, later in the same trace.
