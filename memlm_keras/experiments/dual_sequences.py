@@ -53,7 +53,9 @@ class DualSequenceTask(Task):
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
         """As of `Task`."""
-        figures.draw_associations(experiment, model, run_folder.path, pictures)
+        return figures.draw_associations(
+            experiment, model, run_folder.path, pictures
+        )
 
 
 class ClassifierTask(DualSequenceTask):
@@ -155,9 +157,7 @@ class AutoencoderTask(DualSequenceTask):
     def more_settings(self, experiment, batch_size):
         """The length that sentences are cut at."""
         longest = experiment.preset["data"]["longest"]
-        return {
-            "longest": experiment.overrides.get("segment_length", longest)
-        }
+        return {"longest": experiment.overrides.get("segment_length", longest)}
 
     def training_batches(self, experiment, model):
         """Shuffled sentences to train on, and all to validate on."""
@@ -182,11 +182,16 @@ class AutoencoderTask(DualSequenceTask):
             for split in ("validation", "test")
         }
 
+    def lacks(self, experiment, measures, results):
+        """As of `Task`."""
+        had = results.get("test_by_beams", {}).get("beams")
+        return measures.get("beams") not in (None, had)
+
     def measure_more(self, experiment, model, measures, verbose, results):
         """Accuracies of beam search, if that is asked for."""
-        beams = measures.get("beams")
-        if beams in (None, results.get("test_by_beams", {}).get("beams")):
+        if not self.lacks(experiment, measures, results):
             return {}
+        beams = measures["beams"]
         sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
         found = _rewritten(experiment, model, "test", sampler, verbose)
         return {"test_by_beams": {"beams": beams, **found}}

@@ -1,25 +1,20 @@
 """One experiment: a preset, a dataset and what is changed of the preset."""
 
 import functools
-import time
 
 import keras
 
-from memlm_keras import presets
 from memlm_keras import training
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.tasks import resolve
 from memlm_keras.experiments.tasks import task_of
 
-# Where a preset has no schedule.
-_EPOCHS = 30
-_PATIENCE = 2
 _FREQUENCY = 500
 
 # Overrides that are no settings by themselves: others follow from them.
@@ -83,7 +78,7 @@ class Experiment:
             reading={
                 name: value
                 for name, value in self.overrides.items()
-                if name in _READ_BY_DATASET
+                if name in {option.name for option in READING}
             },
         )
 
@@ -192,18 +187,17 @@ class Experiment:
         if state == "finished":
             print(f"{folder} is finished, and is not trained again.")
             results = run_folder.results()
-            if self.task.new_measures(self, measures or {}, results):
-                model = run_folder.model()
+            if self.task.lacks(self, measures or {}, results):
                 found = self.task.measure_more(
-                    self, model, measures, verbose, results
+                    self, run_folder.model(), measures or {}, verbose, results
                 )
                 results = run_folder.add_results(found)
             return results
         keras.utils.set_random_seed(self.seed)
         epochs, patience = self.epochs(epochs, patience)
+        run_folder.write_config(self.settings, self.recipe)
         if not self.task.is_trained:
             results = self.task.estimate(self)
-            run_folder.write_config(self.settings, self.recipe)
             return run_folder.write_results(
                 self.settings, results, epochs, patience, command
             )
@@ -212,7 +206,6 @@ class Experiment:
             f"{self.preset_name}: {model.count_params():,} parameters on "
             f"{self.corpus.name}, run folder {folder}"
         )
-        run_folder.write_config(self.settings, self.recipe)
         finite = self._train(
             model,
             callbacks,
@@ -241,7 +234,6 @@ class Experiment:
         )
         if more:
             results = run_folder.add_results(more)
-        print(report.outcome(results, self.task.measures))
         self.task.draw(self, model, run_folder, pictures or {}, verbose)
         return results
 

@@ -16,9 +16,9 @@ from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import DROPOUTS
-from memlm_keras.experiments.tasks import NoUseError
 from memlm_keras.experiments.tasks import Task
 from memlm_keras.experiments.tasks import get_preset
 
@@ -182,13 +182,17 @@ class LanguageModelTask(Task):
         """As of `Task`."""
         measuring.check(experiment, measures)
 
+    def lacks(self, experiment, measures, results):
+        """As of `Task`."""
+        return bool(measuring.missing(experiment, measures, results))
+
     def measure_more(self, experiment, model, measures, verbose, results):
         """As of `Task`."""
         return measuring.measure(experiment, model, measures, verbose, results)
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
         """As of `Task`."""
-        figures.draw_language_model(
+        return figures.draw_language_model(
             experiment, model, run_folder.path, pictures, verbose
         )
 
@@ -274,7 +278,7 @@ def evaluation_batches(experiment, model):
     if reads_sentences(experiment.preset):
         return {
             split: corpus.batches(split, 64, 32, sentences=True)
-            if model.causal
+            if not model.reads_ahead
             else sentence_batches(experiment, split)
             for split in splits
         }

@@ -29,6 +29,19 @@ class UsageError(ValueError):
     """What was asked for cannot be: a name, a flag or a path is wrong."""
 
 
+class NoUseError(UsageError):
+    """A preset has no use for an override that others have.
+
+    Args:
+        option: string, name of the override.
+        message: string.
+    """
+
+    def __init__(self, option, message):
+        super().__init__(message)
+        self.option = option
+
+
 def nearest(name, names):
     """End of a message that an unknown name has: the one that was meant.
 
@@ -481,9 +494,10 @@ def read_options(options, values, kind=None):
             continue
         option = known[name]
         if kind is not None and kind not in option.kinds:
-            raise UsageError(
+            raise NoUseError(
+                name,
                 f"{name} has no meaning for {KINDS[kind]}. Received: "
-                f"{name}={value}"
+                f"{name}={value}",
             )
         found[name] = option.read(value)
     return found

@@ -9,6 +9,8 @@ import keras
 from memlm_keras import files
 from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.provenance import provenance
 
 CONFIG = "config.json"
 RESULTS = "results.json"
@@ -68,7 +70,9 @@ class RunFolder:
             OSError: if the folder cannot be made.
         """
         if not self.is_run:
-            held = [f for f in (RESULTS, "model.keras") if (self.path / f).exists()]
+            held = [
+                f for f in (RESULTS, "model.keras") if (self.path / f).exists()
+            ]
             if held:
                 raise UsageError(
                     f"{self.path} holds {held[0]} and no {CONFIG}, so nobody "
@@ -200,7 +204,7 @@ class RunFolder:
             "most_epochs": epochs,
             "patience": patience,
             **measured,
-            **report.provenance(command),
+            **provenance(command),
         }
         write_json(self.path / RESULTS, results)
         return results
@@ -326,8 +330,6 @@ def _damaged(path, reason):
 
 
 def _nearest_folder(path):
-    from memlm_keras.experiments.options import nearest
-
     parent = path.parent
     names = [str(p) for p in parent.iterdir()] if parent.is_dir() else []
     return nearest(str(path), names)

@@ -4,26 +4,13 @@ import keras
 
 import memlm_keras
 from memlm_keras import presets
-from memlm_keras.experiments.options import KINDS
+from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
 # Arguments of a model that are rates of dropout.
 DROPOUTS = ("dropout", "embedding_dropout", "output_dropout")
 _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
-
-
-class NoUseError(UsageError):
-    """A preset has no use for an override.
-
-    Args:
-        option: string, name of the override.
-        message: string.
-    """
-
-    def __init__(self, option, message):
-        super().__init__(message)
-        self.option = option
 
 
 class Task:
@@ -95,7 +82,9 @@ class Task:
         if epochs is None:
             epochs = 30 if planned is None else planned
         if patience is None:
-            patience = schedule.get("patience", 2 if planned is None else epochs)
+            patience = schedule.get(
+                "patience", 2 if planned is None else epochs
+            )
         return epochs, patience
 
     def training_batches(self, experiment, model):
@@ -109,12 +98,21 @@ class Task:
     def check_measures(self, experiment, measures):
         """Refuses what cannot be measured, before anything is trained."""
 
+    def lacks(self, experiment, measures, results):
+        """Whether something is asked for besides that is not in `results`."""
+        return False
+
     def measure_more(self, experiment, model, measures, verbose, results):
         """What is asked for besides and not in `results`, as plain values."""
         return {}
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
-        """Draws what a trained model shows, in its run folder."""
+        """Draws what a trained model shows, in its run folder.
+
+        Returns:
+            List of the paths of the pictures.
+        """
+        return []
 
 
 def task_of(name):
@@ -201,8 +199,3 @@ def set_dropout(model, rate):
     stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
     for config, name in stated or [(model, "dropout")]:
         config[name] = rate
-
-
-def kind_name(kind):
-    """A kind of model, as sentences have it."""
-    return KINDS[kind]
