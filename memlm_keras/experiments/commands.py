@@ -206,7 +206,7 @@ def score(given, values, command):
     end = vocabulary.end_of_sentence_id
     for text in given.text or _lines():
         ids = [end, *vocabulary.encode(text), end]
-        found = np.asarray(model.score(np.asarray(ids, "int32")), "float64")
+        found = np.asarray(model.score(np.asarray([ids], "int32")))[0]
         words = [*vocabulary.decode(ids[1:-1]), _END]
         width = max(map(len, words))
         for word, value in zip(words, found, strict=True):
@@ -411,7 +411,7 @@ def _load(path):
             raise UsageError(
                 f"{model_path} does not know its words: there is no {words}."
             )
-        vocabulary = memlm_keras.data.Vocabulary.load(words)
+        vocabulary = memlm_keras.data.Vocabulary.from_file(words)
     return model, vocabulary
 
 
