@@ -345,6 +345,7 @@ def main(arguments=None):
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     traceback = False
+    before = signal.getsignal(signal.SIGTERM)
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(_help())
@@ -358,7 +359,7 @@ def main(arguments=None):
         given, values = command.parse(arguments[1:])
         traceback = values.pop("traceback", False)
         signal.signal(signal.SIGTERM, _terminated)
-        _import_keras(values.pop("backend", None))
+        import_keras(values.pop("backend", None))
         from memlm_keras.experiments import commands
 
         typed = shlex.join(["memlm", *arguments])
@@ -371,6 +372,8 @@ def main(arguments=None):
         return _interrupted(arguments, 143)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _failed(error, 1, traceback)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class _Terminated(BaseException):
@@ -390,7 +393,7 @@ def _command(name):
     )
 
 
-def _import_keras(backend):
+def import_keras(backend):
     """Imports Keras and this package on a backend, without TensorFlow's lines.
 
     Raises:

@@ -91,6 +91,8 @@ def _tell(experiment, folder, results):
         return
     path = shlex.quote(str(folder))
     lines = [f"memlm attention {path}", f"memlm export {path}"]
+    if not list(folder.glob("*.png")):
+        lines.pop(0)
     if experiment.kind == options.LANGUAGE_MODEL:
         lines.insert(0, f'memlm generate {path} "{_prompt(experiment)}"')
     elif experiment.kind == options.CLASSIFIER:
@@ -103,9 +105,8 @@ def _tell(experiment, folder, results):
         lines.insert(0, f"memlm predict {path} {' '.join(pair)}")
     else:
         lines.pop()
-    print("Next, for instance:")
-    for line in lines:
-        print(f"  {line}")
+    if lines:
+        print("\n  ".join(["Next, for instance:", *lines]))
 
 
 def _prompt(experiment):

@@ -1,5 +1,6 @@
 """The texts and pairs that experiments are of: by name, or of one's own."""
 
+import functools
 import hashlib
 import pathlib
 import re
@@ -213,7 +214,7 @@ def split_file(path):
     share = len(lines) // _SHARE
     ends = len(lines) - 2 * share, len(lines) - share
     parts = lines[: ends[0]], lines[ends[0] : ends[1]], lines[ends[1] :]
-    print(
+    _tell_once(
         f"{path} is one text: its first {len(parts[0]):,} lines are trained "
         f"on, the next {share:,} are for validation, the last {share:,} for "
         "the test."
@@ -227,13 +228,18 @@ def split_file(path):
     return paths
 
 
+@functools.cache
+def _tell_once(line):
+    print(line)
+
+
 def _least_count(train):
     """1 where the text itself has unknown words, else what makes some."""
     files = sorted(train.glob("*.txt")) if train.is_dir() else [train]
     marked = any(_UNKNOWN.encode() in file.read_bytes() for file in files)
     if marked:
         return 1
-    print(
+    _tell_once(
         f"Words seen once in training become {_UNKNOWN}, so that the model "
         "knows what an unknown word is like; --minimum_count=1 keeps them."
     )

@@ -20,7 +20,7 @@ from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import DROPOUTS
 from memlm_keras.experiments.tasks import Task
-from memlm_keras.experiments.tasks import get_preset
+from memlm_keras.models import LanguageModel
 
 # Which of our perplexities a paper's own protocol stands beside.
 _ALSO = {"salton2017": ("salton2017",)}
@@ -229,22 +229,20 @@ def units_of(experiment):
 
 @functools.cache
 def _matched_units(name, size, embedding_dim, scale, window, units):
-    paper, _, row = name.partition("/")
-    reference = f"{paper}/lstm"
-    if reference not in presets.names():
+    paper = presets.papers()[name.partition("/")[0]]
+    row = name.partition("/")[2]
+    if paper.matched_to is None:
         raise UsageError(
-            f"match_parameters needs a row {reference} to match, and there is "
-            "none."
+            f"match_parameters: {paper.citation} has no row that the others "
+            f"are as large as. Received: preset={name}"
         )
-    if not get_preset(name).get("matched", True):
+    if row in paper.unmatched:
         return units
-    from memlm_keras import LanguageModel
-
-    lstm = LanguageModel.from_preset(
-        reference, vocabulary_size=size, scale=scale
+    reference = LanguageModel.from_preset(
+        f"{paper.name}/{paper.matched_to}", vocabulary_size=size, scale=scale
     )
     return presets.match_parameters(
-        lstm.count_params(),
+        reference.count_params(),
         name,
         size,
         embedding_dim=embedding_dim,

@@ -1,5 +1,6 @@
 """Experiments with the n-gram models of Tran et al. (2016, Table 2)."""
 
+import re
 import time
 
 from memlm_keras import ngrams
@@ -7,12 +8,23 @@ from memlm_keras.experiments import report
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.tasks import Task
 
+# Those of the paper; any order may be asked for.
 NAMES = ("kneser_ney_5", "kneser_ney_5_cache")
-_ORDER = 5
+_PATTERN = re.compile(r"kneser_ney_([1-9])(_cache)?")
+
+
+def is_name(name):
+    """Whether an n-gram model is called so."""
+    return _PATTERN.fullmatch(name) is not None
+
+
+def name_of(order, cache):
+    """Name of an n-gram model, by itself or with a cache."""
+    return f"kneser_ney_{order}{'_cache' * cache}"
 
 
 class KneserNeyTask(Task):
-    """A Kneser-Ney model of order 5, by itself or with a cache."""
+    """A Kneser-Ney model, by itself or with a cache."""
 
     kind = KNESER_NEY
     is_trained = False
@@ -22,13 +34,13 @@ class KneserNeyTask(Task):
         return {
             "name": name,
             "kind": self.kind,
-            "order": _ORDER,
+            "order": int(_PATTERN.fullmatch(name)[1]),
             "data": {"sentences": True},
         }
 
     def settings(self, experiment):
         """As of `Task`."""
-        return {"order": _ORDER}
+        return {"order": experiment.preset["order"]}
 
     def epochs(self, experiment, epochs, patience):
         """It is counted once."""
@@ -38,7 +50,8 @@ class KneserNeyTask(Task):
         """Counts and measures; returns plain values for the results."""
         corpus = experiment.corpus
         begin = time.perf_counter()
-        model = ngrams.KneserNey(len(corpus.vocabulary), order=_ORDER)
+        order = experiment.preset["order"]
+        model = ngrams.KneserNey(len(corpus.vocabulary), order=order)
         model.fit(corpus.train)
         seconds = time.perf_counter() - begin
         parameters = sum(model.num_ngrams)

@@ -24,6 +24,7 @@ from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import report
+from memlm_keras.experiments.command_line import import_keras
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
@@ -454,7 +455,9 @@ def describe(recipes):
 def in_fresh_process(function, *arguments):
     """Calls a function where all that it takes is given back afterwards."""
     context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+    with concurrent.futures.ProcessPoolExecutor(
+        1, context, initializer=import_keras, initargs=(None,)
+    ) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -483,7 +486,7 @@ def _has_use(row, name, value):
     from memlm_keras.experiments.experiment import Experiment
 
     try:
-        Experiment(_preset_of(row), None, **{name: value})
+        Experiment(_preset_of(row), **{name: value})
     except NoUseError:
         return False
     return True

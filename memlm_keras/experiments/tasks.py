@@ -120,10 +120,10 @@ def task_of(name):
     from memlm_keras.experiments.dual_sequences import AutoencoderTask
     from memlm_keras.experiments.dual_sequences import ClassifierTask
     from memlm_keras.experiments.language_models import LanguageModelTask
-    from memlm_keras.experiments.ngram_models import NAMES
     from memlm_keras.experiments.ngram_models import KneserNeyTask
+    from memlm_keras.experiments.ngram_models import is_name
 
-    if name in NAMES:
+    if is_name(name):
         return KneserNeyTask()
     kind = presets.get(name)["kind"]
     for task in (LanguageModelTask, ClassifierTask, AutoencoderTask):
@@ -145,9 +145,10 @@ def resolve(name):
         UsageError: if there is none, or several papers have such a row.
     """
     from memlm_keras.experiments.ngram_models import NAMES
+    from memlm_keras.experiments.ngram_models import is_name
 
     names = [*presets.names(), *NAMES]
-    if name in names:
+    if name in names or is_name(name):
         return name
     found = [full for full in names if full.partition("/")[2] == name]
     if len(found) == 1:
@@ -174,9 +175,9 @@ def get_preset(name, **sizes):
         NoUseError: for the window of a row without one.
         UsageError: for any other size that it refuses.
     """
-    plain = presets.get(name)
-    memory = plain["model"].get("memory") or {"config": {}}
-    if "window" in sizes and "window" not in memory["config"]:
+    paper, _, row = name.partition("/")
+    window = getattr(presets.papers()[paper].rows[row], "window", None)
+    if "window" in sizes and window is None:
         raise NoUseError(
             "window",
             f"window is of models whose memory has one; {name} has none. "
