@@ -8,7 +8,6 @@ import sys
 
 import keras
 import numpy as np
-from keras.src.backend.common.stateless_scope import StatelessScope
 
 import memlm_keras
 from memlm_keras import presets as all_presets
@@ -19,8 +18,10 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.presets import count_params
 
 _END = "(end of sentence)"
+_TOP_K = 10
 
 
 def presets(given, values, command):
@@ -42,7 +43,7 @@ def presets(given, values, command):
     print(f"{'preset':{width}} {'units':>6} {f'V={size:,}':>12}  source")
     for name in found:
         preset = all_presets.get(name, scale=scale)
-        count = parameters(preset, size)
+        count = count_params(name, size, scale=scale)
         print(
             f"{name:{width}} {preset['units']:>6} {count:>12,}  "
             f"{preset['source']}",
@@ -50,21 +51,11 @@ def presets(given, values, command):
         )
 
 
-def parameters(preset, vocabulary_size):
-    """Parameters of the model of a preset, without making its weights."""
-    kind = getattr(memlm_keras, preset["kind"])
-    with StatelessScope(initialize_variables=False):
-        model = kind.from_config(
-            {"vocabulary_size": vocabulary_size, **preset["model"]}
-        )
-        return model.count_params()
-
-
 def train(given, values, command):
     """Trains, and tells what came of it and what may come next."""
-    running = _take(options.RUNNING, values)
+    running = read_options(options.RUNNING, _take(options.RUNNING, values))
     measures = _take(options.MEASURES, values)
-    pictures = _take(options.PICTURES, values)
+    pictures = read_options(options.PICTURES, _take(options.PICTURES, values))
     run_dir = values.pop("run_dir", "runs")
     overwrite = values.pop("overwrite", False)
     experiment = Experiment(
@@ -202,7 +193,7 @@ def _tell_numbers(found):
 
 def score(given, values, command):
     """Prints the log-probability of each word, and of the end."""
-    model, vocabulary = _load(given.run)
+    model, vocabulary = _load(given.run, "score")
     total, length, count = 0.0, 0, 0
     end = vocabulary.end_of_sentence_id
     for text in given.text or _lines():
@@ -236,7 +227,7 @@ def _summary(total, length):
 
 def generate(given, values, command):
     """Prints what a model goes on with."""
-    model, vocabulary = _load(given.run)
+    model, vocabulary = _load(given.run, "generate")
     if "seed" in values:
         keras.utils.set_random_seed(values["seed"])
     prompt = given.prompt or vocabulary.end_of_sentence
@@ -255,6 +246,7 @@ def generate(given, values, command):
 def attention(given, values, command):
     """Draws what a trained model shows."""
     verbose = values.pop("verbose", 1)
+    values = read_options(options.PICTURES, values)
     folder = _run(given.run)
     experiment = _again(folder.recipe(), folder)
     figures.check_pictures(experiment, values)
@@ -279,10 +271,11 @@ def export(given, values, command):
     if not path.name.isdecimal():
         versions = [int(p.name) for p in path.glob("*") if p.name.isdecimal()]
         path = path / str(max(versions, default=0) + 1)
-    labels = {}
     if isinstance(model, memlm_keras.EntailmentClassifier):
-        labels = {"labels": _run(given.run).results()["labels"]}
-    memlm_keras.serving.export(model, path, vocabulary=vocabulary, **labels)
+        extra = {"labels": _run(given.run).results()["labels"]}
+    else:
+        extra = {"top_k": min(_TOP_K, model.vocabulary_size)}
+    memlm_keras.serving.export(model, path, vocabulary=vocabulary, **extra)
     print(f"Exported for TensorFlow Serving: {path}")
     print(
         "  tensorflow_model_server --rest_api_port=8501 "
@@ -318,7 +311,7 @@ def table(given, values, command):
     seeds = _integers(values.pop("seeds", "0"))
     finished_only = values.pop("finished_only", False)
     passed = {
-        **_take(options.RUNNING, values),
+        **read_options(options.RUNNING, _take(options.RUNNING, values)),
         **_take(options.PICTURES, values),
         **{k: values.pop(k) for k in ("overwrite",) if k in values},
     }
@@ -400,11 +393,16 @@ def _run(path):
     return folder
 
 
-def _load(path):
-    """The model of a run and its vocabulary."""
+def _load(path, method=None):
+    """The model of a run, which must have a method, and its vocabulary."""
     folder = run_folder.find(path)
     model_path = pathlib.Path(path) if folder is None else folder.model_path
     model = run_folder.load_model(model_path)
+    if method is not None and not hasattr(model, method):
+        raise UsageError(
+            f"{path} is no language model, and cannot {method}: it is of a "
+            f"{type(model).__name__}."
+        )
     vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None:
         words = model_path.with_name("vocabulary.json")

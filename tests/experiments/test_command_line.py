@@ -94,7 +94,7 @@ def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
     assert told.status == 0, told.err
-    assert (folder / "saved_models/mine/1/saved_model.pb").exists()
+    assert (folder / "saved_models/mine/1" / "saved_model.pb").exists()
     assert "saved_models/mine/1" in told.out
 
 
