@@ -89,6 +89,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "SubwordVocabulary",
         "Tokenizer",
         "Vocabulary",
         "cbt_questions",
