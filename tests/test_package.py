@@ -168,6 +168,7 @@ PUBLIC_NAMES = {
         "Row",
         "Table",
         "TableRow",
+        "count_params",
         "get",
         "match_parameters",
         "model_config",
