@@ -90,6 +90,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "SubwordVocabulary",
         "Tokenizer",
         "Vocabulary",
         "cbt_questions",
