@@ -27,6 +27,7 @@ PUBLIC_NAMES = {
         "data",
         "embeddings",
         "evaluation",
+        "experiments",
         "heads",
         "memory",
         "mixtures",
@@ -90,6 +91,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "SubwordVocabulary",
         "Tokenizer",
         "Vocabulary",
         "cbt_questions",
@@ -127,6 +129,7 @@ PUBLIC_NAMES = {
         "reconstruction",
         "sampled_perplexity",
     ],
+    "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
     "memlm_keras.heads": ["TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
