@@ -14,9 +14,6 @@ from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import compile_inference
 
-THETAS = tuple(round(0.1 * step, 1) for step in range(11))
-WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
-
 
 @dataclasses.dataclass(frozen=True)
 class CacheChoice:
