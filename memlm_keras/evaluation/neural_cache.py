@@ -10,6 +10,8 @@ from keras import ops
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.masking import masked_softmax
+from memlm_keras.mixtures.grave2017 import THETAS
+from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import compile_inference
