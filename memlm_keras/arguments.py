@@ -36,7 +36,7 @@ def require_streaming(what, model):
         what: string, what was asked for.
         model: `memlm_keras.LanguageModel`.
     """
-    if model.reads_ahead:
+    if not model.causal:
         raise ValueError(
             f"{what} needs a model that reads forward only. Received: a model "
             f"with a {type(model.memory).__name__}, which reads ahead in whole "

@@ -1,4 +1,4 @@
-"""What is written to an associative memory, and what is read of it.
+"""Writes and reads of an associative memory.
 
 Weissenborn (2016), Figures 2 and 3.
 """

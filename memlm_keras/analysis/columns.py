@@ -15,7 +15,7 @@ from memlm_keras.data.sentences import sentence_starts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttentionColumns:
-    """Where a model attends after it has read each of some words.
+    """Attention of a model after each of some sampled words.
 
     Attributes:
         positions: integer array `(samples,)`, offsets of the words in the
@@ -40,7 +40,7 @@ def attention_columns(
     """Samples words of a text, and says where the model attends after each.
 
     Tran et al. (2016), Figure 4: 100 words of the test data. Each sentence is
-    read from an empty history; ends of sentences are not sampled. Only the
+    read from the initial state; ends of sentences are not sampled. Only the
     sentences of the sampled words are read.
 
     Args:

@@ -68,7 +68,7 @@ def dependency_attention(
 ):
     """Attention by dependency between attended and predicted word.
 
-    Tran et al. (2016), Figure 6. Each sentence is read from an empty history,
+    Tran et al. (2016), Figure 6. Each sentence is read from the initial state,
     as its word forms. At each step that predicts a word, every slot that holds
     a word of the sentence gives one pair; the beginning and the end of the
     sentence are in none. The figure's positions are binned, the text does not

@@ -19,7 +19,7 @@ from memlm_keras.models.inference import segments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentencePredictions:
-    """What a model expects at each step of a sentence, and where it attends.
+    """Predictions and attention of a model at each step of a sentence.
 
     Attributes:
         read: tuple of `time` strings, the token read at each step; the first
@@ -47,7 +47,7 @@ class SentencePredictions:
 def sentence_predictions(model, sentence, vocabulary, top=5):
     """The most probable next words at each step, and the attention.
 
-    Tran et al. (2016), Figure 5. The sentence is read from an empty history,
+    Tran et al. (2016), Figure 5. The sentence is read from the initial state,
     and its end is predicted after its last word.
 
     Args:

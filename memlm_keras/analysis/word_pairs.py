@@ -53,7 +53,7 @@ class DistantPairs:
 
     @property
     def mean_counts_at_any_distance(self):
-        """As `mean_counts`, with the co-occurrences at all distances counted.
+        """Mean co-occurrence frequency, counted at all distances together.
 
         The paper does not say which of the two it counts.
         """
@@ -85,8 +85,8 @@ def distant_pairs(
 ):
     """Finds where the most-attended word is far, and counts in training data.
 
-    Tran et al. (2016), Table 3. Each sentence of the text is read from an
-    empty history. Of each step whose most-attended slot holds a word at least
+    Tran et al. (2016), Table 3. Each sentence of the text is read from the
+    initial state. Of each step whose most-attended slot holds a word at least
     `minimum_distance` before the word to predict, the pair of the two is
     taken; of equal weights the most recent counts as the highest. Neither the
     beginning of a sentence nor its end is a word here; the unknown word is.

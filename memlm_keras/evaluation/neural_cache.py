@@ -1,4 +1,4 @@
-"""Theta and weight of the neural cache of Grave et al. (2017), by a search."""
+"""Search for theta and weight of the neural cache of Grave et al. (2017)."""
 
 import dataclasses
 import functools
@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.backbone import reset_rows
@@ -85,7 +86,7 @@ def choose_cache(
     >>> cached = lm.with_mixture(choice.cache)
     """
     thetas, weights = tuple(thetas), tuple(weights)
-    _check(model, thetas, weights)
+    _require_choices(model, thetas, weights)
     require_beginning(batches)
     cache, state = NeuralCache(size), None
     compare = compile_inference(cache, functools.partial(_compare, cache))
@@ -117,12 +118,12 @@ def choose_cache(
         predicted += sample_weight.sum()
         progress.add(1)
     choice = CacheChoice(
-        size,
-        thetas,
-        weights,
-        np.exp(losses / predicted),
-        float(np.exp(without / predicted)),
-        int(predicted),
+        size=size,
+        thetas=thetas,
+        weights=weights,
+        perplexities=np.exp(losses / predicted),
+        without=float(np.exp(without / predicted)),
+        predicted_tokens=int(predicted),
     )
     if verbose:
         print(choice)
@@ -150,7 +151,8 @@ def _float64(tensor):
     return ops.convert_to_numpy(tensor).astype("float64")
 
 
-def _check(model, thetas, weights):
+def _require_choices(model, thetas, weights):
+    require_method("outputs_batches", model)
     if model.mixture is not None:
         raise ValueError(
             "`model` must have no mixture of its own; try "

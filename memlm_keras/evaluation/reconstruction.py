@@ -1,4 +1,4 @@
-"""How much of a sequence an autoencoder gives back."""
+"""Accuracy of the sequences that an autoencoder gives back."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Reconstruction(NamedTuple):
-    """What an autoencoder wrote, compared with what it had read.
+    """Accuracy of the sequences that an autoencoder wrote again.
 
     Attributes:
         token_accuracy: float, share of the tokens, ends counted, that stand in

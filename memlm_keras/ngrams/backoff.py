@@ -62,13 +62,13 @@ class BackoffModel(Scorer):
 
     @property
     def description(self):
-        """String that says what the model is, for the protocol."""
-        return f"back-off model of order {self.order}, {self._histories()}"
+        """String that names the model in a protocol."""
+        return f"back-off model of order {self.order}, {self._contexts()}"
 
-    def _histories(self):
+    def _contexts(self):
         if self.sentence_boundaries:
-            return "history cut at each <eos>"
-        return "history carried through the text"
+            return "context cut at each <eos>"
+        return "context carried through the text"
 
     def score(self, text, verbose=0):
         """Natural-log probability of each token, given those before it.
