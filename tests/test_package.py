@@ -26,6 +26,7 @@ PUBLIC_NAMES = {
         "data",
         "embeddings",
         "evaluation",
+        "experiments",
         "heads",
         "memory",
         "mixtures",
@@ -89,6 +90,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "SubwordVocabulary",
         "Tokenizer",
         "Vocabulary",
         "cbt_questions",
@@ -126,6 +128,7 @@ PUBLIC_NAMES = {
         "reconstruction",
         "sampled_perplexity",
     ],
+    "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
     "memlm_keras.heads": ["TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
