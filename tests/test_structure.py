@@ -50,8 +50,6 @@ ARROWS = {
 }
 # Arrows that still point back. None may be added.
 POINTING_BACK = {
-    ("models", "presets"),
-    ("presets", "evaluation"),
     ("serving", "memlm_keras"),
 }
 

@@ -5,6 +5,7 @@ import numpy as np
 
 from memlm_keras.data.epochs import check_position
 from memlm_keras.data.epochs import check_positive
+from memlm_keras.data.epochs import checksum
 
 
 class PairBatches(keras.utils.PyDataset):
@@ -111,6 +112,10 @@ class PairBatches(keras.utils.PyDataset):
         )
         both = (*self.premises, *self.hypotheses)
         self._largest_id = max(int(sentence.max()) for sentence in both)
+        lengths = [len(sentence) for sentence in both]
+        self._checksum = 0
+        for integers in (np.concatenate(both), lengths, self.labels):
+            self._checksum = checksum(integers, self._checksum)
         self._orders = {}
         self.start_at(0)
 
@@ -143,6 +148,7 @@ class PairBatches(keras.utils.PyDataset):
         """Plain values that say which batches these are, for checkpoints."""
         return {
             "num_pairs": self.num_pairs,
+            "checksum_of_pairs": self._checksum,
             "batch_size": self.batch_size,
             "batches_per_epoch": self.batches_per_epoch,
             "bucket_batches": self.bucket_batches,
