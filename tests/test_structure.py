@@ -50,8 +50,6 @@ ARROWS["experiments"] = set(ARROWS)
 ARROWS["__main__"] = {"experiments"}
 # Arrows that still point back. None may be added.
 POINTING_BACK = {
-    ("models", "presets"),
-    ("presets", "evaluation"),
     ("serving", "memlm_keras"),
 }
 
