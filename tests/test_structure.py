@@ -46,7 +46,8 @@ ARROWS = {
     "experiments": GROUND
     | WORDS
     | {"data", "training", "models", "presets"}
-    | {"evaluation", "ngrams", "analysis", "serving"},
+    | {"evaluation", "ngrams", "analysis", "serving", "memlm_keras"},
+    "__main__": {"experiments"},
 }
 # Arrows that still point back. None may be added.
 POINTING_BACK = {
