@@ -103,7 +103,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
         List of the paths of the pictures; empty for models that do not attend
         to what was read before.
     """
-    if model.attending is None or model.reads_ahead:
+    if model.attending is None or not model.causal:
         return []
     from memlm_keras.experiments.language_models import evaluation_batches
 

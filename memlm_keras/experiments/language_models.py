@@ -276,7 +276,7 @@ def evaluation_batches(experiment, model):
     if reads_sentences(experiment.preset):
         return {
             split: corpus.batches(split, 64, 32, sentences=True)
-            if not model.reads_ahead
+            if model.causal
             else sentence_batches(experiment, split)
             for split in splits
         }
