@@ -43,15 +43,13 @@ ARROWS = {
     "ngrams": GROUND | {"data", "evaluation"},
     "analysis": GROUND | {"data", "models"},
     "serving": GROUND | {"data", "models"},
-    "experiments": GROUND
-    | WORDS
-    | {"data", "training", "models", "presets"}
-    | {"evaluation", "ngrams", "analysis", "serving"},
 }
+# What a user imports, and the programs above it.
+ARROWS["memlm_keras"] = set(ARROWS)
+ARROWS["experiments"] = set(ARROWS)
+ARROWS["__main__"] = {"experiments"}
 # Arrows that still point back. None may be added.
 POINTING_BACK = {
-    ("models", "presets"),
-    ("presets", "evaluation"),
     ("serving", "memlm_keras"),
 }
 
@@ -105,7 +103,6 @@ def test_imports_point_one_way():
     found = {
         (folder(name), folder(module))
         for name in SOURCES
-        if name != "memlm_keras"
         for module, _ in imports(name)
     }
     unknown = {begin for begin, _ in found} - set(ARROWS)
@@ -164,6 +161,7 @@ PHRASES = {
 }
 # Modules whose names are still to be replaced.
 OLD_NAMES = {
+    "memlm_keras.experiments",
     "memlm_keras.models",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
@@ -258,6 +256,7 @@ OLD_DOCSTRINGS = {
     "memlm_keras.cells",
     "memlm_keras.data",
     "memlm_keras.embeddings",
+    "memlm_keras.experiments",
     "memlm_keras.kernels",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
@@ -312,8 +311,16 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
 # === Files are read in one sitting ===
 
 LONGEST = 400
-# One paper's cells, their memory and complex numbers, which are one subject.
-LONGER = {"memlm_keras.cells.weissenborn2016"}
+LONGER = {
+    # One paper's cells, their memory and complex numbers.
+    "memlm_keras.cells.weissenborn2016",
+    # To be cut.
+    "memlm_keras.experiments.command_line",
+    "memlm_keras.experiments.commands",
+    "memlm_keras.experiments.figures",
+    "memlm_keras.experiments.options",
+    "memlm_keras.experiments.table",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in SOURCES if n not in LONGER])

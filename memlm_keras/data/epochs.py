@@ -20,7 +20,13 @@ class EpochBatches(keras.utils.PyDataset):
         shuffle: Whether there is another order every epoch.
         seed: Integer from which the orders follow.
         end_of_sentence_id: Input before the first token, and padding.
+
+    Attributes:
+        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
+            it: a model that has another one refuses the batches.
     """
+
+    vocabulary = None
 
     def __init__(self, tokens, batch_size, shuffle, seed, end_of_sentence_id):
         super().__init__()

@@ -45,6 +45,8 @@ class PairBatches(keras.utils.PyDataset):
 
     Attributes:
         varies_in_time: True, as the batches have different times.
+        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
+            it: a model that has another one refuses the batches.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -60,6 +62,7 @@ class PairBatches(keras.utils.PyDataset):
     """
 
     varies_in_time = True
+    vocabulary = None
 
     def __init__(
         self,
