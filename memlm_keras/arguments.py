@@ -67,7 +67,18 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
 
 
 def require_vocabulary(model, vocabulary):
-    """Raises `ValueError` unless a vocabulary has the size of the model's."""
+    """Raises `ValueError` unless a vocabulary can be the model's.
+
+    It must be of its size, and, where the model knows its own, be that one.
+    """
+    own = getattr(model, "vocabulary", None)
+    if own is not None and vocabulary != own:
+        raise ValueError(
+            "`vocabulary` must be the model's own, with the same tokens, ids "
+            "and tokenizer, or be left out. Received: "
+            f"{vocabulary!r}, of the fingerprint {vocabulary.fingerprint}, for "
+            f"a model with {own!r}, of the fingerprint {own.fingerprint}"
+        )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
             "`vocabulary` must be the one that the model was trained with, of "

@@ -10,12 +10,11 @@ from keras import ops
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.masking import masked_softmax
+from memlm_keras.mixtures.grave2017 import THETAS
+from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import compile_inference
-
-THETAS = tuple(round(0.1 * step, 1) for step in range(11))
-WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,8 +80,10 @@ def choose_cache(
 
     Example:
 
-    >>> batches = corpus.batches("validation", batch_size=1, segment_length=100)
-    >>> choice = memlm_keras.evaluation.choose_cache(lm, batches, size=500)
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=20)
+    >>> choice = memlm_keras.evaluation.choose_cache(
+    ...     lm, batches, size=5, thetas=(0.1, 0.3), weights=(0.1, 0.2)
+    ... )
     >>> cached = lm.with_mixture(choice.cache)
     """
     thetas, weights = tuple(thetas), tuple(weights)
