@@ -182,7 +182,7 @@ def describe(corpus, model, seed, window=None):
     embedding_dim = preset["model"]["embedding_dim"]
     units = preset["units"]
     vocabulary_size = len(corpus.vocabulary)
-    if FLAGS.match_parameters and model not in daniluk2017.UNMATCHED:
+    if FLAGS.match_parameters and model not in daniluk2017.PAPER.unmatched:
         units = matched_units(model, window, vocabulary_size, embedding_dim)
     learning_rate = preset["optimizer"]["config"]["learning_rate"]
     return {
@@ -285,13 +285,13 @@ def table_rows():
         for name, preset in presets.items()
     }
     belongs = {
-        "windows": lambda name: name in daniluk2017.PUBLISHED_BY_WINDOW,
+        "windows": lambda name: name in daniluk2017.BY_WINDOW,
         "ngrams": lambda name: "order" in spans[name],
         # What differs from key_value_predict by its parameters alone.
         "models": lambda name: (
             not (FLAGS.match_parameters and name == "key_value_predict_786")
         ),
-        "cbt": lambda name: name in daniluk2017.PUBLISHED_CLOZE,
+        "cbt": lambda name: name in daniluk2017.CLOZE,
     }[FLAGS.table]
     by_window = FLAGS.table == "windows"
     rows = []
@@ -301,12 +301,12 @@ def table_rows():
         for window in tables.integers("windows", 1) if by_window else [own]:
             numbers = {}
             if FLAGS.table == "cbt":
-                numbers = daniluk2017.PUBLISHED_CLOZE[name]
+                numbers = daniluk2017.CLOZE[name]
             elif window == own:
                 numbers["dev"] = published["validation_perplexity"]
                 numbers["test"] = published["test_perplexity"]
             else:
-                by_own = daniluk2017.PUBLISHED_BY_WINDOW[name]
+                by_own = daniluk2017.BY_WINDOW[name]
                 numbers["test"] = by_own.get(window)
             # Named as the paper's window is, so that tables share their runs.
             changed = {} if window == own else {"window": window}

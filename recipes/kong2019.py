@@ -300,12 +300,14 @@ def _set_flags(values):
 
 
 def _put_memory(model):
-    from memlm_keras.presets.serialized import from_memlm_keras
+    import keras
+
+    from memlm_keras.memory import KeyValuePredict
 
     last = model["recurrent"][-1]["config"]["cell"]["config"]
     last["units"] *= 3
-    model["memory"] = from_memlm_keras(
-        "memory.daniluk2017", "KeyValuePredict", {"window": FLAGS.window}
+    model["memory"] = keras.saving.serialize_keras_object(
+        KeyValuePredict(window=FLAGS.window)
     )
 
 

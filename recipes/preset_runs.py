@@ -123,6 +123,9 @@ class PresetRuns:
         preset = self.change(preset)
         if FLAGS.dropout is not None:
             _set_dropout(preset["model"], FLAGS.dropout)
+        if preset.get("cache"):
+            # It is put on top of the trained model.
+            preset["model"].pop("mixture")
         return preset
 
     def describe(self, corpus, model, seed):

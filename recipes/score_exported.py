@@ -28,8 +28,8 @@ def main(arguments):
     total, length = 0.0, 0
     count = 0
     for sentence in sentences or read_lines():
-        log_probabilities = score(sentence)
-        report(sentence, log_probabilities)
+        words, log_probabilities = score(sentence)
+        report(words, log_probabilities)
         total += sum(log_probabilities)
         length += len(log_probabilities)
         count += 1
@@ -38,7 +38,8 @@ def main(arguments):
 
 
 def load_score(folder):
-    """Returns a function from a sentence to its log-probabilities."""
+    """Returns a function from a sentence to its words as the model read them,
+    and their log-probabilities."""
     if not (folder / "saved_model.pb").is_file():
         versions = sorted(path.parent for path in folder.glob("*/*.pb"))
         hint = f" Try: {versions[-1]}" if versions else ""
@@ -60,7 +61,9 @@ def load_score(folder):
 
     def score(sentence):
         outputs = signatures["score"](text=tf.constant([sentence]))
-        return outputs["log_probabilities"][0].numpy().tolist()
+        words = [word.decode() for word in outputs["tokens"][0].numpy()]
+        log_probabilities = outputs["log_probabilities"][0].numpy().tolist()
+        return [*words[:-1], END], log_probabilities
 
     return score
 
@@ -72,8 +75,7 @@ def read_lines():
         yield line.rstrip("\n")
 
 
-def report(sentence, log_probabilities):
-    words = [*sentence.split(), END]
+def report(words, log_probabilities):
     width = max(len(word) for word in words)
     for word, value in zip(words, log_probabilities, strict=True):
         print(f"{word:{width}} {value:10.4f}")

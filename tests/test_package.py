@@ -89,6 +89,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "Tokenizer",
         "Vocabulary",
         "cbt_questions",
         "completion_questions",
@@ -159,7 +160,21 @@ PUBLIC_NAMES = {
         "with_cache",
         "write_arpa",
     ],
-    "memlm_keras.presets": ["get", "match_parameters", "model_config", "names"],
+    "memlm_keras.presets": [
+        "Measure",
+        "Paper",
+        "Published",
+        "Row",
+        "Table",
+        "TableRow",
+        "get",
+        "match_parameters",
+        "model_config",
+        "names",
+        "papers",
+        "register",
+        "tables",
+    ],
     "memlm_keras.serving": ["check_path", "export"],
     "memlm_keras.smoothing": [
         "NoisedBatches",
@@ -281,7 +296,7 @@ DOCUMENTED = [
     if name.partition(".")[2].split(".")[0]
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
-        *("mixtures", "presets", "smoothing"),
+        *("mixtures", "presets", "registry", "smoothing"),
     )
 ]
 

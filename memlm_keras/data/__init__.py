@@ -25,6 +25,7 @@ from memlm_keras.data.sentences import AutoencodingBatches
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
 from memlm_keras.data.token_store import Split
+from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.treebanks import load_conllu
 from memlm_keras.data.vocabulary import Vocabulary
 
@@ -39,6 +40,7 @@ __all__ = [
     "SentenceBatches",
     "SentencePair",
     "Split",
+    "Tokenizer",
     "Vocabulary",
     "cbt_questions",
     "completion_questions",

@@ -13,6 +13,7 @@ from memlm_keras.data.corpora import public_sources
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
+from memlm_keras.data.tokenizer import Tokenizer
 
 BLANK = "XXXXX"
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -161,14 +162,14 @@ def load_cbt(
     cache_dir=None,
     vocabulary=None,
     vocabulary_size=None,
-    minimum_count=1,
+    minimum_count=None,
     numbers=None,
 ):
     """Loads the texts of the Children's Book Test.
 
     * `"books"`: 98 books for training, 5 for validation, 5 for testing, each
       a document. The lines with their titles, names of files, are no text.
-    * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each an
+    * `"NE"`, `"CN"`, `"V"` or `"P"`: the questions of that type, each a
       document of its 20 sentences and the query with the answer in place.
       Neighbouring questions share sentences, so text is seen many times.
 
@@ -214,7 +215,7 @@ def load_cbt(
         vocabulary,
         size=vocabulary_size,
         minimum_count=minimum_count,
-        numbers=numbers,
+        tokenizer=numbers and Tokenizer(numbers=numbers),
     )
 
 

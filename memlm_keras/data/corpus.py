@@ -5,6 +5,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import warnings
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from memlm_keras.data.sentences import sentence_starts
 from memlm_keras.data.token_store import Split
 from memlm_keras.data.token_store import stored_split
 from memlm_keras.data.token_store import stored_vocabulary
+from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
-_NO_BUILDING = (("size", None), ("minimum_count", 1), ("numbers", None))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -28,6 +29,7 @@ class Corpus:
         name: Name to report results under.
         vocabulary: `Vocabulary`.
         train, validation, test: `Split`s.
+        description: How the texts were parted, where not by their files.
 
     Example:
 
@@ -40,6 +42,12 @@ class Corpus:
     train: Split
     validation: Split
     test: Split
+    description: str = ""
+
+    @property
+    def has_documents(self):
+        """Whether it is known where the documents of the text begin."""
+        return self.train.document_starts is not None
 
     @functools.cached_property
     def fingerprint(self):
@@ -143,7 +151,16 @@ class Corpus:
         return getattr(self, split)
 
 
-def encode_sources(name, sources, cache_dir, vocabulary=None, **building):
+def encode_sources(
+    name,
+    sources,
+    cache_dir,
+    vocabulary=None,
+    tokenizer=None,
+    size=None,
+    minimum_count=1,
+    description="",
+):
     """Makes a corpus of three texts, encoding them if need be.
 
     Args:
@@ -153,7 +170,9 @@ def encode_sources(name, sources, cache_dir, vocabulary=None, **building):
             and `sentences`.
         cache_dir: As for `load`.
         vocabulary: `Vocabulary`, or `None` to build one of the training text.
-        **building: Arguments of `Vocabulary.build`.
+        tokenizer, size, minimum_count: Arguments of `Vocabulary.build`; a
+            tokenizer that is no other than the vocabulary's may stand with it.
+        description: As of `Corpus`.
 
     Returns:
         `Corpus`.
@@ -162,23 +181,59 @@ def encode_sources(name, sources, cache_dir, vocabulary=None, **building):
         ValueError: A text is not UTF-8 or empty, or `vocabulary` is given
             together with arguments to build one.
         OSError: The cache cannot be written.
+
+    Warns:
+        UserWarning: Validation or test have unknown tokens, and training,
+            which would have to teach what they are like, has none.
     """
     cache_dir = cache_folder(cache_dir)
     if vocabulary is None:
         vocabulary = stored_vocabulary(
-            sources["train"], cache_dir, name, **building
+            sources["train"],
+            cache_dir,
+            name,
+            tokenizer=tokenizer or Tokenizer(),
+            size=size,
+            minimum_count=minimum_count,
         )
-    elif any(building.get(key, value) != value for key, value in _NO_BUILDING):
+    elif size is not None or minimum_count not in (None, 1):
         raise ValueError(
-            "`vocabulary` cannot be combined with `vocabulary_size`, "
-            "`minimum_count` or `numbers`, which say how to build one. "
-            f"Received: vocabulary={vocabulary!r} and {building}"
+            "`vocabulary` cannot be combined with `vocabulary_size` or "
+            "`minimum_count`, which say how to build one. Received: "
+            f"vocabulary={vocabulary!r}, vocabulary_size={size} and "
+            f"minimum_count={minimum_count}"
+        )
+    elif tokenizer not in (None, vocabulary.tokenizer):
+        raise ValueError(
+            "`vocabulary` says itself how text becomes tokens: `tokenize`, "
+            "`lowercase` and `numbers` cannot say otherwise. Received: "
+            f"vocabulary={vocabulary!r} and {tokenizer!r}"
         )
     splits = {
         split: stored_split(source, vocabulary, cache_dir, f"{name}-{split}")
         for split, source in sources.items()
     }
-    return Corpus(name, vocabulary, **splits)
+    _warn_of_unknown(name, splits, vocabulary.unknown_id)
+    return Corpus(name, vocabulary, **splits, description=description)
+
+
+def _warn_of_unknown(name, splits, unknown_id):
+    unknown = {
+        split: int(np.count_nonzero(splits[split].tokens == unknown_id))
+        for split in SPLITS
+    }
+    if unknown["train"] or not any(unknown.values()):
+        return
+    shares = " and ".join(
+        f"{unknown[split] / len(splits[split]):.1%} of {split}"
+        for split in SPLITS[1:]
+    )
+    warnings.warn(
+        f"{shares} of {name!r} are tokens that the vocabulary does not have, "
+        "and training has none of them, so that no model can learn what they "
+        "are like. Build it with `minimum_count=2` or a `vocabulary_size`.",
+        stacklevel=4,
+    )
 
 
 def cache_folder(cache_dir=None):

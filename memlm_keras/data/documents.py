@@ -1,6 +1,7 @@
-"""Corpora of any text: of three files, or of documents to be dealt."""
+"""Corpora of any text: of three files, of one, or of documents to be dealt."""
 
 import hashlib
+import itertools
 
 import numpy as np
 
@@ -10,34 +11,47 @@ from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
 from memlm_keras.data.text import TextSource
 from memlm_keras.data.token_store import stored_document_lengths
+from memlm_keras.data.tokenizer import Tokenizer
+
+# Of a single file, the parts after the first.
+_SHARE = 0.05
 
 
 def load_text(
     train,
-    validation,
-    test,
+    validation=None,
+    test=None,
     *,
     vocabulary=None,
     vocabulary_size=None,
-    minimum_count=1,
-    numbers=None,
+    minimum_count=None,
     tokenize=None,
+    lowercase=False,
+    numbers=None,
     document_start=None,
     cache_dir=None,
 ):
-    """Loads a corpus from any text files.
+    """Loads a corpus from any text files, or from a single one.
 
     Every line that is not blank becomes its tokens and an end of sentence.
 
+    A text given alone is parted in the order it stands in: the first 90% of
+    its lines (or documents, where it has them) are for training, the next 5%
+    for validation and the last 5% for test. `corpus.description` says which.
+
     Args:
         train, validation, test: Path of a UTF-8 text file each, or of a
-            folder in which every `.txt` file is one document.
-        vocabulary: `Vocabulary` to encode with; `None` builds one of the
-            training text, as the next three arguments say.
-        vocabulary_size, minimum_count, numbers: As `size`,
-            `minimum_count` and `numbers` of `Vocabulary.build`.
-        tokenize: `None` to split at white space, or `"unicode_script"` for
-            `tensorflow_text.UnicodeScriptTokenizer`.
+            folder in which every `.txt` file is one document. `train` alone is
+            parted.
+        vocabulary: `Vocabulary` to encode with, which says how text becomes
+            tokens; `None` builds one of the training text, as the next five
+            arguments say.
+        vocabulary_size, minimum_count: As `size` and `minimum_count` of
+            `Vocabulary.build`: by default words seen once are unknown, so that
+            a model can learn what unknown words are like, unless the text has
+            unknown words anyway.
+        tokenize, lowercase, numbers: As `split` (by default
+            `"white_space"`), `lowercase` and `numbers` of `Tokenizer`.
         document_start: `None`, or a regular expression that matches, from
             their first character on, the lines that begin a document. What
             stands before the first of them belongs to the first document.
@@ -49,29 +63,43 @@ def load_text(
     Raises:
         FileNotFoundError: A file or folder is not there.
         ValueError: A file is not UTF-8 or empty, no line begins a document,
-            or `vocabulary` is given together with arguments to build one.
+            only two texts are given, a single one has fewer than three lines
+            or documents, or `vocabulary` is given together with arguments to
+            build one.
         OSError: The cache cannot be written.
+
+    Warns:
+        UserWarning: Validation or test have unknown words, training has none.
 
     Example:
 
     >>> corpus = load_text(
     ...     "train.txt", "valid.txt", "test.txt", vocabulary_size=10_000
     ... )
+    >>> corpus = load_text("notes.txt", lowercase=True)
     """
-    sources = {
-        split: TextSource(
-            path, document_start=document_start, tokenize=tokenize
+    if (validation is None) != (test is None):
+        raise ValueError(
+            "Give `train`, `validation` and `test`, or `train` alone, which "
+            f"is then parted. Received: validation={validation!r} and "
+            f"test={test!r}"
         )
-        for split, path in zip(SPLITS, (train, validation, test))
-    }
+    given = (train,) if test is None else (train, validation, test)
+    sources = [
+        TextSource(path, document_start=document_start) for path in given
+    ]
+    name, description = name_of(sources[0].path), ""
+    if test is None:
+        sources, description = _parts(sources[0])
     return encode_sources(
-        name_of(sources["train"].path),
-        sources,
+        name,
+        dict(zip(SPLITS, sources)),
         cache_dir,
         vocabulary,
+        tokenizer=_tokenizer(vocabulary, tokenize, lowercase, numbers),
         size=vocabulary_size,
         minimum_count=minimum_count,
-        numbers=numbers,
+        description=description,
     )
 
 
@@ -84,8 +112,10 @@ def load_documents(
     seed=0,
     vocabulary=None,
     vocabulary_size=77_003,
-    numbers="N",
+    minimum_count=None,
     tokenize=None,
+    lowercase=False,
+    numbers="N",
     cache_dir=None,
 ):
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
@@ -108,13 +138,12 @@ def load_documents(
             before the first of them belongs to the first document.
         validation, test: Share of the tokens, between 0 and 1, of each.
         seed: Integer from which the order of dealing follows.
-        vocabulary: `Vocabulary` to encode with; `None` builds one, as the next
-            two arguments say.
+        vocabulary: `Vocabulary` to encode with, which says how text becomes
+            tokens; `None` builds one, as the next five arguments say.
         vocabulary_size: Largest number of entries, the two special tokens
             counted; `None` keeps all words.
-        numbers: Word that replaces every number, or `None`.
-        tokenize: `None` to split at white space, or `"unicode_script"` for
-            `tensorflow_text.UnicodeScriptTokenizer`.
+        minimum_count, tokenize, lowercase, numbers: As for `load_text`, but
+            that numbers become one word unless `numbers=None`.
         cache_dir: As for `memlm_keras.data.load`.
 
     Returns:
@@ -124,8 +153,9 @@ def load_documents(
         FileNotFoundError: There is no such file, or no `.txt` file in the
             folder.
         ValueError: A share is not between 0 and 1, nothing would be left to
-            train on, a split gets no document, a file is not UTF-8, or nothing
-            says where the documents of a file begin.
+            train on, a split gets no document, a file is not UTF-8, nothing
+            says where the documents of a file begin, or `vocabulary` reads
+            text otherwise than `tokenize` or `lowercase`.
         OSError: The cache cannot be written.
 
     Example:
@@ -135,7 +165,7 @@ def load_documents(
     """
     shares = {"validation": validation, "test": test}
     _check_shares(shares)
-    source = TextSource(path, document_start=document_start, tokenize=tokenize)
+    source = TextSource(path, document_start=document_start)
     if not source.has_documents:
         raise ValueError(
             "`document_start` must say which lines of a file begin documents. "
@@ -143,19 +173,27 @@ def load_documents(
             "a regular expression, or a folder of one .txt file per document."
         )
     name = source.path.stem
-    lengths = stored_document_lengths(source, cache_folder(cache_dir), name)
-    building = {"size": vocabulary_size, "numbers": numbers}
+    if vocabulary is not None:
+        vocabulary_size, numbers = None, None
+    tokenizer = _tokenizer(vocabulary, tokenize, lowercase, numbers)
+    lengths = stored_document_lengths(
+        source,
+        tokenizer or (vocabulary and vocabulary.tokenizer) or Tokenizer(),
+        cache_folder(cache_dir),
+        name,
+    )
+    dealt = deal_documents(lengths, shares, seed)
     return encode_sources(
         name,
         {
             split: DocumentSelection(source, documents)
-            for split, documents in deal_documents(
-                lengths, shares, seed
-            ).items()
+            for split, documents in dealt.items()
         },
         cache_dir,
         vocabulary,
-        **(building if vocabulary is None else {}),
+        tokenizer=tokenizer,
+        size=vocabulary_size,
+        minimum_count=minimum_count,
     )
 
 
@@ -204,7 +242,7 @@ class DocumentSelection:
 
     >>> source = TextSource("documents.txt", document_start="= ")
     >>> next(DocumentSelection(source, [3]).sentences())
-    (['=', 'York', '='], True)
+    ('= York =', True)
     """
 
     has_documents = True
@@ -230,11 +268,86 @@ class DocumentSelection:
         """Reads the text once, as `TextSource.sentences`."""
         kept = set(self.documents.tolist())
         document = -1
-        for tokens, begins in self.source.sentences():
+        for line, begins in self.source.sentences():
             document += begins
             # Lines before the first title belong to the first document.
             if max(document, 0) in kept:
-                yield tokens, begins
+                yield line, begins
+
+
+class LineSelection:
+    """Consecutive lines of a text, as `TextSource` gives a whole text.
+
+    Args:
+        source: `TextSource` without documents.
+        start, stop: Integers, the first line, from 0 and of those that are not
+            blank, and the one after the last.
+    """
+
+    has_documents = False
+
+    def __init__(self, source, start, stop):
+        self.source = source
+        self.start = start
+        self.stop = stop
+
+    @property
+    def path(self):
+        return self.source.path
+
+    def identity(self):
+        """Describes text and selection: equal as long as both are."""
+        return {**self.source.identity(), "lines": [self.start, self.stop]}
+
+    def sentences(self):
+        """Reads the text once, as `TextSource.sentences`."""
+        return itertools.islice(self.source.sentences(), self.start, self.stop)
+
+
+def _parts(source):
+    """Parts one text into three sources, and says how."""
+    unit = "documents" if source.has_documents else "lines"
+    count = sum(
+        bool(begins) or unit == "lines" for _, begins in source.sentences()
+    )
+    if count < 3:
+        raise ValueError(
+            f"{source.path} must have at least three {unit} to be parted into "
+            f"training, validation and test. Received: {count}. Give three "
+            "files, or more text."
+        )
+    size = max(1, round(_SHARE * count))
+    edges = [0, count - 2 * size, count - size, count]
+    parts = [
+        DocumentSelection(source, np.arange(start, stop))
+        if source.has_documents
+        else LineSelection(source, start, stop)
+        for start, stop in zip(edges, edges[1:])
+    ]
+    shares = (
+        f"{start + 1:,} to {stop:,} are {split}"
+        for split, start, stop in zip(SPLITS, edges, edges[1:])
+    )
+    return parts, f"Of the {unit} of {source.path.name}, {', '.join(shares)}."
+
+
+def _tokenizer(vocabulary, tokenize, lowercase, numbers):
+    """The tokenizer that is asked for, `None` where none is."""
+    asked = {
+        name: value
+        for name, value in (
+            ("split", tokenize),
+            ("lowercase", lowercase or None),
+            ("numbers", numbers),
+        )
+        if value is not None
+    }
+    if not asked:
+        return None
+    # What is not asked for is as the vocabulary has it.
+    known = getattr(vocabulary, "tokenizer", None)
+    rules = known.get_config() if isinstance(known, Tokenizer) else {}
+    return Tokenizer(**{**rules, **asked})
 
 
 def _check_shares(shares):

@@ -46,7 +46,7 @@ def load_pairs(
         data_dir: Folder of the files; `None` downloads what can be.
         cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
-        lowercase: Whether to lower-case all tokens.
+        lowercase: Whether all tokens become lower case.
 
     Returns:
         `PairCorpus` with the labels entailment, neutral and contradiction.
@@ -74,8 +74,6 @@ def load_pairs(
         splits = _sick(data_dir)
     else:
         raise ValueError(f"`name` must be one of {NAMES}. Received: {name!r}")
-    if lowercase:
-        splits = {split: map(_lower, pairs) for split, pairs in splits.items()}
     return encode_pairs(
         name,
         splits,
@@ -83,6 +81,7 @@ def load_pairs(
         vocabulary,
         vocabulary_size,
         minimum_count,
+        lowercase,
     )
 
 
@@ -213,11 +212,3 @@ def _table(path):
 
 def _leaves(parse):
     return tuple(token for token in parse.split() if token not in "()")
-
-
-def _lower(pair):
-    return SentencePair(
-        tuple(token.lower() for token in pair.premise),
-        tuple(token.lower() for token in pair.hypothesis),
-        pair.label,
-    )

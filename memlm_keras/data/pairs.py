@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 
 from memlm_keras.data.pair_batches import PairBatches
+from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
 SPLITS = ("train", "validation", "test")
@@ -136,6 +137,7 @@ def encode_pairs(
     vocabulary=None,
     vocabulary_size=None,
     minimum_count=1,
+    lowercase=False,
 ):
     """Makes a corpus of pairs.
 
@@ -147,6 +149,7 @@ def encode_pairs(
         vocabulary: `Vocabulary`; `None` builds one of the training pairs.
         vocabulary_size: Largest number of entries of the one that is built.
         minimum_count: Tokens seen fewer times are left out of it.
+        lowercase: Whether it makes all tokens lower case.
 
     Returns:
         `PairCorpus`.
@@ -155,12 +158,19 @@ def encode_pairs(
         ValueError: A split has no pairs or a pair another label, or
             `vocabulary` is given together with arguments to build one.
     """
-    if vocabulary is not None and (vocabulary_size, minimum_count) != (None, 1):
+    building = (vocabulary_size, minimum_count)
+    if vocabulary is not None and building != (None, 1):
         raise ValueError(
             "`vocabulary` contradicts `vocabulary_size` and `minimum_count`, "
             "of which one is built. Received: vocabulary_size="
             f"{vocabulary_size}, minimum_count={minimum_count}"
         )
+    if vocabulary is not None and lowercase:
+        if not getattr(vocabulary.tokenizer, "lowercase", False):
+            raise ValueError(
+                "`vocabulary` says itself whether tokens become lower case. "
+                f"Received: lowercase=True and vocabulary={vocabulary!r}"
+            )
     splits = {split: list(splits[split]) for split in SPLITS}
     for split, pairs in splits.items():
         if not pairs:
@@ -174,6 +184,7 @@ def encode_pairs(
             ),
             size=vocabulary_size,
             minimum_count=minimum_count,
+            tokenizer=Tokenizer(lowercase=lowercase),
         )
     encoded = {
         split: _encode(pairs, labels, vocabulary)

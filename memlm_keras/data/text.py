@@ -7,44 +7,38 @@ import re
 from memlm_keras.data.segmentation import split_sentences
 from memlm_keras.data.segmentation import splitter_version
 
-# Lines tokenized at once: enough to make one TensorFlow call worth its cost.
-_CHUNK_LINES = 1024
-
 
 class TextSource:
-    """The tokenized lines of a text file, or of a folder of documents.
+    """The lines of a text file, or of a folder of documents.
 
     Args:
         path: Path of a file, or of a folder in which every `.txt` file is
             one document (in the order of their names). UTF-8.
         keep_blank_lines: Whether a blank line counts as an empty sentence;
             otherwise it is passed over.
-        document_start: `None`, or a regular expression; a line begins an
+        document_start: `None`, or a regular expression; a line begins a
             document if it matches from its first character on (`re.match`;
             the line end is not part of the line).
         lone_titles: Whether a line must also stand between two blank lines
             to begin a document.
         drop_titles: Whether the lines that `document_start` matches are no
             text themselves; the document then begins with the line after.
-        tokenize: `None` to split at white space, or `"unicode_script"` for
-            `tensorflow_text.UnicodeScriptTokenizer`, which also parts words
-            from punctuation (and `<unk>` into three tokens).
-        by_sentence: Whether lines are split into sentences, of which a blank
-            line has none, by `syntok`.
+        by_sentence: Whether lines, of tokens with white space between them,
+            are split into sentences, of which a blank line has none, by
+            `syntok`.
 
     Raises:
         FileNotFoundError: There is no such file, or no `.txt` file in the
             folder.
-        ValueError: `document_start` or `tokenize` is not one of the above, or
-            `by_sentence` is given with `keep_blank_lines`.
-        ImportError: The tokenizer needs `tensorflow_text`, or sentences need
-            `syntok`, not installed.
+        ValueError: `document_start` is not one of the above, or `by_sentence`
+            is given with `keep_blank_lines`.
+        ImportError: Sentences need `syntok`, which is not installed.
 
     Example:
 
     >>> source = TextSource("train.txt")
     >>> next(source.sentences())
-    (['no', 'it', 'was', "n't"], False)
+    ("no it was n't", False)
     """
 
     def __init__(
@@ -54,7 +48,6 @@ class TextSource:
         document_start=None,
         lone_titles=False,
         drop_titles=False,
-        tokenize=None,
         by_sentence=False,
     ):
         if by_sentence and keep_blank_lines:
@@ -68,12 +61,10 @@ class TextSource:
         self.document_start = document_start
         self.lone_titles = lone_titles
         self.drop_titles = drop_titles
-        self.tokenize = tokenize
         self.by_sentence = by_sentence
         # Its lack is told before all else.
         self._splitter = splitter_version() if by_sentence else None
         self._pattern = _compile(document_start)
-        self._tokenize_lines = _tokenizer(tokenize)
 
     @property
     def has_documents(self):
@@ -87,7 +78,6 @@ class TextSource:
             "document_start": self.document_start,
             "lone_titles": self.lone_titles,
             "drop_titles": self.drop_titles,
-            "tokenize": self.tokenize,
             **({"splitter": self._splitter} if self.by_sentence else {}),
         }
 
@@ -95,17 +85,15 @@ class TextSource:
         """Reads the text once, holding a few lines of it in memory.
 
         Yields:
-            For each line, or sentence, its list of tokens and whether an
-            document begins with it.
+            For each line, the line, which is for a vocabulary to tokenize, or
+            for each sentence its list of tokens; and whether a document begins
+            with it.
 
         Raises:
             ValueError: A file is not UTF-8.
         """
         marked = self._marked_lines()
-        while chunk := list(itertools.islice(marked, _CHUNK_LINES)):
-            lines, begins = zip(*chunk)
-            read = zip(self._tokenize_lines(lines), begins)
-            yield from _sentences(read) if self.by_sentence else read
+        return _sentences(marked) if self.by_sentence else marked
 
     def _marked_lines(self):
         for file in self.files:
@@ -130,8 +118,8 @@ class TextSource:
 
 def _sentences(lines):
     """Splits lines as of `TextSource.sentences` into sentences."""
-    for tokens, begins in lines:
-        for sentence in split_sentences(tokens):
+    for line, begins in lines:
+        for sentence in split_sentences(line.split()):
             yield sentence, begins
             begins = False
 
@@ -220,29 +208,3 @@ def _compile(document_start):
             "`document_start` must be a regular expression, as a string. "
             f"Received: document_start={document_start!r} ({error})"
         ) from error
-
-
-def _tokenizer(name):
-    if name is None:
-        return lambda lines: [line.split() for line in lines]
-    if name != "unicode_script":
-        raise ValueError(
-            '`tokenize` must be None (white space) or "unicode_script". '
-            f"Received: tokenize={name!r}"
-        )
-    try:
-        import tensorflow_text
-    except ImportError as error:
-        raise ImportError(
-            '`tokenize="unicode_script"` needs tensorflow_text. Install it '
-            "with `pip install tensorflow-text`, or use `tokenize=None`."
-        ) from error
-    tokenizer = tensorflow_text.UnicodeScriptTokenizer()
-
-    def tokenize_lines(lines):
-        return [
-            [token.decode("utf-8") for token in tokens]
-            for tokens in tokenizer.tokenize(list(lines)).to_list()
-        ]
-
-    return tokenize_lines

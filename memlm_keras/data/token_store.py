@@ -102,7 +102,7 @@ def stored_vocabulary(source, cache_dir, name, **options):
     key = _fingerprint(source.identity(), options)
 
     def make(folder):
-        lines = (tokens for tokens, _ in source.sentences())
+        lines = (line for line, _ in source.sentences())
         Vocabulary.build(lines, **options).save(folder / "vocabulary.json")
 
     def read(folder):
@@ -111,11 +111,12 @@ def stored_vocabulary(source, cache_dir, name, **options):
     return _stored(cache_dir, "vocabularies", f"{name}-{key}", make, read)
 
 
-def stored_document_lengths(source, cache_dir, name):
+def stored_document_lengths(source, tokenizer, cache_dir, name):
     """Counts the tokens of each document once, and reads them from then on.
 
     Args:
         source: `TextSource` with documents.
+        tokenizer: `Tokenizer`, or what has its `tokenize` and `get_config`.
         cache_dir: Folder of the cache.
         name: First part of the file's name, for a human reader.
 
@@ -127,10 +128,10 @@ def stored_document_lengths(source, cache_dir, name):
             a document.
         OSError: The cache cannot be written.
     """
-    key = _fingerprint(source.identity())
+    key = _fingerprint(source.identity(), tokenizer)
 
     def make(folder):
-        np.save(folder / "lengths.npy", _count_documents(source))
+        np.save(folder / "lengths.npy", _count_documents(source, tokenizer))
 
     def read(folder):
         return np.load(folder / "lengths.npy")
@@ -192,7 +193,11 @@ def _sum(file):
 
 
 def _fingerprint(*parts):
-    text = json.dumps([_FORMAT_VERSION, *parts], sort_keys=True)
+    text = json.dumps(
+        [_FORMAT_VERSION, *parts],
+        sort_keys=True,
+        default=lambda value: value.get_config(),
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -223,12 +228,12 @@ def _check(source, count, starts):
         )
 
 
-def _count_documents(source):
+def _count_documents(source, tokenizer):
     count, starts = 0, []
-    for tokens, begins_document in source.sentences():
+    for line, begins_document in source.sentences():
         if begins_document:
             starts.append(count)
-        count += len(tokens) + 1
+        count += len(tokenizer.tokenize(line)) + 1
     _check(source, count, starts)
     # As in `_write`, the first document begins with the text.
     return np.diff([0, *starts[1:], count])
@@ -243,10 +248,10 @@ def _append_tokens(source, vocabulary, file):
     count, starts = 0, []
     progress = keras.utils.Progbar(None, unit_name="token")
     next_update = _TOKENS_BEFORE_PROGRESS
-    for tokens, begins_document in source.sentences():
+    for line, begins_document in source.sentences():
         if begins_document:
             starts.append(count)
-        ids = vocabulary.encode([*tokens, vocabulary.end_of_sentence])
+        ids = vocabulary.encode_sentence(line)
         file.write(ids.astype("<i4").tobytes())
         count += len(ids)
         if count >= next_update:

@@ -15,6 +15,7 @@ from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
+from memlm_keras.data.tokenizer import Tokenizer
 
 _COLUMNS = 10
 _WORD, _SKIPPED = re.compile(r"[1-9]\d*"), re.compile(r"\d+(-\d+|\.\d+)")
@@ -28,7 +29,7 @@ def load_conllu(
     *,
     vocabulary=None,
     vocabulary_size=None,
-    minimum_count=1,
+    minimum_count=None,
     numbers=None,
     cache_dir=None,
 ):
@@ -44,8 +45,9 @@ def load_conllu(
             paths, which are read one after the other.
         vocabulary: `Vocabulary` to encode with; `None` builds one of the
             training text, as the next three arguments say.
-        vocabulary_size, minimum_count, numbers: As `size`,
-            `minimum_count` and `numbers` of `Vocabulary.build`.
+        vocabulary_size, minimum_count: As `size` and `minimum_count` of
+            `Vocabulary.build`.
+        numbers: `None`, or the token that replaces every number.
         cache_dir: As for `memlm_keras.data.load`.
 
     Returns:
@@ -78,7 +80,7 @@ def load_conllu(
         vocabulary,
         size=vocabulary_size,
         minimum_count=minimum_count,
-        numbers=numbers,
+        tokenizer=numbers and Tokenizer(numbers=numbers),
     )
 
 

@@ -1,40 +1,38 @@
 """The words a model knows, and their ids."""
 
 import collections
+import hashlib
 import json
 import pathlib
-import re
 
 import keras
 import numpy as np
 
 from memlm_keras.data.text import read_text
+from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.files import atomic_path
-
-# Read alike by Python's `re` and by RE2, since a served model applies it
-# inside its graph with `tf.strings.regex_full_match`.
-NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
-_NUMBER = re.compile(NUMBER_PATTERN)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Vocabulary:
-    """A fixed list of tokens, each with its id.
+    """A fixed list of tokens, each with its id, and how a text becomes them.
 
     The end of a sentence always has id 0 and the unknown token id 1, wherever
     they stand in `tokens` and even if they do not; the other tokens follow in
     the order given.
 
+    Whatever reads text reads it by its vocabulary: corpora, `encode`, and the
+    `score` and `generate` of a model and of its exported graph.
+
     Args:
         tokens: Iterable of distinct, non-empty strings.
         unknown: Token that stands for all tokens not in the vocabulary.
         end_of_sentence: Token that ends each line of a corpus.
-        numbers: `None`, or the token (such as `"N"`) which replaces every
-            token that is a number before it is looked up.
+        tokenizer: `Tokenizer`; `None` splits at white space.
 
     Raises:
-        ValueError: A token is empty, not a string, or given twice, or the
-            special tokens are not two distinct tokens.
+        ValueError: A token is empty, not a string, or given twice, the special
+            tokens are not two distinct tokens, or the tokenizer changes them.
 
     Example:
 
@@ -50,7 +48,7 @@ class Vocabulary:
         tokens,
         unknown="<unk>",
         end_of_sentence="<eos>",
-        numbers=None,
+        tokenizer=None,
     ):
         if isinstance(tokens, str):
             raise ValueError(
@@ -72,8 +70,9 @@ class Vocabulary:
         )
         self.unknown = unknown
         self.end_of_sentence = end_of_sentence
-        self.numbers = numbers
+        self.tokenizer = _tokenizer(tokenizer, specials)
         self._ids = {token: id for id, token in enumerate(self.tokens)}
+        self._fingerprint = None
 
     @classmethod
     def build(
@@ -83,17 +82,20 @@ class Vocabulary:
         minimum_count=1,
         unknown="<unk>",
         end_of_sentence="<eos>",
-        numbers=None,
+        tokenizer=None,
     ):
         """Makes a vocabulary of the most frequent tokens of a text.
 
         Args:
-            lines: Iterable of lines (split at white space) or of lists of
+            lines: Iterable of lines, which the tokenizer parts, or of lists of
                 tokens.
             size: Largest number of entries, the two special tokens counted;
                 `None` keeps all.
-            minimum_count: Tokens seen fewer times are left out.
-            unknown, end_of_sentence, numbers: As for the class.
+            minimum_count: Tokens seen fewer times are left out. `None` leaves
+                out those seen once where nothing else would make a token of
+                the text unknown: what unknown tokens are like has to be
+                learnt from some.
+            unknown, end_of_sentence, tokenizer: As for the class.
 
         Returns:
             `Vocabulary`, most frequent tokens first, equally frequent ones
@@ -107,23 +109,27 @@ class Vocabulary:
                 "`size` must be at least 2, as it counts the unknown and the "
                 f"end-of-sentence token. Received: size={size}"
             )
-        if minimum_count < 1:
+        if minimum_count is not None and minimum_count < 1:
             raise ValueError(
                 "`minimum_count` must be at least 1. Received: "
                 f"minimum_count={minimum_count}"
             )
+        specials = (end_of_sentence, unknown)
+        tokenizer = _tokenizer(tokenizer, specials)
         counts = collections.Counter()
         for line in lines:
-            counts.update(_replace_numbers(_split(line), numbers))
-        for special in (unknown, end_of_sentence):
+            counts.update(_tokens_of(line, tokenizer))
+        learns_unknown = counts[unknown] > 0
+        for special in specials:
             counts.pop(special, None)
-        ranked = sorted(
-            (token for token in counts if counts[token] >= minimum_count),
-            key=lambda token: (-counts[token], token),
-        )
-        if size is not None:
+        ranked = sorted(counts, key=lambda token: (-counts[token], token))
+        if size is not None and len(ranked) > size - 2:
             ranked = ranked[: size - 2]
-        return cls(ranked, unknown, end_of_sentence, numbers)
+            learns_unknown = True
+        if minimum_count is None:
+            minimum_count = 1 if learns_unknown else 2
+        kept = [token for token in ranked if counts[token] >= minimum_count]
+        return cls(kept, unknown, end_of_sentence, tokenizer)
 
     @classmethod
     def from_file(cls, path):
@@ -179,15 +185,27 @@ class Vocabulary:
         """Looks up ids; no end of sentence is added.
 
         Args:
-            text_or_tokens: A string, split at white space, or an iterable of
-                tokens.
+            text_or_tokens: A string, which the tokenizer parts, or an iterable
+                of tokens, to which only its rules of case and numbers apply.
 
         Returns:
             1-D int32 array, one id per token.
         """
         get, unknown_id = self._ids.get, self.unknown_id
-        tokens = _replace_numbers(_split(text_or_tokens), self.numbers)
+        tokens = _tokens_of(text_or_tokens, self.tokenizer)
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
+
+    def encode_sentence(self, text_or_tokens):
+        """Looks up ids as `encode` does, with the end of the sentence.
+
+        Args:
+            text_or_tokens: As for `encode`.
+
+        Returns:
+            1-D int32 array, one id per token and the end's.
+        """
+        ids = self.encode(text_or_tokens)
+        return np.append(ids, np.int32(self.end_of_sentence_id))
 
     def decode(self, ids):
         """Gives the tokens of some ids.
@@ -210,6 +228,49 @@ class Vocabulary:
                 )
         return [self.tokens[id] for id in ids]
 
+    def detokenize(self, ids_or_tokens):
+        """Writes tokens as one text.
+
+        Args:
+            ids_or_tokens: 1-D integers, or an iterable of tokens.
+
+        Returns:
+            String, the tokens with a space between them.
+
+        Raises:
+            ValueError: An id is not in the vocabulary.
+
+        Example:
+
+        >>> vocabulary = Vocabulary(["the", "cat"])
+        >>> vocabulary.detokenize([2, 3, 0])
+        'the cat <eos>'
+        """
+        return " ".join(self._tokens(ids_or_tokens))
+
+    def count_words(self, ids):
+        """Counts words, the ends of sentences among them.
+
+        Perplexity by word has this number under the fraction; by token, the
+        number of tokens. Here they are the same.
+
+        Args:
+            ids: Integer array or memory map of ids.
+
+        Returns:
+            Integer.
+        """
+        return int(np.size(ids))
+
+    @property
+    def fingerprint(self):
+        """Short hash of tokens and tokenizer, 16 characters."""
+        if self._fingerprint is None:
+            text = json.dumps(self.get_config(), sort_keys=True)
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            self._fingerprint = digest[:16]
+        return self._fingerprint
+
     @property
     def end_of_sentence_id(self):
         """Id of the end of a sentence."""
@@ -225,12 +286,21 @@ class Vocabulary:
             "tokens": list(self.tokens),
             "unknown": self.unknown,
             "end_of_sentence": self.end_of_sentence,
-            "numbers": self.numbers,
+            "tokenizer": self.tokenizer.get_config(),
         }
 
     @classmethod
     def from_config(cls, config):
+        config = dict(config)
+        if config.get("tokenizer") is not None:
+            config["tokenizer"] = Tokenizer.from_config(config["tokenizer"])
         return cls(**config)
+
+    def _tokens(self, ids_or_tokens):
+        items = list(ids_or_tokens)
+        if all(isinstance(item, str) for item in items):
+            return items
+        return self.decode(ids_or_tokens)
 
     def __len__(self):
         return len(self.tokens)
@@ -244,26 +314,40 @@ class Vocabulary:
     def __eq__(self, other):
         if not isinstance(other, Vocabulary):
             return NotImplemented
-        return self.get_config() == other.get_config()
+        return self.fingerprint == other.fingerprint
+
+    def __hash__(self):
+        return hash(self.fingerprint)
 
     def __repr__(self):
         return (
             f"Vocabulary({len(self)} tokens, unknown={self.unknown!r}, "
             f"end_of_sentence={self.end_of_sentence!r}, "
-            f"numbers={self.numbers!r})"
+            f"tokenizer={self.tokenizer!r})"
         )
 
 
-def _split(text_or_tokens):
+def _tokens_of(text_or_tokens, tokenizer):
     if isinstance(text_or_tokens, str):
-        return text_or_tokens.split()
-    return text_or_tokens
+        return tokenizer.tokenize(text_or_tokens)
+    return tokenizer.normalize(text_or_tokens)
 
 
-def _replace_numbers(tokens, numbers):
-    if numbers is None:
-        return tokens
-    return [numbers if _NUMBER.fullmatch(token) else token for token in tokens]
+def _tokenizer(tokenizer, specials):
+    if tokenizer is None:
+        return Tokenizer()
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError(
+            "`tokenizer` must be a `memlm_keras.data.Tokenizer`. Received: "
+            f"tokenizer={tokenizer!r}"
+        )
+    if tokenizer.normalize(specials) != list(specials):
+        raise ValueError(
+            "`tokenizer` must leave the special tokens as they are, so they "
+            "must be no numbers, and lower case if all is. Received: "
+            f"{specials} and tokenizer={tokenizer!r}"
+        )
+    return tokenizer
 
 
 def _check_tokens(tokens):

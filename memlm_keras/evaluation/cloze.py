@@ -186,17 +186,15 @@ class _Encoded:
     """
 
     def __init__(self, question, vocabulary):
-        end = vocabulary.end_of_sentence
-        words = [end]
-        for sentence in question.context:
-            words += [*sentence, end]
+        end = np.array([vocabulary.end_of_sentence_id], "int32")
+        read = [vocabulary.encode_sentence(s) for s in question.context]
         # The end of the last sentence is the first input of the query.
-        self.context = vocabulary.encode(words[:-1])
+        self.context = np.concatenate([end, *read])[:-1]
         distinct = {}
         places = []
         for candidate in question.candidates:
-            filled = (end, *question.filled(candidate), end)
-            ids = vocabulary.encode(filled)
+            filled = vocabulary.encode_sentence(question.filled(candidate))
+            ids = np.concatenate([end, filled])
             places.append(
                 distinct.setdefault(ids.tobytes(), (len(distinct), ids))[0]
             )

@@ -1,5 +1,7 @@
 """Models made of the rows of papers' tables."""
 
+from memlm_keras import registry
+
 
 class FromPreset:
     """What a model has that presets describe.
@@ -34,7 +36,5 @@ class FromPreset:
         ...     "weissenborn2016/dual_am_gru_shared", vocabulary_size=10_000
         ... )
         """
-        from memlm_keras import presets
-
-        config = presets.model_config(preset, cls.preset_kind, **overrides)
+        config = registry.model_config(preset, cls.preset_kind, **overrides)
         return cls.from_config({"vocabulary_size": vocabulary_size, **config})

@@ -1,143 +1,284 @@
-"""Rows of Daniluk et al. (2017), Figure 2, as configurations.
+"""Rows of Daniluk et al. (2017), Figure 2.
 
 Sizes are Figure 2's (b) and (c). All models have embeddings of 300 units, an
 untied output projection with bias, and weights drawn from U(-0.1, 0.1) except
 a forget-gate bias of 1 (Section 4).
+
+The text prints 834 units for key_value_predict, which by the paper's own
+equations is 25.6M parameters without embeddings; 786 units are 23.9M, the size
+of all other rows.
 """
 
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import lstm
-from memlm_keras.presets.serialized import recurrent_arguments
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import uniform
+import dataclasses
 
-TITLE = "Frustratingly Short Attention Spans in Neural Language Modeling"
+import keras
 
-EMBEDDING_DIM = 300
-_LIMIT = 0.1
+from memlm_keras.cells import FOFEHORNNCell
+from memlm_keras.cells import GatedHORNNCell
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.memory import Attention
+from memlm_keras.memory import KeyValue
+from memlm_keras.memory import KeyValuePredict
+from memlm_keras.memory import MemoryBlock
+from memlm_keras.memory import NGram
+from memlm_keras.memory import Projection
+from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import OF_PERPLEXITIES
+from memlm_keras.presets.table import Measure
+from memlm_keras.presets.table import Published
+from memlm_keras.presets.table import Table
+from memlm_keras.presets.table import TableRow
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
-# One row: recurrent layer or cell, its units, the parts that an output is
-# split in, memory, its window or order, published validation and test
-# perplexity (Wikipedia).
-# The text prints 834 units for key_value_predict, which by the paper's own
-# equations is 25.6M parameters without embeddings; 786 units are 23.9M, the
-# size of all other rows.
+WIKIPEDIA = "Wikipedia, 7,500 articles, vocabulary 77,003"
+CBT = "Children's Book Test"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(BaseRow):
+    """One recurrent layer and a memory of its outputs, or none.
+
+    Args:
+        layer: class of the recurrent layer, or of its cell.
+        memory: class of the memory, or `None`.
+        window: integer, outputs that it attends over, if it does.
+        order: integer, of an N-gram model.
+        units_divisor: integer, parts that an output is split in.
+    """
+
+    where: str = "Figure 2"
+    layer: type = keras.layers.LSTM
+    memory: type | None = None
+    window: int | None = None
+    order: int | None = None
+    embedding_dim: int | None = 300
+    initial_range: float = 0.1
+    batch_size: int = 64
+    segment_length: int = 20
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [self._recurrent(weights)],
+            "memory": self._memory(weights),
+            "initializer": weights,
+        }
+
+    def _recurrent(self, weights):
+        if issubclass(self.layer, keras.layers.RNN):
+            return self.layer(self.units, **drawn(weights))
+        return ProjectedRNN(self.layer(self.units, order=3, **drawn(weights)))
+
+    def _memory(self, weights):
+        if self.memory is None:
+            return None
+        spans = {"window": self.window, "order": self.order}
+        spans = {name: span for name, span in spans.items() if span is not None}
+        return self.memory(**spans, kernel_initializer=weights)
+
+    def data(self):
+        return {**super().data(), "documents": True}
+
+    def schedule(self):
+        return {"selected_by": "validation perplexity"}
+
+
+def _wikipedia(validation, test):
+    return (perplexities(WIKIPEDIA, validation, test),)
+
+
 ROWS = {
-    "rnn": ("SimpleRNN", 307, 1, None, {}, 121.7, 125.7),
-    "lstm": ("LSTM", 300, 1, None, {}, 83.2, 85.2),
-    "fofe_hornn": ("FOFEHORNNCell", 303, 1, "Projection", {}, 116.7, 120.5),
-    "gated_hornn": ("GatedHORNNCell", 297, 1, "Projection", {}, 93.9, 97.1),
-    "rm_tm_gated": ("LSTM", 300, 1, "MemoryBlock", {"window": 15}, 78.2, 80.1),
-    "attention": ("LSTM", 296, 1, "Attention", {"window": 10}, 80.6, 82.0),
-    "key_value": ("LSTM", 560, 2, "KeyValue", {"window": 10}, 77.1, 78.2),
-    "key_value_predict": (
-        *("LSTM", 834, 3, "KeyValuePredict", {"window": 5}),
-        *(74.2, 75.8),
+    "rnn": Row(
+        layer=keras.layers.SimpleRNN,
+        units=307,
+        published=_wikipedia(121.7, 125.7),
     ),
-    "key_value_predict_786": (
-        *("LSTM", 786, 3, "KeyValuePredict", {"window": 5}),
-        *(None, None),
+    "lstm": Row(units=300, published=_wikipedia(83.2, 85.2)),
+    "fofe_hornn": Row(
+        layer=FOFEHORNNCell,
+        units=303,
+        memory=Projection,
+        published=_wikipedia(116.7, 120.5),
     ),
-    "ngram_2": ("LSTM", 564, 2, "NGram", {"order": 2}, 76.0, 77.1),
-    "ngram_3": ("LSTM", 786, 3, "NGram", {"order": 3}, 74.9, 75.9),
-    "ngram_4": ("LSTM", 968, 4, "NGram", {"order": 4}, 74.8, 75.9),
-    "ngram_5": ("LSTM", 1120, 5, "NGram", {"order": 5}, 76.0, 77.3),
+    "gated_hornn": Row(
+        layer=GatedHORNNCell,
+        units=297,
+        memory=Projection,
+        published=_wikipedia(93.9, 97.1),
+    ),
+    "rm_tm_gated": Row(
+        units=300,
+        memory=MemoryBlock,
+        window=15,
+        published=_wikipedia(78.2, 80.1),
+    ),
+    "attention": Row(
+        units=296,
+        memory=Attention,
+        window=10,
+        published=_wikipedia(80.6, 82.0),
+    ),
+    "key_value": Row(
+        units=560,
+        units_divisor=2,
+        memory=KeyValue,
+        window=10,
+        published=_wikipedia(77.1, 78.2),
+    ),
+    "key_value_predict": Row(
+        units=834,
+        units_divisor=3,
+        memory=KeyValuePredict,
+        window=5,
+        published=_wikipedia(74.2, 75.8),
+    ),
+    "key_value_predict_786": Row(
+        units=786,
+        units_divisor=3,
+        memory=KeyValuePredict,
+        window=5,
+        published=_wikipedia(None, None),
+    ),
+    "ngram_2": Row(
+        units=564,
+        units_divisor=2,
+        memory=NGram,
+        order=2,
+        published=_wikipedia(76.0, 77.1),
+    ),
+    "ngram_3": Row(
+        units=786,
+        units_divisor=3,
+        memory=NGram,
+        order=3,
+        published=_wikipedia(74.9, 75.9),
+    ),
+    "ngram_4": Row(
+        units=968,
+        units_divisor=4,
+        memory=NGram,
+        order=4,
+        published=_wikipedia(74.8, 75.9),
+    ),
+    "ngram_5": Row(
+        units=1120,
+        units_divisor=5,
+        memory=NGram,
+        order=5,
+        published=_wikipedia(76.0, 77.3),
+    ),
 }
 
-# "The hidden size of all models was adjusted so that they have roughly the same
-# number of parameters": of all but this one, which has twice as many.
-UNMATCHED = ("rm_tm_gated",)
-
-# Published test perplexity by attention window, Figure 2 (a).
-PUBLISHED_BY_WINDOW = {
+# Figure 2 (a): test perplexity by attention window.
+BY_WINDOW = {
     "rm_tm_gated": {1: 83.5, 5: 80.5, 10: 80.3, 15: 80.1},
     "attention": {1: 82.2, 5: 82.2, 10: 82.0, 15: 82.8},
     "key_value": {1: 78.7, 5: 79.0, 10: 78.2, 15: 78.9},
     "key_value_predict": {1: 76.1, 5: 75.8, 10: 76.0, 15: 75.8},
 }
 
-# Published accuracy on the Children's Book Test, Figure 2 (d): named entities,
-# common nouns, verbs, prepositions.
-PUBLISHED_CLOZE = {
+# Figure 2 (d): accuracy for named entities, common nouns, verbs, prepositions.
+CLOZE = {
+    "lstm": {"NE": 0.523, "CN": 0.604, "V": 0.819, "P": 0.786},
     "fofe_hornn": {"NE": 0.465, "CN": 0.497, "V": 0.774, "P": 0.741},
     "gated_hornn": {"NE": 0.508, "CN": 0.547, "V": 0.790, "P": 0.774},
     "rm_tm_gated": {"NE": 0.525, "CN": 0.597, "V": 0.817, "P": 0.797},
-    "lstm": {"NE": 0.523, "CN": 0.604, "V": 0.819, "P": 0.786},
     "attention": {"NE": 0.538, "CN": 0.595, "V": 0.826, "P": 0.803},
     "key_value": {"NE": 0.528, "CN": 0.601, "V": 0.822, "P": 0.813},
     "key_value_predict": {"NE": 0.528, "CN": 0.599, "V": 0.829, "P": 0.803},
     "ngram_4": {"NE": 0.532, "CN": 0.598, "V": 0.815, "P": 0.800},
 }
+WORD_TYPES = ("NE", "CN", "V", "P")
 
 
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
-
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's `units` and `embedding_dim`.
-        units: integer, units of the recurrent layer instead of the paper's.
-        embedding_dim: integer, likewise.
-        window: integer, attention window instead of the paper's.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for `window` in a row without attention.
-    """
-    layer, paper_units, parts, memory, span, validation, test = ROWS[row]
-    if "window" not in span:
-        refuse_window(f"daniluk2017/{row}", window)
-    elif window is not None:
-        span = {"window": window}
-    if units is None:
-        units = max(1, round(paper_units * scale / parts)) * parts
-    if embedding_dim is None:
-        embedding_dim = max(1, round(EMBEDDING_DIM * scale))
-    return {
-        "name": f"daniluk2017/{row}",
-        "source": f"Daniluk et al. (2017), {TITLE}, Figure 2",
-        "model": {
-            "embedding_dim": embedding_dim,
-            "recurrent": [_recurrent(layer, units)],
-            "memory": _memory(memory, span),
-            "initializer": uniform(_LIMIT),
-        },
-        "units": units,
-        "units_divisor": parts,
-        "data": {"batch_size": 64, "segment_length": 20, "documents": True},
-        "optimizer": from_keras(
-            "optimizers",
-            "Adam",
-            {"learning_rate": 0.001, "global_clipnorm": 5.0},
-        ),
-        "schedule": {"selected_by": "validation perplexity"},
-        "published": {
-            "corpus": "Wikipedia, 7,500 articles, vocabulary 77,003",
-            "validation_perplexity": validation,
-            "test_perplexity": test,
-        },
-    }
+def _by_window():
+    for name, published in BY_WINDOW.items():
+        own = ROWS[name].window
+        for window, test in published.items():
+            numbers = Published(WIKIPEDIA, {"test": test})
+            if window == own:
+                numbers = _numbers(ROWS[name])
+            # The paper's own window changes nothing, so that tables share runs.
+            yield TableRow(
+                label=f"{name}, window {window}",
+                preset=f"daniluk2017/{name}",
+                changes={} if window == own else {"window": window},
+                details={"preset": name, "window": window},
+                published=(numbers,),
+            )
 
 
-def _recurrent(layer, units):
-    if layer == "LSTM":
-        return lstm(units, uniform(_LIMIT))
-    config = recurrent_arguments(units, uniform(_LIMIT))
-    if layer == "SimpleRNN":
-        return from_keras("layers", layer, config)
-    cell = from_memlm_keras("cells.soltani2016", layer, {**config, "order": 3})
-    return from_memlm_keras(
-        "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
+def _numbers(row):
+    return row.published[0].by_measure(OF_PERPLEXITIES)
+
+
+def _rows(names):
+    return tuple(
+        TableRow(
+            label=name,
+            preset=f"daniluk2017/{name}",
+            details={"preset": name, "window": ROWS[name].window or ""},
+            published=(_numbers(ROWS[name]),),
+            same_but_for_units=(
+                "key_value_predict" if name == "key_value_predict_786" else None
+            ),
+        )
+        for name in names
     )
 
 
-def _memory(memory, span):
-    if memory is None:
-        return None
-    config = {**span, "kernel_initializer": uniform(_LIMIT)}
-    modules = {"MemoryBlock": "tran2016", "Projection": "projection"}
-    module = modules.get(memory, "daniluk2017")
-    return from_memlm_keras(f"memory.{module}", memory, config)
+TABLES = (
+    Table(
+        name="windows",
+        title="Figure 2 (a), perplexity by attention window",
+        rows=tuple(_by_window()),
+        lines=("window", "test"),
+    ),
+    Table(
+        name="ngrams",
+        title="Figure 2 (b), N-gram RNNs",
+        rows=_rows(name for name, row in ROWS.items() if row.order),
+    ),
+    Table(
+        name="models",
+        title="Figure 2 (c), all models",
+        rows=_rows(ROWS),
+    ),
+    Table(
+        name="cbt",
+        title="Figure 2 (d), accuracy on the Children's Book Test",
+        rows=tuple(
+            TableRow(
+                label=name,
+                preset=f"daniluk2017/{name}",
+                details={"preset": name, "window": ROWS[name].window or ""},
+                published=(Published(CBT, CLOZE[name]),),
+            )
+            for name in CLOZE
+        ),
+        measures=tuple(
+            Measure(word_type, ("cbt", word_type, "accuracy"), digits=3)
+            for word_type in WORD_TYPES
+        ),
+        dataset="cbt",
+        only_dataset=True,
+    ),
+)
+
+# "The hidden size of all models was adjusted so that they have roughly the same
+# number of parameters": of all but one, which has twice as many.
+PAPER = Paper(
+    name="daniluk2017",
+    title="Frustratingly Short Attention Spans in Neural Language Modeling",
+    authors=("Daniluk", "Rocktaeschel", "Welbl", "Riedel"),
+    year=2017,
+    where="ICLR; arXiv:1702.04521",
+    rows=ROWS,
+    tables=TABLES,
+    matched_to="lstm",
+    unmatched=("rm_tm_gated",),
+)

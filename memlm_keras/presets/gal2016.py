@@ -1,4 +1,4 @@
-"""Rows of Gal and Ghahramani (2016), Table 1, as configurations.
+"""Rows of Gal and Ghahramani (2016), Table 1.
 
 The models of Zaremba et al. (2014) with variational dropout: a mask for a whole
 sequence, of its own for each gate ("untied weights"), of what each layer reads
@@ -13,85 +13,93 @@ decay that shrinks with the learning rate, where the code's stays 1e-7. For the
 average the code drops no words, while here they are dropped as in training.
 """
 
-from memlm_keras.presets.one_stream import given_or_scaled
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.serialized import lstm
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import sgd
-from memlm_keras.presets.serialized import uniform
+import dataclasses
 
-TITLE = (
-    "A Theoretically Grounded Application of Dropout in Recurrent Neural "
-    "Networks"
-)
+import keras
 
-LAYERS = 2
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
-# One row: units, limit of the initial weights, clipping norm, epochs, epochs at
-# the initial learning rate, factor at each later one, and published validation
-# and test perplexity, and that of the Monte Carlo average.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(SummedLossRow):
+    """Two LSTM layers with variational dropout."""
+
+    where: str = "Table 1"
+    layers: int = 2
+    input_dropout: float = 0.5
+    recurrent_dropout: float = 0.3
+    word_dropout: float = 0.3
+    output_dropout: float = 0.5
+    weight_decay: float | None = 1e-7
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [
+                keras.layers.LSTM(
+                    self.units,
+                    **drawn(weights),
+                    unit_forget_bias=False,
+                    dropout=self.input_dropout,
+                    recurrent_dropout=self.recurrent_dropout,
+                )
+                for _ in range(self.layers)
+            ],
+            "memory": None,
+            "output_dropout": self.output_dropout,
+            "variational_dropout": True,
+            "word_dropout": self.word_dropout,
+            "initializer": weights,
+        }
+
+    def optimizer(self):
+        return keras.optimizers.SGD(
+            1.0, global_clipnorm=self.clipnorm, weight_decay=self.weight_decay
+        )
+
+
 ROWS = {
-    "medium": (650, 0.05, 5.0, 39, 6, 0.8, 81.9, 79.7, 78.6),
-    "large": (1500, 0.04, 10.0, 55, 10, 1 / 1.15, 77.9, 75.2, 73.4),
+    "medium": Row(
+        units=650,
+        embedding_dim=650,
+        epochs=39,
+        halve_after=6,
+        factor=0.8,
+        published=(
+            perplexities(
+                "Penn Treebank", 81.9, 79.7, monte_carlo_test_perplexity=78.6
+            ),
+        ),
+    ),
+    "large": Row(
+        units=1500,
+        embedding_dim=1500,
+        initial_range=0.04,
+        clipnorm=10.0,
+        epochs=55,
+        halve_after=10,
+        factor=1 / 1.15,
+        published=(
+            perplexities(
+                "Penn Treebank", 77.9, 75.2, monte_carlo_test_perplexity=73.4
+            ),
+        ),
+    ),
 }
 
-
-def variational(units, embedding_dim, limit):
-    """Arguments of a model with the dropout of this paper.
-
-    Args:
-        units: integer, of each layer.
-        embedding_dim: integer.
-        limit: float, of the initial weights.
-    """
-    rates = {"dropout": 0.5, "recurrent_dropout": 0.3}
-    return {
-        "embedding_dim": embedding_dim,
-        "recurrent": [
-            lstm(units, uniform(limit), unit_forget_bias=False, **rates)
-            for _ in range(LAYERS)
-        ],
-        "output_dropout": 0.5,
-        "variational_dropout": True,
-        "word_dropout": 0.3,
-        "initializer": uniform(limit),
-    }
-
-
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
-
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of the recurrent layers instead of the paper's.
-        embedding_dim: integer, likewise.
-        window: must be `None`.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`.
-    """
-    refuse_window(f"gal2016/{row}", window)
-    paper_units, limit, norm, epochs, kept_epochs, factor, *published = ROWS[
-        row
-    ]
-    sizes = given_or_scaled(paper_units, scale, units, embedding_dim)
-    *perplexities, monte_carlo = published
-    value = one_stream(
-        f"gal2016/{row}",
-        f"Gal and Ghahramani (2016), {TITLE}, Table 1",
-        model=variational(*sizes, limit),
-        data=(20, 35),
-        optimizer=sgd(norm, weight_decay=1e-7),
-        schedule={
-            "epochs": epochs,
-            "halve_after": kept_epochs,
-            "factor": factor,
-        },
-        published=("Penn Treebank", *perplexities),
-    )
-    value["published"]["monte_carlo_test_perplexity"] = monte_carlo
-    return value
+PAPER = Paper(
+    name="gal2016",
+    title=(
+        "A Theoretically Grounded Application of Dropout in Recurrent Neural "
+        "Networks"
+    ),
+    authors=("Gal", "Ghahramani"),
+    year=2016,
+    where="NIPS; arXiv:1512.05287",
+    rows=ROWS,
+)

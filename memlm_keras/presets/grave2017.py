@@ -1,9 +1,10 @@
-"""Rows of Grave, Joulin and Usunier (2017), Section 5, as configurations.
+"""Rows of Grave, Joulin and Usunier (2017), Section 5.
 
-One LSTM layer of 1024 units, trained without a cache. The rows with one have it
-as `cache`, the arguments of `memlm_keras.evaluation.choose_cache`: its size,
-and the values of theta and weight of which the best for the validation text are
-chosen once the model is trained.
+One LSTM layer of 1024 units, trained without a cache. The rows with one predict
+with a `NeuralCache`, with its own theta and weight until better ones are
+chosen: `cache` has the arguments of `memlm_keras.evaluation.choose_cache`, the
+size, and the values of which the best for the validation text are chosen once
+the model is trained.
 
 As in the paper: weights drawn from U(-0.05, 0.05), Adagrad at a learning rate
 of 0.2, clipping at a norm of 0.1, back-propagation through 30 steps, batches of
@@ -16,76 +17,96 @@ values of theta and weight, and sums of squared gradients that begin at zero:
 from Keras' 0.1 on, clipped gradients are too small to be told from none.
 """
 
+import dataclasses
+
+import keras
+
 from memlm_keras.evaluation.neural_cache import THETAS
 from memlm_keras.evaluation.neural_cache import WEIGHTS
-from memlm_keras.presets.one_stream import given_or_scaled
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import lstm
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import uniform
-
-TITLE = "Improving Neural Language Models with a Continuous Cache"
-
-UNITS = 1024
-_LIMIT = 0.05
-
-# One row: corpus, cache size, published test perplexity.
-ROWS = {
-    "ptb_lstm": ("Penn Treebank", None, 82.3),
-    "ptb_cache_500": ("Penn Treebank", 500, 72.1),
-    "wikitext2_lstm": ("WikiText-2", None, 99.3),
-    "wikitext2_cache_100": ("WikiText-2", 100, 81.6),
-    "wikitext2_cache_2000": ("WikiText-2", 2000, 68.9),
-}
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
 
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(BaseRow):
+    """One LSTM layer, with a cache of so many outputs or without."""
 
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of the recurrent layer instead of the paper's.
-        embedding_dim: integer, likewise.
-        window: must be `None`; the size of a cache is not trained with.
+    where: str = "Section 5"
+    units: int = 1024
+    embedding_dim: int | None = 1024
+    initial_range: float = 0.05
+    cache_size: int | None = None
+    segment_length: int = 30
+    epochs: int = 100
+    patience: int = 10
 
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`.
-    """
-    refuse_window(f"grave2017/{row}", window)
-    corpus, size, test = ROWS[row]
-    units, embedding_dim = given_or_scaled(UNITS, scale, units, embedding_dim)
-    weights = uniform(_LIMIT)
-    value = one_stream(
-        f"grave2017/{row}",
-        f"Grave et al. (2017), {TITLE}, Section 5",
-        model={
-            "embedding_dim": embedding_dim,
-            "recurrent": [lstm(units, weights, unit_forget_bias=False)],
+    def model(self):
+        weights = uniform(self.initial_range)
+        model = {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [
+                keras.layers.LSTM(
+                    self.units, **drawn(weights), unit_forget_bias=False
+                )
+            ],
+            "memory": None,
             "dropout": 0.65,
             "initializer": weights,
-        },
-        data=(20, 30),
-        optimizer=from_keras(
-            "optimizers",
-            "Adagrad",
-            {
-                "learning_rate": 0.2,
-                "global_clipnorm": 0.1,
-                "initial_accumulator_value": 0.0,
-            },
-        ),
-        schedule={"epochs": 100, "patience": 10},
-        published=(corpus, None, test),
-        sum_over_time=False,
-    )
-    cache = size and {
-        "size": size,
-        "thetas": list(THETAS),
-        "weights": list(WEIGHTS),
-    }
-    return {**value, "cache": cache}
+        }
+        if self.cache_size is not None:
+            model["mixture"] = NeuralCache(self.cache_size)
+        return model
+
+    def optimizer(self):
+        return keras.optimizers.Adagrad(
+            0.2, global_clipnorm=0.1, initial_accumulator_value=0.0
+        )
+
+    def schedule(self):
+        return {
+            "epochs": self.epochs,
+            "patience": self.patience,
+            "selected_by": "validation perplexity",
+        }
+
+    def more(self):
+        if self.cache_size is None:
+            return {"cache": None}
+        return {
+            "cache": {
+                "size": self.cache_size,
+                "thetas": list(THETAS),
+                "weights": list(WEIGHTS),
+            }
+        }
+
+
+ROWS = {
+    "ptb_lstm": Row(published=(perplexities("Penn Treebank", test=82.3),)),
+    "ptb_cache_500": Row(
+        cache_size=500,
+        published=(perplexities("Penn Treebank", test=72.1),),
+    ),
+    "wikitext2_lstm": Row(published=(perplexities("WikiText-2", test=99.3),)),
+    "wikitext2_cache_100": Row(
+        cache_size=100,
+        published=(perplexities("WikiText-2", test=81.6),),
+    ),
+    "wikitext2_cache_2000": Row(
+        cache_size=2000,
+        published=(perplexities("WikiText-2", test=68.9),),
+    ),
+}
+
+PAPER = Paper(
+    name="grave2017",
+    title="Improving Neural Language Models with a Continuous Cache",
+    authors=("Grave", "Joulin", "Usunier"),
+    year=2017,
+    where="ICLR; arXiv:1612.04426",
+    rows=ROWS,
+)

@@ -18,22 +18,21 @@ perplexity. Rows where nothing is smoothed have no l2 here; the paper tuned one
 for all models: see `plain_l2`.
 """
 
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import recurrent_arguments
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import tied_units
-from memlm_keras.presets.serialized import uniform
+import dataclasses
 
-TITLE = "Variational Smoothing in Recurrent Neural Network Language Models"
+import keras
 
-LAYERS = 2
-RATE = 0.2
-_LIMIT = 0.05
-
-# Units: dropout of embeddings and outputs.
-DROPOUT = {512: 0.5, 1024: 0.7}
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import RecurrentDropoutLSTMCell
+from memlm_keras.presets.plain import built
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import Table
+from memlm_keras.presets.table import TableRow
+from memlm_keras.presets.table import perplexities
+from memlm_keras.presets.table import perplexity_rows
+from memlm_keras.registry import Paper
+from memlm_keras.smoothing import VariationalSmoothing
 
 # What is tried on validation text.
 TUNED = {
@@ -42,102 +41,131 @@ TUNED = {
     "rate": [0.1, 0.2, 0.3, 0.4],
 }
 
-# One row for each number of units: published validation and test perplexity,
-# on Penn Treebank and on WikiText-2.
-_PUBLISHED = {
-    "vanilla_untied_512": (89.6, 84.5, 106.3, 100.8),
-    "vanilla_untied_1024": (90.3, 85.5, 97.6, 91.9),
-    "vanilla_tied_512": (80.0, 74.0, 90.6, 86.6),
-    "vanilla_tied_1024": (75.9, 70.2, 85.2, 81.0),
-    "dn_linear_512": (79.4, 73.3, 88.9, 84.6),
-    "dn_linear_1024": (75.5, 70.2, 84.3, 80.1),
-    "dn_kneser_ney_512": (75.0, 70.7, 86.1, 82.1),
-    "dn_kneser_ney_1024": (71.4, 67.3, 81.9, 78.3),
-    "vs_linear_512": (76.3, 71.2, 84.0, 79.6),
-    "vs_linear_1024": (71.7, 67.8, 80.5, 76.6),
-    "vs_kneser_ney_512": (74.5, 70.6, 84.9, 80.9),
-    "vs_kneser_ney_1024": (70.8, 66.9, 80.9, 76.7),
-    "vs_elementwise_512": (70.5, 66.8, None, None),
-    "vs_elementwise_1024": (68.6, 64.5, None, None),
-}
-_SCHEMES = {
-    "linear": "linear_interpolation",
-    "kneser_ney": "kneser_ney",
-    "elementwise": "kneser_ney",
-}
 
-# One row: "vanilla", "dn" or "vs", what follows it in the name, units and
-# published perplexities.
-ROWS = {
-    row: (*row.rpartition("_")[0].split("_", 1), int(row.rpartition("_")[2]), p)
-    for row, p in _PUBLISHED.items()
-}
-
-
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(SummedLossRow):
+    """Two LSTM layers whose data are noised, whose words are smoothed, or not.
 
     Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of all layers instead of the paper's.
-        embedding_dim: integer, another name of the same.
-        window: must be `None`.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`, and for `units` that contradict
-            `embedding_dim`.
+        tied: whether the output projection has the embedding's matrix.
+        noise: name of a scheme of noising, or `None`.
+        smoothing: name of a scheme of smoothing, or `None`.
+        element_wise: whether each element of a vector is drawn by itself.
+        rate: float, gamma_0, of noise or smoothing.
+        l2: float, weight of the divergence of smoothed models.
+        dropout: float, of embeddings and outputs.
+        recurrent_dropout: float, of what a layer adds to its state.
     """
-    name = f"kong2019/{row}"
-    refuse_window(name, window)
-    method, variant, paper_units, published = ROWS[row]
-    units = tied_units(name, paper_units, scale, units, embedding_dim)
-    weights = uniform(_LIMIT)
-    model = {
-        "embedding_dim": units,
-        "recurrent": [_recurrent(units, weights) for _ in range(LAYERS)],
-        "tie_embeddings": variant != "untied",
-        "output_bias": False,
-        "embedding_dropout": DROPOUT[paper_units],
-        "output_dropout": DROPOUT[paper_units],
-        "initializer": weights,
-    }
-    noise = None
-    if method == "dn":
-        noise = {"scheme": _SCHEMES[variant], "rate": RATE}
-    if method == "vs":
-        model["smoothing"] = from_memlm_keras(
-            "smoothing.kong2019",
-            "VariationalSmoothing",
-            {
-                "scheme": _SCHEMES[variant],
-                "rate": RATE,
-                "element_wise": variant == "elementwise",
-                "l2": TUNED["l2"][0],
-            },
+
+    where: str = "Section 5 and Table 2"
+    layers: int = 2
+    tied: bool = True
+    noise: str | None = None
+    smoothing: str | None = None
+    element_wise: bool = False
+    rate: float = 0.2
+    l2: float = 1e-4
+    dropout: float
+    recurrent_dropout: float = 0.2
+    learning_rate: float = 0.003
+    batch_size: int = 64
+    epochs: int = 100
+    patience: int = 10
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        model = {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [
+                ProjectedRNN(
+                    RecurrentDropoutLSTMCell(
+                        self.units,
+                        kernel_initializer=weights,
+                        recurrent_initializer=weights,
+                        bias_initializer="zeros",
+                        rate=self.recurrent_dropout,
+                    )
+                )
+                for _ in range(self.layers)
+            ],
+            "memory": None,
+            "tie_embeddings": self.tied,
+            "output_bias": False,
+            "embedding_dropout": self.dropout,
+            "output_dropout": self.dropout,
+            "initializer": weights,
+        }
+        if self.smoothing is not None:
+            model["smoothing"] = VariationalSmoothing(
+                scheme=self.smoothing,
+                rate=self.rate,
+                element_wise=self.element_wise,
+                l2=self.l2,
+            )
+        return model
+
+    def optimizer(self):
+        return keras.optimizers.RMSprop(
+            self.learning_rate, global_clipnorm=self.clipnorm
         )
-    value = one_stream(
-        name,
-        f"Kong et al. (2019), {TITLE}, Section 5 and Table 2",
-        model=model,
-        data=(64, 35),
-        optimizer=from_keras(
-            "optimizers",
-            "RMSprop",
-            {"learning_rate": 0.003, "global_clipnorm": 5.0},
+
+    def schedule(self):
+        return {**super().schedule(), "patience": self.patience}
+
+    def more(self):
+        noise = None
+        if self.noise is not None:
+            noise = {"scheme": self.noise, "rate": self.rate}
+        return {"noise": noise, "tuned": TUNED}
+
+
+# Of each method: what sets it apart; and by units, published validation and
+# test perplexity on Penn Treebank, and on WikiText-2.
+_METHODS = {
+    "vanilla_untied": (
+        {"tied": False},
+        {512: (89.6, 84.5, 106.3, 100.8), 1024: (90.3, 85.5, 97.6, 91.9)},
+    ),
+    "vanilla_tied": (
+        {},
+        {512: (80.0, 74.0, 90.6, 86.6), 1024: (75.9, 70.2, 85.2, 81.0)},
+    ),
+    "dn_linear": (
+        {"noise": "linear_interpolation"},
+        {512: (79.4, 73.3, 88.9, 84.6), 1024: (75.5, 70.2, 84.3, 80.1)},
+    ),
+    "dn_kneser_ney": (
+        {"noise": "kneser_ney"},
+        {512: (75.0, 70.7, 86.1, 82.1), 1024: (71.4, 67.3, 81.9, 78.3)},
+    ),
+    "vs_linear": (
+        {"smoothing": "linear_interpolation"},
+        {512: (76.3, 71.2, 84.0, 79.6), 1024: (71.7, 67.8, 80.5, 76.6)},
+    ),
+    "vs_kneser_ney": (
+        {"smoothing": "kneser_ney"},
+        {512: (74.5, 70.6, 84.9, 80.9), 1024: (70.8, 66.9, 80.9, 76.7)},
+    ),
+    "vs_elementwise": (
+        {"smoothing": "kneser_ney", "element_wise": True},
+        {512: (70.5, 66.8, None, None), 1024: (68.6, 64.5, None, None)},
+    ),
+}
+_DROPOUT = {512: 0.5, 1024: 0.7}
+
+ROWS = {
+    f"{method}_{units}": Row(
+        units=units,
+        dropout=_DROPOUT[units],
+        published=(
+            perplexities("Penn Treebank", *numbers[:2]),
+            perplexities("WikiText-2", *numbers[2:]),
         ),
-        schedule={"epochs": 100, "patience": 10},
-        published=("Penn Treebank", *published[:2]),
+        **settings,
     )
-    beside = {
-        "corpus": "WikiText-2",
-        "validation_perplexity": published[2],
-        "test_perplexity": published[3],
-    }
-    return {**value, "noise": noise, "tuned": TUNED, "also_published": beside}
+    for method, (settings, published) in _METHODS.items()
+    for units, numbers in published.items()
+}
 
 
 def plain_l2(l2):
@@ -151,21 +179,58 @@ def plain_l2(l2):
     Returns:
         A dict of plain values, as presets have.
     """
-    return from_memlm_keras(
-        "smoothing.kong2019",
-        "VariationalSmoothing",
-        {"scheme": "linear_interpolation", "rate": 0.0, "l2": l2},
+    return built(
+        lambda: VariationalSmoothing("linear_interpolation", 0.0, l2=l2)
     )
 
 
-def _recurrent(units, weights):
-    arguments = recurrent_arguments(units, weights)
-    arguments["bias_initializer"] = from_keras("initializers", "Zeros", {})
-    cell = from_memlm_keras(
-        "cells.semeniuta2016",
-        "RecurrentDropoutLSTMCell",
-        {**arguments, "rate": 0.2},
-    )
-    return from_memlm_keras(
-        "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
-    )
+def _tuned(row):
+    """Values that are tried for a row: gamma_0 where it has one."""
+    has_rate = row.noise is not None or row.smoothing is not None
+    return {
+        name: values
+        for name, values in TUNED.items()
+        if name != "rate" or has_rate
+    }
+
+
+TABLES = (
+    Table(
+        name="ptb",
+        title="Table 2, Penn Treebank",
+        rows=perplexity_rows("kong2019", ROWS, "Penn Treebank"),
+        dataset="ptb",
+    ),
+    Table(
+        name="wikitext2",
+        title="Table 2, WikiText-2",
+        rows=perplexity_rows("kong2019", ROWS, "WikiText-2"),
+        dataset="wikitext-2",
+    ),
+    Table(
+        name="grid",
+        title="Figure 1, validation perplexity by gamma",
+        rows=tuple(
+            TableRow(
+                label=f"kong2019/{name}",
+                preset=f"kong2019/{name}",
+                details={"preset": f"kong2019/{name}"},
+                grid=_tuned(row),
+            )
+            for name, row in ROWS.items()
+        ),
+        dataset="ptb",
+        lines=("rate", "dev"),
+        choose_by="dev",
+    ),
+)
+
+PAPER = Paper(
+    name="kong2019",
+    title="Variational Smoothing in Recurrent Neural Network Language Models",
+    authors=("Kong", "Melis", "Ling", "Yu", "Yogatama"),
+    year=2019,
+    where="ICLR; arXiv:1901.09296",
+    rows=ROWS,
+    tables=TABLES,
+)

@@ -1,5 +1,8 @@
 """Hidden sizes that give every model the same number of parameters."""
 
+from memlm_keras import registry
+from memlm_keras.models import LanguageModel
+
 
 def match_parameters(
     budget, name, vocabulary_size, include_embeddings=True, **sizes
@@ -30,10 +33,7 @@ def match_parameters(
     ...     1_000_000, "daniluk2017/ngram_4", vocabulary_size=10_000,
     ...     embedding_dim=50)
     """
-    from memlm_keras import presets
-    from memlm_keras.models import LanguageModel
-
-    divisor = presets.get(name, **sizes)["units_divisor"]
+    divisor = registry.get(name, **sizes)["units_divisor"]
 
     def count(multiple):
         model = LanguageModel.from_preset(

@@ -20,83 +20,69 @@ are 19.8M and 20.2M on Penn Treebank and, as the vocabulary is larger, 50.1M and
 50.5M on WikiText-2.
 """
 
+import dataclasses
+
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import ZoneoutLSTMCell
+from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.presets import gal2016
-from memlm_keras.presets.one_stream import given_or_scaled
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.one_stream import perplexities
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import recurrent_arguments
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import sgd
-from memlm_keras.presets.serialized import uniform
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
-TITLE = "Pointer Sentinel Mixture Models"
-
-UNITS = 650
-LAYERS = 2
-WINDOW = 100
-_LIMIT = 0.05
-
-# One row: corpus, published validation and test perplexity.
-ROWS = {
-    "ptb_zoneout_variational": ("Penn Treebank", 84.4, 80.6),
-    "ptb_pointer_sentinel": ("Penn Treebank", 72.4, 70.9),
-    "wikitext2_variational_lstm": ("WikiText-2", 101.7, 96.3),
-    "wikitext2_zoneout_variational": ("WikiText-2", 108.7, 100.9),
-    "wikitext2_pointer_sentinel": ("WikiText-2", 84.8, 80.8),
-}
+_WHERE = "Tables 2 and 3"
 
 
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(SummedLossRow):
+    """Two LSTM layers with zoneout, and a pointer over a window or none."""
 
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of the recurrent layers instead of the paper's.
-        embedding_dim: integer, likewise.
-        window: integer, steps that the pointer sees instead of the paper's.
+    where: str = _WHERE
+    units: int = 650
+    embedding_dim: int | None = 650
+    layers: int = 2
+    window: int | None = None
+    dropout: float = 0.5
+    cell_zoneout: float = 0.5
+    hidden_zoneout: float = 0.05
+    batch_size: int = 32
+    segment_length: int = 100
+    clipnorm: float = 1.0
+    epochs: int = 64
+    patience: int = 3
 
-    Returns:
-        A dict of plain values.
+    def model(self):
+        weights = uniform(self.initial_range)
+        model = {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [
+                ProjectedRNN(
+                    ZoneoutLSTMCell(
+                        self.units,
+                        **drawn(weights),
+                        unit_forget_bias=False,
+                        cell_zoneout=self.cell_zoneout,
+                        hidden_zoneout=self.hidden_zoneout,
+                    )
+                )
+                for _ in range(self.layers)
+            ],
+            "memory": None,
+            "dropout": self.dropout,
+            "variational_dropout": True,
+            "initializer": weights,
+        }
+        if self.window is not None:
+            model["mixture"] = PointerSentinel(
+                self.window, kernel_initializer=weights
+            )
+        return model
 
-    Raises:
-        ValueError: for a `window` in a row without a pointer.
-    """
-    name = f"merity2017/{row}"
-    source = f"Merity et al. (2017), {TITLE}, Tables 2 and 3"
-    if "pointer" not in row:
-        refuse_window(name, window)
-    if row == "wikitext2_variational_lstm":
-        value = gal2016.preset("medium", scale, units, embedding_dim)
-        published = perplexities(*ROWS[row])
-        return {**value, "name": name, "source": source, "published": published}
-    units, embedding_dim = given_or_scaled(UNITS, scale, units, embedding_dim)
-    weights = uniform(_LIMIT)
-    model = {
-        "embedding_dim": embedding_dim,
-        "recurrent": [_zoneout(units, weights) for _ in range(LAYERS)],
-        "dropout": 0.5,
-        "variational_dropout": True,
-        "initializer": weights,
-    }
-    if "pointer" in row:
-        model["mixture"] = from_memlm_keras(
-            "mixtures.merity2017",
-            "PointerSentinel",
-            {
-                "window": WINDOW if window is None else window,
-                "kernel_initializer": weights,
-            },
-        )
-    return one_stream(
-        name,
-        source,
-        model=model,
-        data=(32, 100),
-        optimizer=sgd(1.0),
-        schedule={
-            "epochs": 64,
+    def schedule(self):
+        return {
+            "epochs": self.epochs,
             # Arguments of `keras.callbacks.ReduceLROnPlateau`.
             "reduce_on_plateau": {
                 "monitor": "val_nats",
@@ -104,23 +90,38 @@ def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
                 "factor": 0.5,
                 "patience": 0,
             },
-            "patience": 3,
-        },
-        published=ROWS[row],
-    )
+            "patience": self.patience,
+            "selected_by": "validation perplexity",
+        }
 
 
-def _zoneout(units, weights):
-    cell = from_memlm_keras(
-        "cells.krueger2017",
-        "ZoneoutLSTMCell",
-        {
-            **recurrent_arguments(units, weights),
-            "unit_forget_bias": False,
-            "cell_zoneout": 0.5,
-            "hidden_zoneout": 0.05,
-        },
-    )
-    return from_memlm_keras(
-        "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
-    )
+ROWS = {
+    "ptb_zoneout_variational": Row(
+        published=(perplexities("Penn Treebank", 84.4, 80.6),)
+    ),
+    "ptb_pointer_sentinel": Row(
+        window=100,
+        published=(perplexities("Penn Treebank", 72.4, 70.9),),
+    ),
+    "wikitext2_variational_lstm": dataclasses.replace(
+        gal2016.ROWS["medium"],
+        where=_WHERE,
+        published=(perplexities("WikiText-2", 101.7, 96.3),),
+    ),
+    "wikitext2_zoneout_variational": Row(
+        published=(perplexities("WikiText-2", 108.7, 100.9),)
+    ),
+    "wikitext2_pointer_sentinel": Row(
+        window=100,
+        published=(perplexities("WikiText-2", 84.8, 80.8),),
+    ),
+}
+
+PAPER = Paper(
+    name="merity2017",
+    title="Pointer Sentinel Mixture Models",
+    authors=("Merity", "Xiong", "Bradbury", "Socher"),
+    year=2017,
+    where="ICLR; arXiv:1609.07843",
+    rows=ROWS,
+)

@@ -1,4 +1,4 @@
-"""Rows of Press and Wolf (2016), Section 4, as configurations.
+"""Rows of Press and Wolf (2016), Section 4.
 
 The models of Zaremba et al. (2014) with the embedding for the matrix of the
 output projection, which keeps its bias (weight tying, `wt`); with a projection
@@ -12,81 +12,87 @@ batch size of 20 rows, beside a loss that is a mean over them; the paper prints
 `wt` the embedding is drawn as all weights are.
 """
 
+import dataclasses
+
+import keras
+
+from memlm_keras.memory import Projection
 from memlm_keras.presets import gal2016
 from memlm_keras.presets import zaremba2014
-from memlm_keras.presets.one_stream import perplexities
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import tied_units
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
-TITLE = "Using the Output Embedding to Improve Language Models"
 
-# One row: the model that it is made of, what is added, and published validation
-# and test perplexity.
+class _TiedOrProjected:
+    """What is added to a row of another paper."""
+
+    def model(self):
+        model = {**super().model(), "tie_embeddings": self.tied}
+        if self.penalized:
+            weights = uniform(self.initial_range)
+            model["memory"] = Projection(
+                kernel_initializer=weights,
+                activation="linear",
+                use_bias=True,
+                bias_initializer=weights,
+                kernel_regularizer=keras.regularizers.L2(
+                    0.5 / (6.5 * self.batch_size)
+                ),
+            )
+        return model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(_TiedOrProjected, zaremba2014.Row):
+    """A row of Zaremba et al. (2014), tied or with a penalized projection."""
+
+    where: str = "Section 4"
+    tied: bool = False
+    penalized: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VariationalRow(_TiedOrProjected, gal2016.Row):
+    """A row of Gal and Ghahramani (2016), tied."""
+
+    where: str = "Section 4"
+    tied: bool = True
+    penalized: bool = False
+    weight_decay: float | None = None
+
+
+def _changed(row, row_class, numbers=(), **changed):
+    """A row of another paper as one of this one.
+
+    Tied embeddings have no size of their own.
+    """
+    tied = changed.get("tied", row_class.tied)
+    kept = {
+        field.name: getattr(row, field.name)
+        for field in dataclasses.fields(row)
+        if field.name not in ("where", "weight_decay")
+    }
+    kept["embedding_dim"] = None if tied else row.embedding_dim
+    kept["published"] = (perplexities("Penn Treebank", *numbers),)
+    return row_class(**kept, **changed)
+
+
+_SMALL, _LARGE = zaremba2014.ROWS["small"], zaremba2014.ROWS["large"]
+_VARIATIONAL = gal2016.ROWS["large"]
 ROWS = {
-    "small_wt": (zaremba2014, "small", ("wt",), None, None),
-    "small_pr": (zaremba2014, "small", ("pr",), None, None),
-    "small_wt_pr": (zaremba2014, "small", ("wt", "pr"), None, None),
-    "large_wt": (zaremba2014, "large", ("wt",), None, None),
-    "large_wt_bd": (gal2016, "large", ("wt",), 75.8, 73.2),
+    "small_wt": _changed(_SMALL, Row, tied=True),
+    "small_pr": _changed(_SMALL, Row, penalized=True),
+    "small_wt_pr": _changed(_SMALL, Row, tied=True, penalized=True),
+    "large_wt": _changed(_LARGE, Row, tied=True),
+    "large_wt_bd": _changed(_VARIATIONAL, VariationalRow, (75.8, 73.2)),
 }
 
-
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
-
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of all layers instead of the paper's.
-        embedding_dim: integer, of a row of `wt` another name of the same.
-        window: must be `None`.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`, and for `units` that contradict
-            `embedding_dim` in a row of `wt`.
-    """
-    name = f"press2016/{row}"
-    refuse_window(name, window)
-    paper, base, added, *published = ROWS[row]
-    if "wt" in added:
-        paper_units = paper.ROWS[base][0]
-        units = embedding_dim = tied_units(
-            name, paper_units, scale, units, embedding_dim
-        )
-    value = paper.preset(base, scale, units, embedding_dim)
-    # The published rows of variational dropout have no weight decay.
-    value["optimizer"]["config"].pop("weight_decay", None)
-    model = {**value["model"], "tie_embeddings": "wt" in added}
-    if "pr" in added:
-        model["memory"] = _projection(
-            model["initializer"], value["data"]["batch_size"]
-        )
-    return {
-        **value,
-        "name": name,
-        "source": f"Press and Wolf (2016), {TITLE}, Section 4",
-        "model": model,
-        "published": perplexities("Penn Treebank", *published),
-    }
-
-
-def _projection(weights, batch_size):
-    penalty = 1 / (6.5 * batch_size)
-    return from_memlm_keras(
-        "memory.projection",
-        "Projection",
-        {
-            "kernel_initializer": weights,
-            "activation": "linear",
-            "use_bias": True,
-            "bias_initializer": weights,
-            "kernel_regularizer": from_keras(
-                "regularizers", "L2", {"l2": penalty / 2}
-            ),
-        },
-    )
+PAPER = Paper(
+    name="press2016",
+    title="Using the Output Embedding to Improve Language Models",
+    authors=("Press", "Wolf"),
+    year=2016,
+    where="EACL 2017; arXiv:1608.05859",
+    rows=ROWS,
+)

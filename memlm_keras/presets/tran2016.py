@@ -1,4 +1,4 @@
-"""Rows of Tran et al. (2016), Tables 2 and 4, as configurations.
+"""Rows of Tran et al. (2016), Tables 2 and 4.
 
 All models have as many units everywhere, and weights drawn from U(-0.05, 0.05)
 except a forget-gate bias of 1 (Section 4). Those of Table 2 have 128 units and
@@ -7,175 +7,246 @@ have three LSTM layers, below the memory, and "dropout after each LSTM layer"
 (Section 6): on its outputs, and not on the embeddings.
 """
 
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import lstm
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import sgd
-from memlm_keras.presets.serialized import summed_over_time
-from memlm_keras.presets.serialized import uniform
+import dataclasses
 
-TITLE = "Recurrent Memory Networks for Language Modeling"
+import keras
 
-UNITS = 128
-_LIMIT = 0.05
+from memlm_keras.memory import BidirectionalMemoryBlock
+from memlm_keras.memory import MemoryBlock
+from memlm_keras.memory import MemoryNetwork
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import Measure
+from memlm_keras.presets.table import Published
+from memlm_keras.presets.table import Table
+from memlm_keras.presets.table import TableRow
+from memlm_keras.registry import Paper
+
+# The texts of Table 2, by the keys of what is published.
+TEXTS = {
+    "german": "German, 22M training words",
+    "italian": "Italian, 29M training words",
+    "english": "English, 26M training words",
+    "penn_treebank": "Penn Treebank",
+}
+NOVELS = (
+    "522 novels of Project Gutenberg, 47M training tokens, "
+    "vocabulary of about 64,000; Sentence Completion Challenge"
+)
 
 
-def _memory_block(temporal, composition, class_name="MemoryBlock", window=15):
-    arguments = {"temporal": temporal, "composition": composition}
-    return class_name, {"window": window, **arguments}
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(SummedLossRow):
+    """LSTM layers, a memory of words or none, and LSTM layers above it.
+
+    Args:
+        below: integer, LSTM layers that the memory reads.
+        memory: class of the memory, or `None`.
+        temporal, composition: of a memory block.
+        window: integer, words in the memory, of one.
+        above: integer, LSTM layers that read what the memory hands on.
+    """
+
+    where: str = "Table 2"
+    units: int = 128
+    embedding_dim: int | None = 128
+    below: int = 1
+    memory: type | None = None
+    temporal: bool | None = None
+    composition: str | None = None
+    window: int | None = None
+    above: int = 0
+    dropouts: tuple = ()
+    epochs: int = 15
+    halve_after: int | None = 4
+
+    def different_sizes(self, name, units, embedding_dim):
+        return (
+            f"The preset {name} has no recurrent layer, so `units` are those "
+            f"of its embeddings. Received: units={units}, "
+            f"embedding_dim={embedding_dim}"
+        )
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": self._layers(self.below, weights),
+            "memory": self._memory(weights),
+            "recurrent_above": self._layers(self.above, weights),
+            "initializer": weights,
+            "output_bias": self.memory is not MemoryNetwork,
+            **dict(self.dropouts),
+        }
+
+    def _layers(self, number, weights):
+        return [
+            keras.layers.LSTM(self.units, **drawn(weights))
+            for _ in range(number)
+        ]
+
+    def _memory(self, weights):
+        if self.memory is None:
+            return None
+        block = {"temporal": self.temporal, "composition": self.composition}
+        return self.memory(
+            window=self.window,
+            **(block if self.composition else {}),
+            kernel_initializer=weights,
+        )
+
+    def data(self):
+        return {"batch_size": self.batch_size, "sentences": True}
+
+    def published_numbers(self):
+        numbers = {
+            f"{text}_test_perplexity": published.numbers["test_perplexity"]
+            for text, published in zip(TEXTS, self.published)
+        }
+        corpus = (
+            "German 22M, Italian 29M, English 26M training words; Penn Treebank"
+        )
+        return {"published": {"corpus": corpus, **numbers}}
 
 
-def _bidirectional(window):
-    return _memory_block(True, "gated", "BidirectionalMemoryBlock", window)
+def _tests(german, italian, english, penn_treebank=None):
+    values = (german, italian, english, penn_treebank)
+    return tuple(
+        Published(corpus, {"test_perplexity": value})
+        for corpus, value in zip(TEXTS.values(), values)
+    )
 
 
-# One row of Table 2: LSTM layers below the memory, memory, LSTM layers above
-# it, published test perplexity in German, Italian and English, and of Penn
-# Treebank where it was measured.
+def _block(temporal, composition, above, *published):
+    return Row(
+        memory=MemoryBlock,
+        temporal=temporal,
+        composition=composition,
+        window=15,
+        above=above,
+        published=_tests(*published),
+    )
+
+
 PERPLEXITY_ROWS = {
-    "memn": (
-        *(0, ("MemoryNetwork", {"window": 15}), 0),
-        (169.3, 127.5, 188.2, None),
+    "memn": Row(
+        # There is no recurrent layer: all units are those of the embeddings.
+        embedding_dim=None,
+        below=0,
+        memory=MemoryNetwork,
+        window=15,
+        published=_tests(169.3, 127.5, 188.2),
     ),
-    "lstm_1": (1, None, 0, (135.8, 108.0, 145.1, None)),
-    "lstm_2": (2, None, 0, (128.6, 105.9, 139.7, None)),
-    "lstm_3": (3, None, 0, (125.1, 106.5, 136.6, 126.1)),
-    "rmr_tm_linear": (
-        *(1, _memory_block(True, "linear"), 1),
-        (127.5, 109.9, 133.3, None),
-    ),
-    "rmr_notm_linear": (
-        *(1, _memory_block(False, "linear"), 1),
-        (126.4, 106.1, 134.5, None),
-    ),
-    "rmr_tm_gated": (
-        *(1, _memory_block(True, "gated"), 1),
-        (126.2, 99.5, 135.2, None),
-    ),
-    "rmr_notm_gated": (
-        *(1, _memory_block(False, "gated"), 1),
-        (122.0, 98.6, 131.2, None),
-    ),
-    "rm_tm_linear": (
-        *(1, _memory_block(True, "linear"), 0),
-        (121.5, 92.4, 127.2, None),
-    ),
-    "rm_notm_linear": (
-        *(1, _memory_block(False, "linear"), 0),
-        (122.9, 94.0, 130.4, None),
-    ),
-    "rm_tm_gated": (
-        *(1, _memory_block(True, "gated"), 0),
-        (118.6, 88.9, 128.8, 123.5),
-    ),
-    "rm_notm_gated": (
-        *(1, _memory_block(False, "gated"), 0),
-        (129.7, 96.6, 135.7, None),
-    ),
+    "lstm_1": Row(below=1, published=_tests(135.8, 108.0, 145.1)),
+    "lstm_2": Row(below=2, published=_tests(128.6, 105.9, 139.7)),
+    "lstm_3": Row(below=3, published=_tests(125.1, 106.5, 136.6, 126.1)),
+    "rmr_tm_linear": _block(True, "linear", 1, 127.5, 109.9, 133.3),
+    "rmr_notm_linear": _block(False, "linear", 1, 126.4, 106.1, 134.5),
+    "rmr_tm_gated": _block(True, "gated", 1, 126.2, 99.5, 135.2),
+    "rmr_notm_gated": _block(False, "gated", 1, 122.0, 98.6, 131.2),
+    "rm_tm_linear": _block(True, "linear", 0, 121.5, 92.4, 127.2),
+    "rm_notm_linear": _block(False, "linear", 0, 122.9, 94.0, 130.4),
+    "rm_tm_gated": _block(True, "gated", 0, 118.6, 88.9, 128.8, 123.5),
+    "rm_notm_gated": _block(False, "gated", 0, 129.7, 96.6, 135.7),
 }
 
-# One row of Table 4: units, memory, published accuracy on the 1,040 questions.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CompletionRow(Row):
+    """A row of Table 4: three LSTM layers below the memory, with dropout."""
+
+    where: str = "Table 4"
+    below: int = 3
+    temporal: bool | None = True
+    composition: str | None = "gated"
+    dropouts: tuple = (("dropout", 0.3), ("embedding_dropout", 0.0))
+
+    def published_numbers(self):
+        return super(SummedLossRow, self).published_numbers()
+
+
+def _completion(units, memory, window, accuracy):
+    return CompletionRow(
+        units=units,
+        embedding_dim=units,
+        memory=memory,
+        window=window,
+        published=(Published(NOVELS, {"completion_accuracy": accuracy}),),
+    )
+
+
 COMPLETION_ROWS = {
-    "completion_lstm_256": (256, None, 0.560),
-    "completion_rm_256": (256, _memory_block(True, "gated"), 0.643),
-    "completion_rm_512": (512, _memory_block(True, "gated"), 0.692),
-    "completion_birm_256": (256, _bidirectional(7), 0.596),
-    "completion_birm_512": (512, _bidirectional(10), 0.670),
+    "completion_lstm_256": _completion(256, None, None, 0.560),
+    "completion_rm_256": _completion(256, MemoryBlock, 15, 0.643),
+    "completion_rm_512": _completion(512, MemoryBlock, 15, 0.692),
+    "completion_birm_256": _completion(256, BidirectionalMemoryBlock, 7, 0.596),
+    "completion_birm_512": _completion(
+        512, BidirectionalMemoryBlock, 10, 0.670
+    ),
 }
 
 ROWS = {**PERPLEXITY_ROWS, **COMPLETION_ROWS}
 
+# Rows without a neural network.
+KNESER_NEY = (
+    TableRow(
+        label="kneser_ney_5",
+        ngrams={"order": 5, "cache": False},
+        details={"preset": "kneser_ney_5", "layers": "", "window": ""},
+        published=tuple(
+            published.by_measure({"test_perplexity": "test"})
+            for published in _tests(225.8, 167.5, 219.0)
+        ),
+    ),
+    TableRow(
+        label="kneser_ney_5_cache",
+        ngrams={"order": 5, "cache": True},
+        details={"preset": "kneser_ney_5_cache", "layers": "", "window": ""},
+    ),
+)
 
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
 
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of the recurrent layers instead of the paper's;
-            those of the memory are the same.
-        embedding_dim: integer, likewise; `memn` has no units but these.
-        window: integer, words in the memory instead of the paper's.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for `window` in a row without memory, and for `units` that
-            contradict `embedding_dim` in a row without recurrent layer.
-    """
-    if row in COMPLETION_ROWS:
-        paper_units, memory, accuracy = COMPLETION_ROWS[row]
-        below, above, table = 3, 0, "Table 4"
-        dropouts = {"dropout": 0.3, "embedding_dropout": 0.0}
-        published = {
-            "corpus": "522 novels of Project Gutenberg, 47M training tokens, "
-            "vocabulary of about 64,000; Sentence Completion Challenge",
-            "completion_accuracy": accuracy,
-        }
-    else:
-        below, memory, above, perplexities = PERPLEXITY_ROWS[row]
-        paper_units, table, dropouts = UNITS, "Table 2", {}
-        names = ("german", "italian", "english", "penn_treebank")
-        published = {
-            "corpus": "German 22M, Italian 29M, English 26M training words; "
-            "Penn Treebank",
-            **{
-                f"{name}_test_perplexity": value
-                for name, value in zip(names, perplexities)
+def _table_rows(rows, measures):
+    return tuple(
+        TableRow(
+            label=name,
+            preset=f"tran2016/{name}",
+            details={
+                "preset": name,
+                "layers": row.below + row.above,
+                "window": row.window or "",
             },
-        }
-    if memory is None:
-        refuse_window(f"tran2016/{row}", window)
-    scaled = max(1, round(paper_units * scale))
-    if not below:
-        if None not in (units, embedding_dim) and units != embedding_dim:
-            raise ValueError(
-                f"The preset tran2016/{row} has no recurrent layer, so `units` "
-                "are those of its embeddings. Received: "
-                f"units={units}, embedding_dim={embedding_dim}"
-            )
-        units = embedding_dim = units or embedding_dim or scaled
-    units = units or scaled
-    model = {
-        "embedding_dim": embedding_dim or scaled,
-        "recurrent": [lstm(units, uniform(_LIMIT)) for _ in range(below)],
-        "memory": _memory(memory, window),
-        "recurrent_above": [lstm(units, uniform(_LIMIT)) for _ in range(above)],
-        "initializer": uniform(_LIMIT),
-        "output_bias": row != "memn",
-        **dropouts,
-    }
-    return {
-        "name": f"tran2016/{row}",
-        "source": f"Tran et al. (2016), {TITLE}, {table}",
-        "model": model,
-        "units": units,
-        "units_divisor": 1,
-        "data": {"batch_size": 20, "sentences": True},
-        "optimizer": sgd(5.0),
-        "loss": summed_over_time(),
-        "schedule": {
-            "epochs": 15,
-            "halve_after": 4,
-            "selected_by": "validation perplexity",
-        },
-        "published": published,
-    }
-
-
-def _memory(memory, window):
-    if memory is None:
-        return None
-    class_name, arguments = memory
-    module = {
-        "MemoryBlock": "tran2016",
-        "BidirectionalMemoryBlock": "tran2016",
-        "MemoryNetwork": "sukhbaatar2015",
-    }
-    arguments = {**arguments, "kernel_initializer": uniform(_LIMIT)}
-    if window is not None:
-        arguments["window"] = window
-    return from_memlm_keras(
-        f"memory.{module[class_name]}", class_name, arguments
+            published=tuple(p.by_measure(measures) for p in row.published),
+        )
+        for name, row in rows.items()
     )
+
+
+TABLES = (
+    Table(
+        name="perplexity",
+        title="Table 2, perplexity",
+        rows=(
+            *KNESER_NEY,
+            *_table_rows(PERPLEXITY_ROWS, {"test_perplexity": "test"}),
+        ),
+        dataset="ptb",
+    ),
+    Table(
+        name="completion",
+        title="Table 4, accuracy in sentence completion",
+        rows=_table_rows(COMPLETION_ROWS, {"completion_accuracy": "accuracy"}),
+        measures=(Measure("accuracy", ("completion", "accuracy"), digits=3),),
+    ),
+)
+
+PAPER = Paper(
+    name="tran2016",
+    title="Recurrent Memory Networks for Language Modeling",
+    authors=("Tran", "Bisazza", "Monz"),
+    year=2016,
+    where="NAACL; arXiv:1601.01272",
+    rows=ROWS,
+    tables=TABLES,
+)

@@ -1,4 +1,4 @@
-"""Rows of Weissenborn (2016), Table 1, as configurations, and other uses.
+"""Rows of Weissenborn (2016), Table 1, and other uses of its cells.
 
 Pairs of sentences are classified by the three rows of the paper's own kind and
 the GRU that it compares with: the architecture in the first layer, a GRU on
@@ -18,199 +18,326 @@ with deep fusion for both sentences and rectifiers of its 450 units: with
 tape holds 64 states.
 """
 
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.serialized import from_keras
-from memlm_keras.presets.serialized import from_memlm_keras
-from memlm_keras.presets.serialized import refuse_window
+import dataclasses
+from typing import ClassVar
 
-TITLE = "Neural Associative Memory for Dual-Sequence Modeling"
+import keras
 
-EMBEDDING_DIM = 300
+from memlm_keras.cells import AssociativeGRUCell
+from memlm_keras.cells import AssociativeMemoryCell
+from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.cells import LSTMNetworkCell
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.memory import WordByWordAttention
+from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.table import Measure
+from memlm_keras.presets.table import Published
+from memlm_keras.presets.table import Table
+from memlm_keras.presets.table import TableRow
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
+
 COPIES = 8
 WINDOW = 64
-
-# One row of the table: layer that reads, whether both sentences share it,
-# whether there is a top layer, units, dropout, learning rate, published
-# accuracy.
-ENTAILMENT = {
-    "gru_shared": ("GRU", True, True, 126, 0.1, 1e-3, 81.9),
-    "am_gru_shared": ("AM-GRU", True, True, 108, 0.1, 1e-3, 82.9),
-    "dual_am_gru_shared": ("Dual AM-GRU", True, True, 100, 0.1, 1e-3, 84.4),
-    "dual_am_gru_shared_large": (
-        *("Dual AM-GRU", True, True, 500, 0.2, 1e-4, 85.4),
-    ),
-    "lstm": ("LSTM", False, False, 116, 0.1, 1e-3, 80.9),
-    "lstm_shared": ("LSTM", True, False, 159, 0.1, 1e-3, 81.4),
-    "lstm_attention": ("LSTM", False, False, 100, 0.1, 1e-3, 83.5),
-    "lstm_network": ("LSTMN", True, False, 450, 0.1, 1e-3, 86.3),
-}
-
-
-# One row: encoder and decoder, and how they are joined.
-AUTOENCODERS = {
-    "gru_autoencoder": ("GRU", "GRU", "memory"),
-    "dual_am_gru_autoencoder": ("AM-GRU", "Dual AM-GRU", "source"),
-}
-# One row: the layer between embeddings and output.
-LANGUAGE_MODELS = {
-    "gru_language_model": "GRU",
-    "am_gru_language_model": "AM-GRU",
-    "am_lstm_language_model": "AM-LSTM",
-}
-ROWS = {**ENTAILMENT, **AUTOENCODERS, **LANGUAGE_MODELS}
-KINDS = {
-    **dict.fromkeys(ENTAILMENT, "EntailmentClassifier"),
-    **dict.fromkeys(AUTOENCODERS, "SequenceAutoencoder"),
-    **dict.fromkeys(LANGUAGE_MODELS, "LanguageModel"),
-}
-UNITS = {"SequenceAutoencoder": 128, "LanguageModel": 200}
-
-
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
-
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units; embeddings keep theirs, as
-            they are given.
-        units: integer, units of all layers instead of the paper's.
-        embedding_dim: integer, size of the vectors of words.
-        window: must be `None`.
-
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`.
-    """
-    refuse_window(f"weissenborn2016/{row}", window)
-    if row in ENTAILMENT:
-        return _entailment(row, scale, units, embedding_dim)
-    # Complex numbers are two real ones.
-    units = units or 2 * max(1, round(UNITS[KINDS[row]] * scale / 2))
-    value = (
-        _autoencoder(row, units, embedding_dim or units)
-        if row in AUTOENCODERS
-        else _language_model(row, units, embedding_dim or units)
-    )
-    return {**value, "units": units, "units_divisor": 2}
-
-
-def _entailment(row, scale, units, embedding_dim):
-    kind, shared, has_top, paper_units, dropout, rate, accuracy = ENTAILMENT[
-        row
-    ]
-    divisor = 2 if "AM" in kind else 1
-    is_network = kind == "LSTMN"
-    rectifies = has_top or is_network
-    if units is None:
-        units = max(1, round(paper_units * scale / divisor)) * divisor
-    return {
-        "name": f"weissenborn2016/{row}",
-        "source": f"Weissenborn (2016), {TITLE}, Section 5.1 and Table 1",
-        "model": {
-            "embedding_dim": embedding_dim or EMBEDDING_DIM,
-            "recurrent": _reader(kind, units),
-            "recurrent_hypothesis": None if shared else _reader(kind, units),
-            "conditioning": (
-                "source" if kind in ("Dual AM-GRU", "LSTMN") else "memory"
-            ),
-            "memory": (
-                from_memlm_keras(
-                    "memory.rocktaschel2016", "WordByWordAttention", {}
-                )
-                if row == "lstm_attention"
-                else None
-            ),
-            "top": _gru(units) if has_top else None,
-            "pooling": "mean" if is_network else None,
-            "classifier_units": [units, units] if rectifies else [],
-            "projection": None if rectifies else units,
-            "dropout": dropout,
-        },
-        "units": units,
-        "units_divisor": divisor,
-        "data": {"batch_size": 50, "vectors": "GloVe"},
-        "optimizer": _adam(rate, beta_1=0.0, beta_2=0.999),
-        "schedule": {
-            "epochs": 20,
-            "batches_between_checks": 1000,
-            "halve_when": "validation accuracy falls over an epoch",
-            "epochs_of_fixed_vectors": 1,
-            "selected_by": "validation accuracy",
-        },
-        "published": {"corpus": "SNLI", "test_accuracy": accuracy},
-    }
-
-
-def _autoencoder(row, units, embedding_dim):
-    encoder, decoder, conditioning = AUTOENCODERS[row]
-    return {
-        "name": f"weissenborn2016/{row}",
-        "source": f"Weissenborn (2016), {TITLE}, Section 5.3",
-        "model": {
-            "embedding_dim": embedding_dim,
-            "encoder": _reader(encoder, units),
-            "decoder": _reader(decoder, units),
-            "conditioning": conditioning,
-        },
-        "data": {"batch_size": 50, "longest": 30},
-        "optimizer": _adam(1e-3, global_clipnorm=5.0),
-        "schedule": {
-            "epochs": 20,
-            "patience": 3,
-            "selected_by": "validation accuracy",
-        },
-        "published": {"corpus": None, "test_accuracy": None},
-    }
-
-
-def _language_model(row, units, embedding_dim):
-    return one_stream(
-        f"weissenborn2016/{row}",
-        f"Weissenborn (2016), {TITLE}, Section 3.2; the use is ours",
-        model={
-            "embedding_dim": embedding_dim,
-            "recurrent": [_reader(LANGUAGE_MODELS[row], units)],
-            "dropout": 0.2,
-        },
-        data=(20, 35),
-        optimizer=_adam(1e-3, global_clipnorm=5.0),
-        schedule={"epochs": 20, "patience": 2},
-        published=("Penn Treebank", None, None),
-        sum_over_time=False,
-    )
-
-
-def _adam(learning_rate, **others):
-    return from_keras(
-        "optimizers", "Adam", {"learning_rate": learning_rate, **others}
-    )
-
-
-def _reader(kind, units):
-    if kind == "GRU":
-        return _gru(units)
-    if kind == "LSTM":
-        return from_keras("layers", "LSTM", {"units": units})
-    if kind == "LSTMN":
-        module, name = "cells.cheng2016", "LSTMNetworkCell"
-        config = {"units": units, "window": WINDOW, "fusion": True}
-    elif kind == "AM-LSTM":
-        module, name = "cells.weissenborn2016", "AssociativeMemoryCell"
-        lstm = from_keras("layers", "LSTMCell", {"units": units})
-        config = {"cell": lstm, "num_copies": COPIES}
-    else:
-        module, name = "cells.weissenborn2016", "AssociativeGRUCell"
-        if kind == "Dual AM-GRU":
-            name = "DualAssociativeGRUCell"
-        config = {"units": units, "num_copies": COPIES}
-    cell = from_memlm_keras(module, name, config)
-    return from_memlm_keras(
-        "cells.projected_rnn", "ProjectedRNN", {"cell": cell}
-    )
 
 
 def _gru(units):
     # With one bias a gate, as the paper counts.
-    return from_keras("layers", "GRU", {"units": units, "reset_after": False})
+    return keras.layers.GRU(units, reset_after=False)
+
+
+def _am_gru(units):
+    return ProjectedRNN(AssociativeGRUCell(units, num_copies=COPIES))
+
+
+def _dual_am_gru(units):
+    return ProjectedRNN(DualAssociativeGRUCell(units, num_copies=COPIES))
+
+
+def _am_lstm(units):
+    cell = keras.layers.LSTMCell(units)
+    return ProjectedRNN(AssociativeMemoryCell(cell, num_copies=COPIES))
+
+
+def _lstm_network(units):
+    return ProjectedRNN(LSTMNetworkCell(units, window=WINDOW, fusion=True))
+
+
+# Layers that read, by name: what makes one of so many units.
+READERS = {
+    "GRU": _gru,
+    "LSTM": keras.layers.LSTM,
+    "AM-GRU": _am_gru,
+    "Dual AM-GRU": _dual_am_gru,
+    "AM-LSTM": _am_lstm,
+    "LSTMN": _lstm_network,
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EntailmentRow(BaseRow):
+    """A classifier of sentence pairs.
+
+    Args:
+        reader: string, key of `READERS`.
+        shared: whether both sentences have the same reader.
+        on_top: whether a GRU and rectifiers read what it makes of them.
+        attends: whether the hypothesis attends to the premise, word by word.
+        pooling: string, how rectifiers read the outputs without a GRU on top.
+        learning_rate: float, of Adam.
+    """
+
+    kind: ClassVar[str] = "EntailmentClassifier"
+
+    where: str = "Section 5.1 and Table 1"
+    embedding_dim: int | None = 300
+    reader: str
+    shared: bool = True
+    on_top: bool = False
+    attends: bool = False
+    reads_source: bool = False
+    pooling: str | None = None
+    dropout: float = 0.1
+    learning_rate: float = 1e-3
+    batch_size: int = 50
+
+    def scaled_embedding_dim(self, scale):
+        # Vectors of words are given, whatever the size of the layers.
+        return self.embedding_dim
+
+    def model(self):
+        make = READERS[self.reader]
+        rectifies = self.on_top or self.pooling is not None
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": make(self.units),
+            "recurrent_hypothesis": None if self.shared else make(self.units),
+            "conditioning": "source" if self.reads_source else "memory",
+            "memory": WordByWordAttention() if self.attends else None,
+            "top": _gru(self.units) if self.on_top else None,
+            "pooling": self.pooling,
+            "classifier_units": [self.units, self.units] if rectifies else [],
+            "projection": None if rectifies else self.units,
+            "dropout": self.dropout,
+        }
+
+    def data(self):
+        return {"batch_size": self.batch_size, "vectors": "GloVe"}
+
+    def optimizer(self):
+        return keras.optimizers.Adam(
+            self.learning_rate, beta_1=0.0, beta_2=0.999
+        )
+
+    def schedule(self):
+        return {
+            "epochs": self.epochs,
+            "batches_between_checks": 1000,
+            "halve_when": "validation accuracy falls over an epoch",
+            "epochs_of_fixed_vectors": 1,
+            "selected_by": "validation accuracy",
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FreeSizes(BaseRow):
+    """A row whose embeddings have as many units, but for another number."""
+
+    # Complex numbers are two real ones.
+    units_divisor: int = 2
+    learning_rate: float = 1e-3
+
+    @property
+    def sizes_are_one(self):
+        return False
+
+    def optimizer(self):
+        return keras.optimizers.Adam(self.learning_rate, global_clipnorm=5.0)
+
+    def schedule(self):
+        return {**super().schedule(), "patience": self.patience}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AutoencoderRow(_FreeSizes):
+    """An autoencoder of sentences."""
+
+    kind: ClassVar[str] = "SequenceAutoencoder"
+
+    where: str = "Section 5.3"
+    units: int = 128
+    encoder: str
+    decoder: str
+    conditioning: str
+    batch_size: int = 50
+    longest: int = 30
+    patience: int = 3
+    published: tuple = (Published(None, {"test_accuracy": None}),)
+
+    def model(self):
+        return {
+            "embedding_dim": self.embedding_size,
+            "encoder": READERS[self.encoder](self.units),
+            "decoder": READERS[self.decoder](self.units),
+            "conditioning": self.conditioning,
+        }
+
+    def data(self):
+        return {"batch_size": self.batch_size, "longest": self.longest}
+
+    def schedule(self):
+        return {**super().schedule(), "selected_by": "validation accuracy"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LanguageModelRow(_FreeSizes):
+    """A language model of one layer, with a memory in its cell or without."""
+
+    where: str = "Section 3.2; the use is ours"
+    units: int = 200
+    reader: str
+    dropout: float = 0.2
+    patience: int = 2
+    published: tuple = (perplexities("Penn Treebank"),)
+
+    def model(self):
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [READERS[self.reader](self.units)],
+            "memory": None,
+            "dropout": self.dropout,
+        }
+
+
+def _snli(accuracy):
+    return (Published("SNLI", {"test_accuracy": accuracy}),)
+
+
+ROWS = {
+    "gru_shared": EntailmentRow(
+        reader="GRU",
+        on_top=True,
+        units=126,
+        published=_snli(81.9),
+    ),
+    "am_gru_shared": EntailmentRow(
+        reader="AM-GRU",
+        on_top=True,
+        units=108,
+        units_divisor=2,
+        published=_snli(82.9),
+    ),
+    "dual_am_gru_shared": EntailmentRow(
+        reader="Dual AM-GRU",
+        reads_source=True,
+        on_top=True,
+        units=100,
+        units_divisor=2,
+        published=_snli(84.4),
+    ),
+    "dual_am_gru_shared_large": EntailmentRow(
+        reader="Dual AM-GRU",
+        reads_source=True,
+        on_top=True,
+        units=500,
+        units_divisor=2,
+        dropout=0.2,
+        learning_rate=1e-4,
+        published=_snli(85.4),
+    ),
+    "lstm": EntailmentRow(
+        reader="LSTM",
+        shared=False,
+        units=116,
+        published=_snli(80.9),
+    ),
+    "lstm_shared": EntailmentRow(
+        reader="LSTM",
+        units=159,
+        published=_snli(81.4),
+    ),
+    "lstm_attention": EntailmentRow(
+        reader="LSTM",
+        shared=False,
+        attends=True,
+        units=100,
+        published=_snli(83.5),
+    ),
+    "lstm_network": EntailmentRow(
+        reader="LSTMN",
+        reads_source=True,
+        pooling="mean",
+        units=450,
+        published=_snli(86.3),
+    ),
+    "gru_autoencoder": AutoencoderRow(
+        encoder="GRU",
+        decoder="GRU",
+        conditioning="memory",
+    ),
+    "dual_am_gru_autoencoder": AutoencoderRow(
+        encoder="AM-GRU",
+        decoder="Dual AM-GRU",
+        conditioning="source",
+    ),
+    "gru_language_model": LanguageModelRow(reader="GRU"),
+    "am_gru_language_model": LanguageModelRow(reader="AM-GRU"),
+    "am_lstm_language_model": LanguageModelRow(reader="AM-LSTM"),
+}
+
+
+def _table_rows(row_class):
+    return tuple(
+        TableRow(
+            label=f"weissenborn2016/{name}",
+            preset=f"weissenborn2016/{name}",
+            details={"preset": f"weissenborn2016/{name}"},
+            published=tuple(
+                published.by_measure({"test_accuracy": "test"})
+                for published in row.published
+                if published.corpus is not None
+            ),
+        )
+        for name, row in ROWS.items()
+        if isinstance(row, row_class)
+    )
+
+
+# In percent, as the paper has them.
+TABLES = (
+    Table(
+        name="entailment",
+        title="Table 1",
+        rows=_table_rows(EntailmentRow),
+        measures=(
+            Measure("dev", ("validation", "accuracy")),
+            Measure("test", ("test", "accuracy")),
+        ),
+        dataset="snli",
+    ),
+    Table(
+        name="autoencoding",
+        title="Section 5.3",
+        rows=_table_rows(AutoencoderRow),
+        measures=(
+            Measure("dev tokens", ("validation", "token_accuracy")),
+            Measure("test tokens", ("test", "token_accuracy")),
+            Measure("test sequences", ("test", "sequence_accuracy")),
+            Measure(
+                "test sequences, beams",
+                ("test_by_beams", "sequence_accuracy"),
+                optional=True,
+            ),
+        ),
+    ),
+)
+
+PAPER = Paper(
+    name="weissenborn2016",
+    title="Neural Associative Memory for Dual-Sequence Modeling",
+    authors=("Weissenborn",),
+    year=2016,
+    where="arXiv:1606.03864",
+    rows=ROWS,
+    tables=TABLES,
+)

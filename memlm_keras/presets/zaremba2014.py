@@ -1,71 +1,84 @@
-"""Rows of Zaremba, Sutskever and Vinyals (2014), Table 1, as configurations.
+"""Rows of Zaremba, Sutskever and Vinyals (2014), Table 1.
 
 Two LSTM layers of as many units as the embeddings have, an untied projection,
 weights drawn from a uniform distribution, dropout on the non-recurrent
-connections, and one stream of text whose state is carried on (Section 4.1).
-The small model, which the authors' code calls non-regularized, has none.
+connections, and continuous text whose state is carried on (Section 4.1). The
+small model, which the authors' code calls non-regularized, has none.
 """
 
-from memlm_keras.presets.one_stream import given_or_scaled
-from memlm_keras.presets.one_stream import one_stream
-from memlm_keras.presets.serialized import lstm
-from memlm_keras.presets.serialized import refuse_window
-from memlm_keras.presets.serialized import sgd
-from memlm_keras.presets.serialized import uniform
+import dataclasses
 
-TITLE = "Recurrent Neural Network Regularization"
+import keras
 
-# One row: units, limit of the initial weights, dropout, steps of
-# back-propagation, clipping norm, epochs, epochs at the initial learning rate,
-# factor at each later one, and published validation and test perplexity.
-ROWS = {
-    "small": (200, 0.1, 0.0, 20, 5.0, 13, 4, 0.5, None, None),
-    "medium": (650, 0.05, 0.5, 35, 5.0, 39, 6, 0.8, 86.2, 82.7),
-    "large": (1500, 0.04, 0.65, 35, 10.0, 55, 14, 1 / 1.15, 82.2, 78.4),
-}
-LAYERS = 2
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import uniform
+from memlm_keras.presets.table import perplexities
+from memlm_keras.registry import Paper
 
 
-def preset(row, scale=1.0, units=None, embedding_dim=None, window=None):
-    """Makes the configuration of one row.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row(SummedLossRow):
+    """Two LSTM layers with dropout between them."""
 
-    Args:
-        row: string, key of `ROWS`.
-        scale: float, factor on the paper's units.
-        units: integer, units of the recurrent layers instead of the paper's.
-        embedding_dim: integer, likewise.
-        window: must be `None`.
+    where: str = "Section 4.1 and Table 1"
+    layers: int = 2
+    dropout: float = 0.0
 
-    Returns:
-        A dict of plain values.
-
-    Raises:
-        ValueError: for a `window`.
-    """
-    refuse_window(f"zaremba2014/{row}", window)
-    paper_units, limit, dropout, steps, norm, *training = ROWS[row]
-    epochs, kept_epochs, factor, *perplexities = training
-    units, embedding_dim = given_or_scaled(
-        paper_units, scale, units, embedding_dim
-    )
-    return one_stream(
-        f"zaremba2014/{row}",
-        f"Zaremba et al. (2014), {TITLE}, Section 4.1 and Table 1",
-        model={
-            "embedding_dim": embedding_dim,
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
             "recurrent": [
-                lstm(units, uniform(limit), unit_forget_bias=False)
-                for _ in range(LAYERS)
+                keras.layers.LSTM(
+                    self.units, **drawn(weights), unit_forget_bias=False
+                )
+                for _ in range(self.layers)
             ],
-            "dropout": dropout,
-            "initializer": uniform(limit),
-        },
-        data=(20, steps),
-        optimizer=sgd(norm),
-        schedule={
-            "epochs": epochs,
-            "halve_after": kept_epochs,
-            "factor": factor,
-        },
-        published=("Penn Treebank", *perplexities),
-    )
+            "memory": None,
+            "dropout": self.dropout,
+            "initializer": weights,
+        }
+
+
+ROWS = {
+    "small": Row(
+        units=200,
+        embedding_dim=200,
+        initial_range=0.1,
+        segment_length=20,
+        epochs=13,
+        halve_after=4,
+        factor=0.5,
+        published=(perplexities("Penn Treebank"),),
+    ),
+    "medium": Row(
+        units=650,
+        embedding_dim=650,
+        dropout=0.5,
+        epochs=39,
+        halve_after=6,
+        factor=0.8,
+        published=(perplexities("Penn Treebank", 86.2, 82.7),),
+    ),
+    "large": Row(
+        units=1500,
+        embedding_dim=1500,
+        initial_range=0.04,
+        dropout=0.65,
+        clipnorm=10.0,
+        epochs=55,
+        halve_after=14,
+        factor=1 / 1.15,
+        published=(perplexities("Penn Treebank", 82.2, 78.4),),
+    ),
+}
+
+PAPER = Paper(
+    name="zaremba2014",
+    title="Recurrent Neural Network Regularization",
+    authors=("Zaremba", "Sutskever", "Vinyals"),
+    year=2014,
+    where="arXiv:1409.2329",
+    rows=ROWS,
+)

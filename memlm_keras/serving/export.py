@@ -38,7 +38,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
     | signature | inputs | outputs |
     |---|---|---|
     | `serving_default` | `token_ids` int32 `(B, T)` | `log_probabilities` float32 `(B, T, V)`: next token after each position, from an empty history |
-    | `score` | `text` string `(B,)` | `log_probabilities` float32 `(B, longest)`, 0 past the end; `log_probability` float32 `(B,)`; `length` int32 `(B,)`, predicted tokens |
+    | `score` | `text` string `(B,)` | `log_probabilities` float32 `(B, longest)`, 0 past the end; `log_probability` float32 `(B,)`; `length` int32 `(B,)`, predicted tokens; `tokens` string `(B, longest)`, how the text was read, with its end |
     | `step` | `token_ids` int32 `(B, T)`; the state | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: what follows the last token; the new state |
     | `initial_state` | `rows` int32 `(B,)`, of any values | the state of B rows |
 

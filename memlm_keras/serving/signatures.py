@@ -63,10 +63,12 @@ class LanguageModelSignatures:
 
         Returns:
             `log_probabilities` float32 `(B, longest)`, 0 past the end;
-            `log_probability` float32 `(B,)`, their sums; and `length` int32
-            `(B,)`, the numbers of predicted tokens.
+            `log_probability` float32 `(B,)`, their sums; `length` int32
+            `(B,)`, the numbers of predicted tokens; and `tokens` string
+            `(B, longest)`, the text as it was read, and its end.
         """
-        ids = self.words.encode(text)
+        tokens = self.words.tokenize(text)
+        ids = self.words.look_up(tokens)
         ends = tf.fill(
             (tf.shape(text)[0], 1), self.vocabulary.end_of_sentence_id
         )
@@ -83,6 +85,9 @@ class LanguageModelSignatures:
             "log_probabilities": log_probabilities,
             "log_probability": tf.reduce_sum(log_probabilities, axis=1),
             "length": length,
+            "tokens": tf.concat(
+                [tokens, tf.gather(self.words.tokens, ends)], axis=1
+            ).to_tensor(),
         }
 
     def step(self, token_ids, **state):

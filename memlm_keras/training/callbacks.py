@@ -4,6 +4,7 @@ import time
 
 import keras
 import numpy as np
+from keras import ops
 
 
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
@@ -165,10 +166,12 @@ class FreezeEmbeddings(keras.callbacks.Callback):
     model knows what to do with them (Weissenborn, 2016, Section 5.1). On every
     backend, nothing is compiled anew when they thaw.
 
-    The optimizer remembers nothing of frozen vectors, but Adam corrects its
-    means for all steps since the beginning: of those that thaw late, the first
-    steps are up to `1 / sqrt(1 - beta_2)` times as long as at the start, 32
-    times with a `beta_2` of 0.999. Weight decay is not held back.
+    They are put back after each batch, since an optimizer moves vectors without
+    a gradient too, by momentum of an earlier training or by weight decay. Of
+    vectors that were never trained it remembers nothing when they thaw, but
+    Adam corrects its means for all steps since the beginning: of those that
+    thaw late, the first steps are up to `1 / sqrt(1 - beta_2)` times as long as
+    at the start, 32 times with a `beta_2` of 0.999.
 
     Args:
         epochs: integer, epochs of `fit` from the first, at least 0.
@@ -178,7 +181,8 @@ class FreezeEmbeddings(keras.callbacks.Callback):
     Raises:
         ValueError: if `epochs` is negative; and in `fit`, for a model without
             a `gradient_mask`, which `memlm_keras.EntailmentClassifier` has,
-            or `words` of another vocabulary.
+            `words` of another vocabulary, or a model that was compiled with
+            `steps_per_execution` other than 1.
 
     Example:
 
@@ -193,6 +197,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             )
         self.epochs = epochs
         self.words = words
+        self._frozen = None
 
     def on_train_begin(self, logs=None):
         mask = getattr(self.model, "gradient_mask", None)
@@ -210,11 +215,39 @@ class FreezeEmbeddings(keras.callbacks.Callback):
                 f"shape {expected}. Received: shape {np.shape(self.words)}"
             )
 
+        if self.model.steps_per_execution != 1:
+            raise ValueError(
+                "`FreezeEmbeddings` puts vectors back after each batch, so the "
+                "model must be compiled with `steps_per_execution=1`. "
+                f"Received: {self.model.steps_per_execution}"
+            )
+
     def on_epoch_begin(self, epoch, logs=None):
         if epoch < self.epochs:
             self.model.gradient_mask.freeze(self.words)
+            self._frozen = ops.copy(self._vectors())
         else:
-            self.model.gradient_mask.unfreeze()
+            self._thaw()
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._frozen is not None:
+            words = True
+            if self.words is not None:
+                words = ops.convert_to_tensor(self.words, "bool")[:, None]
+            # JAX takes what it is assigned: it must not get what is kept.
+            vectors = ops.where(words, self._frozen, self._vectors())
+            self.model.embedding.embeddings.assign(vectors)
+
+    def on_train_end(self, logs=None):
+        self._thaw()
+
+    def _vectors(self):
+        table = self.model.embedding.embeddings
+        return ops.stop_gradient(ops.convert_to_tensor(table))
+
+    def _thaw(self):
+        self.model.gradient_mask.unfreeze()
+        self._frozen = None
 
 
 class Throughput(keras.callbacks.Callback):

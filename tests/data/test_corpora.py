@@ -288,7 +288,7 @@ def text(tmp_path):
 
 
 def test_any_text(text):
-    corpus = data.load_text(**text)
+    corpus = data.load_text(**text, minimum_count=1)
     assert corpus.name == text["train"].parent.name
     assert corpus.vocabulary.tokens == (
         "<eos>",
@@ -338,7 +338,7 @@ def test_vocabulary_is_given_or_built(text):
     vocabulary = data.Vocabulary(["the"])
     corpus = data.load_text(**text, vocabulary=vocabulary)
     assert corpus.vocabulary is vocabulary
-    with pytest.raises(ValueError, match="cannot be combined.*'size': 9"):
+    with pytest.raises(ValueError, match="cannot be combined.*_size=9"):
         data.load_text(**text, vocabulary=vocabulary, vocabulary_size=9)
 
 

@@ -71,7 +71,7 @@ def test_every_document_is_whole_in_one_split(folder):
         assert numbers == sorted(numbers)
 
 
-def test_shares_are_reached_and_not_passed_by_more_than_an_document(folder):
+def test_shares_are_reached_and_not_passed_by_more_than_a_document(folder):
     corpus = data.load_documents(folder, validation=0.1, test=0.2)
     total = sum(len(getattr(corpus, split)) for split in SPLITS)
     longest = max(
@@ -106,7 +106,9 @@ def test_same_seed_same_corpus_and_another_seed_another(folder, tmp_path):
 
 
 def test_vocabulary_is_of_training_documents_alone(folder):
-    corpus = data.load_documents(folder, validation=0.2, test=0.2)
+    corpus = data.load_documents(
+        folder, validation=0.2, test=0.2, minimum_count=1
+    )
     known = set(corpus.vocabulary.tokens)
     assert not known & {str(1900 + i) for i in range(NUM_ARTICLES)}
     for split, expected in (("train", True), ("test", False)):
@@ -115,7 +117,7 @@ def test_vocabulary_is_of_training_documents_alone(folder):
             # `in 1950 the word50 .` after the title.
             assert text[4:7] == ["in", "N", "the"]
             assert (text[7] != "<unk>") is expected
-    assert corpus.vocabulary.numbers == "N"
+    assert corpus.vocabulary.tokenizer.numbers == "N"
 
 
 def test_most_frequent_words_are_kept(folder):
@@ -204,3 +206,76 @@ def test_a_file_must_say_where_documents_begin(file):
         data.load_documents(file, document_start="#")
     with pytest.raises(FileNotFoundError, match="nowhere"):
         data.load_documents(file.with_name("nowhere"))
+
+
+def test_a_single_text_is_parted_in_its_order(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("".join(f"word {i}\n\n" for i in range(40)))
+    corpus = data.load_text(path, minimum_count=1)
+    assert corpus.name == "notes" and not corpus.has_documents
+    lengths = [len(getattr(corpus, split)) // 3 for split in SPLITS]
+    assert lengths == [36, 2, 2]
+    vocabulary = data.Vocabulary(["word", *map(str, range(40))])
+    corpus = data.load_text(path, vocabulary=vocabulary)
+    numbers = [
+        token
+        for split in SPLITS
+        for token in vocabulary.decode(getattr(corpus, split).tokens)[1::3]
+    ]
+    assert numbers == [str(i) for i in range(40)]
+    assert corpus.description == (
+        "Of the lines of notes.txt, 1 to 36 are train, 37 to 38 are "
+        "validation, 39 to 40 are test."
+    )
+
+
+def test_a_single_text_of_documents_is_parted_between_them(folder, tmp_path):
+    corpus = data.load_text(folder, numbers="N")
+    assert corpus.has_documents and corpus.vocabulary.tokenizer.numbers == "N"
+    counts = [len(getattr(corpus, s).document_starts) for s in SPLITS]
+    size = max(1, round(NUM_ARTICLES / 20))
+    assert counts == [NUM_ARTICLES - 2 * size, size, size]
+    assert corpus.description.startswith("Of the documents of")
+    path = tmp_path / "two.txt"
+    path.write_text("a\nb\n")
+    with pytest.raises(ValueError, match="at least three lines.*Received: 2"):
+        data.load_text(path)
+    with pytest.raises(ValueError, match="`train` alone.*test=None"):
+        data.load_text(path, path)
+
+
+def test_what_unknown_words_are_like_is_learnt(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("a b a rare\n" * 1 + "a b\n" * 9 + "a new\na other\n")
+    corpus = data.load_text(path)
+    assert corpus.vocabulary.tokens == ("<eos>", "<unk>", "a", "b")
+    assert 1 in corpus.train.tokens and 1 in corpus.validation.tokens
+    # A text with unknown words of its own, or too many words, loses no others.
+    assert "rare" in data.Vocabulary.build(
+        ["<unk> rare a a"], minimum_count=None
+    )
+    tokens = data.Vocabulary.build(["a b c"], 4, minimum_count=None).tokens
+    assert tokens == ("<eos>", "<unk>", "a", "b")
+    with pytest.warns(UserWarning, match="33.3% of validation and.*training"):
+        data.load_text(path, vocabulary=data.Vocabulary(["a", "b", "rare"]))
+
+
+def test_a_vocabulary_says_how_text_is_read(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("Don't STOP.\n" * 4)
+    vocabulary = data.Vocabulary(
+        ["don", "'", "t", "stop", "."],
+        tokenizer=data.Tokenizer("unicode_script", lowercase=True),
+    )
+    rules = {"tokenize": "unicode_script", "lowercase": True}
+    for arguments in ({}, rules, {"lowercase": True}):
+        corpus = data.load_text(path, vocabulary=vocabulary, **arguments)
+        assert corpus.test.tokens.tolist() == [2, 3, 4, 5, 6, 0]
+    built = data.load_text(path, **rules).vocabulary
+    assert built.tokenizer == vocabulary.tokenizer
+    assert built.encode("DON'T").tolist() == [
+        built[token] for token in ("don", "'", "t")
+    ]
+    for arguments in ({"tokenize": "white_space"}, {"numbers": "N"}):
+        with pytest.raises(ValueError, match="says itself how text becomes"):
+            data.load_text(path, vocabulary=vocabulary, **arguments)

@@ -29,9 +29,9 @@ def test_a_byte_order_mark_is_no_text(write):
 def test_blank_lines(write):
     path = write(" \na b\n\nc\n")
     sentences = list(TextSource(path).sentences())
-    assert sentences == [(["a", "b"], False), (["c"], False)]
+    assert sentences == [("a b", False), ("c", False)]
     kept = TextSource(path, keep_blank_lines=True).sentences()
-    assert [tokens for tokens, _ in kept] == [[], ["a", "b"], [], ["c"]]
+    assert [line for line, _ in kept] == [" ", "a b", "", "c"]
 
 
 def test_document_start_matches_from_the_first_character(write):
@@ -45,11 +45,11 @@ def test_document_start_matches_from_the_first_character(write):
 def test_lone_titles_stand_between_blank_lines(write):
     path = write("= A =\n\nx\n= B =\n\n\n= C =\ny\n\n= D =\n")
     source = TextSource(path, document_start="= .* =$", lone_titles=True)
-    titles = [tokens[1] for tokens, begins in source.sentences() if begins]
-    assert titles == ["A", "D"]
+    titles = [line for line, begins in source.sentences() if begins]
+    assert titles == ["= A =", "= D ="]
 
 
-def test_each_file_of_a_folder_is_an_document(write, tmp_path):
+def test_each_file_of_a_folder_is_a_document(write, tmp_path):
     write("\nc d\ne\n", "2.txt")
     write("a\nb\n", "1.txt")
     write("", "3.txt")
@@ -57,20 +57,10 @@ def test_each_file_of_a_folder_is_an_document(write, tmp_path):
     source = TextSource(tmp_path)
     assert source.has_documents
     assert list(source.sentences()) == [
-        (["a"], True),
-        (["b"], False),
-        (["c", "d"], True),
-        (["e"], False),
-    ]
-
-
-def test_unicode_script_tokenizer(write):
-    pytest.importorskip("tensorflow_text")
-    path = write("Don't stop.\nпривет мир\n")
-    source = TextSource(path, tokenize="unicode_script")
-    assert [tokens for tokens, _ in source.sentences()] == [
-        ["Don", "'", "t", "stop", "."],
-        ["привет", "мир"],
+        ("a", True),
+        ("b", False),
+        ("c d", True),
+        ("e", False),
     ]
 
 
@@ -121,7 +111,6 @@ def test_missing_files_are_named(tmp_path):
     [
         ({"document_start": "("}, r"`document_start` must be a regular.*'\('"),
         ({"document_start": 3}, "`document_start` must be .* as a string.*3"),
-        ({"tokenize": "bpe"}, "`tokenize` must be None .*'bpe'"),
     ],
 )
 def test_wrong_arguments_are_named(write, arguments, message):

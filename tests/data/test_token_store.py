@@ -91,7 +91,7 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
         if kind == "vocabularies":
             return token_store.stored_vocabulary(source, cache, "name").tokens
         return token_store.stored_document_lengths(
-            source, cache, "name"
+            source, VOCABULARY.tokenizer, cache, "name"
         ).tolist()
 
     expected = read()

@@ -52,6 +52,7 @@ def test_sentences_are_fed_as_word_forms(write):
         train,
         write("dev.conllu", words("il", "del", "#")),
         str(write("test.conllu", words("5 000", "größer"), words("_"))),
+        minimum_count=1,
     )
     assert corpus.name == "it_x"
     assert corpus.train.document_starts is None
@@ -94,11 +95,11 @@ def test_vocabulary_by_count_and_several_files(write):
 
 
 def test_a_changed_file_is_read_anew(write):
-    path = write("train.conllu", words("a"))
-    assert decode(data.load_conllu(path, path, path), "train") == ["a", "<eos>"]
-    write("train.conllu", words("longer"))
-    again = data.load_conllu(path, path, path)
-    assert decode(again, "train") == ["longer", "<eos>"]
+    path = write("train.conllu", words("b"))
+    for word in ("a", "longer"):
+        write("train.conllu", words(word))
+        corpus = data.load_conllu(path, path, path, minimum_count=1)
+        assert decode(corpus, "train") == [word, "<eos>"]
 
 
 def test_files_that_cannot_be_used(write, tmp_path):

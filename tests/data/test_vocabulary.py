@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.data.vocabulary import NUMBER_PATTERN
+from memlm_keras.data.tokenizer import NUMBER_PATTERN
 
 LINES = ["the cat saw the dog", "the dog ran", "a cat ran"]
 
@@ -80,7 +81,9 @@ NO_NUMBERS = ["7th", "N", "-", "1.", ".5", "1..2", "a1", "٣"]
 
 
 def test_numbers_are_replaced():
-    vocabulary = Vocabulary.build(["7 cats", "8 cats"], numbers="N")
+    vocabulary = Vocabulary.build(
+        ["7 cats", "8 cats"], tokenizer=Tokenizer(numbers="N")
+    )
     assert vocabulary.tokens == ("<eos>", "<unk>", "N", "cats")
     assert vocabulary.encode(NUMBERS).tolist() == [2] * len(NUMBERS)
     assert vocabulary.encode(["7th", "-", "1."]).tolist() == [1, 1, 1]
@@ -91,7 +94,8 @@ def test_number_pattern_reads_alike_in_a_graph():
     tensorflow = pytest.importorskip("tensorflow")
     tokens = NUMBERS + NO_NUMBERS
     in_graph = tensorflow.strings.regex_full_match(tokens, NUMBER_PATTERN)
-    here = Vocabulary(["number"], numbers="number").encode(tokens) == 2
+    tokenizer = Tokenizer(numbers="number")
+    here = Vocabulary(["number"], tokenizer=tokenizer).encode(tokens) == 2
     assert in_graph.numpy().tolist() == here.tolist()
     assert here.tolist() == [token in NUMBERS for token in tokens]
 
@@ -99,7 +103,10 @@ def test_number_pattern_reads_alike_in_a_graph():
 @pytest.fixture
 def vocabulary():
     return Vocabulary(
-        ["naïve", "N", "{"], unknown="UNK", end_of_sentence="</s>", numbers="N"
+        ["naïve", "N", "{"],
+        unknown="UNK",
+        end_of_sentence="</s>",
+        tokenizer=Tokenizer("unicode_script", numbers="N"),
     )
 
 
@@ -124,7 +131,8 @@ def test_equality_and_representation(vocabulary):
     assert vocabulary != "vocabulary"
     assert repr(vocabulary) == (
         "Vocabulary(5 tokens, unknown='UNK', end_of_sentence='</s>', "
-        "numbers='N')"
+        "tokenizer=Tokenizer(split='unicode_script', lowercase=False, "
+        "numbers='N'))"
     )
 
 

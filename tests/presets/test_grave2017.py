@@ -7,6 +7,7 @@ from memlm_keras import data
 from memlm_keras import presets
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
+from memlm_keras.mixtures import NeuralCache
 
 # Corpus, its vocabulary, cache size, published test perplexity.
 TABLE = {
@@ -20,10 +21,9 @@ every_row = pytest.mark.parametrize("row", TABLE)
 
 
 @every_row
-def test_the_model_is_trained_without_a_cache(row):
+def test_the_model_of_the_paper(row):
     preset = presets.get(f"grave2017/{row}")
     corpus, _, size, test = TABLE[row]
-    assert "mixture" not in preset["model"]
     assert (preset["cache"] or {"size": None})["size"] == size
     assert preset["published"] == {
         "corpus": corpus,
@@ -31,7 +31,11 @@ def test_the_model_is_trained_without_a_cache(row):
         "test_perplexity": test,
     }
     model = LanguageModel.from_preset(f"grave2017/{row}", 31, scale=0.05)
-    assert model.mixture is None
+    if size is None:
+        assert model.mixture is None
+    else:
+        assert isinstance(model.mixture, NeuralCache)
+        assert model.mixture.size == size
     assert [layer.units for layer in model.recurrent] == [51]
     assert model.dropout == 0.65
     for weight in model.trainable_variables:
@@ -70,7 +74,7 @@ def test_a_cache_is_chosen_for_the_trained_model():
     vocabulary = data.Vocabulary([f"word_{index}" for index in range(28)])
     corpus = data.Corpus("tiny", vocabulary, split, split, split)
     preset = presets.get("grave2017/ptb_cache_500", units=8)
-    model = LanguageModel.from_preset(preset["name"], 30, units=8)
+    model = LanguageModel.from_preset("grave2017/ptb_lstm", 30, units=8)
     model.compile(keras.optimizers.deserialize(preset["optimizer"]))
     model.fit(corpus.batches("train", 2, 30), epochs=2, verbose=0)
     batches = corpus.batches("test", 1, 30)
@@ -82,6 +86,18 @@ def test_a_cache_is_chosen_for_the_trained_model():
         choice.perplexities.min(), rel=1e-4
     )
     assert result.perplexity < perplexity(model, batches, verbose=0).perplexity
+
+
+def test_a_cache_from_the_preset_alone():
+    """What was read is remembered, without a word to `choose_cache`."""
+    sizes = {"vocabulary_size": 30, "units": 8}
+    cached = LanguageModel.from_preset("grave2017/ptb_cache_500", **sizes)
+    plain = cached.with_mixture(None)
+    tokens = np.tile(np.arange(1, 9), 4)[None]
+    assert cached.score(tokens)[0, -8:].sum() > (
+        plain.score(tokens)[0, -8:].sum() + 1
+    )
+    assert cached.count_params() == plain.count_params()
 
 
 def test_a_window_contradicts():

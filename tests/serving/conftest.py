@@ -36,7 +36,9 @@ def stops():
 @pytest.fixture(scope="session")
 def vocabulary():
     words = [f"word_{index}" for index in range(26)]
-    return memlm.data.Vocabulary([*words, "N", "caf\u00e9"], numbers="N")
+    return memlm.data.Vocabulary(
+        [*words, "N", "caf\u00e9"], tokenizer=memlm.data.Tokenizer(numbers="N")
+    )
 
 
 @pytest.fixture(scope="session")

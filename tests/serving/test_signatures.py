@@ -23,8 +23,9 @@ def test_serving_default_equals_the_model(model, responses, token_ids):
 
 
 def test_score_equals_the_model(model, vocabulary, responses, texts):
-    for text, length, actual, total in zip(
+    for text, tokens, length, actual, total in zip(
         texts,
+        responses["score/tokens"],
         responses["score/length"],
         responses["score/log_probabilities"],
         responses["score/log_probability"],
@@ -36,6 +37,8 @@ def test_score_equals_the_model(model, vocabulary, responses, texts):
         assert_allclose(actual[:length], expected, rtol=1e-5, atol=1e-5)
         assert not actual[length:].any()
         assert_allclose(total, expected.sum(), rtol=1e-5)
+        read = vocabulary.tokenizer.tokenize(text)
+        assert [t.decode() for t in tokens[:length]] == [*read, "<eos>"]
 
 
 def test_steps_equal_the_model(model, vocabulary, responses, token_ids, stops):

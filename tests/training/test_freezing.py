@@ -100,6 +100,52 @@ def test_a_later_training_is_not_frozen(model, batches, restored):
     assert (np.array(model.get_weights()[0]) != before).any()
 
 
+@pytest.mark.parametrize(
+    "optimizer, some",
+    [
+        (keras.optimizers.Adam(0.01), False),
+        (keras.optimizers.SGD(0.1, momentum=0.9, weight_decay=0.1), True),
+        (keras.optimizers.Ftrl(0.1), True),
+    ],
+)
+def test_momentum_of_an_earlier_training_moves_nothing(
+    model, batches, optimizer, some
+):
+    words = np.arange(9) < 5 if some else None
+    frozen = slice(5) if some else slice(None)
+    model.compile(type(optimizer).from_config(optimizer.get_config()))
+    model.fit(batches, epochs=1, verbose=0)
+    before = np.array(model.get_weights()[0])
+    watch = Watch()
+    freeze = FreezeEmbeddings(1, words)
+    model.fit(batches, epochs=2, verbose=0, callbacks=[freeze, watch])
+    first, second = watch.embeddings
+    np.testing.assert_array_equal(first[frozen], before[frozen])
+    assert not some or (first[5:] != before[5:]).any()
+    assert (second[frozen] != before[frozen]).any()
+
+
+def test_steps_in_one_execution_are_refused(model, batches):
+    model.steps_per_execution = 2
+    with pytest.raises(ValueError, match="`steps_per_execution.*: .*2"):
+        model.fit(batches, verbose=0, callbacks=[FreezeEmbeddings()])
+
+
+def test_a_saved_model_is_not_frozen(model, batches, tmp_path):
+    """What trains it need not know that there was something to undo."""
+    path = tmp_path / "model.keras"
+    callbacks = [FreezeEmbeddings(1), keras.callbacks.ModelCheckpoint(path)]
+    model.fit(batches, epochs=1, verbose=0, callbacks=callbacks)
+    loaded = keras.saving.load_model(path, compile=False)
+    loaded.compile("adam")
+    before = np.array(loaded.get_weights()[0])
+    loaded.train_on_batch(*batches[0])
+    assert (np.array(loaded.get_weights()[0]) != before).any()
+    loaded.gradient_mask.freeze()
+    loaded.load_weights(path)
+    assert (np.array(loaded.gradient_mask.shares) == 1).all()
+
+
 def test_a_model_without_a_mask():
     model = LanguageModel(9, 4, [keras.layers.GRU(4)])
     model.compile()

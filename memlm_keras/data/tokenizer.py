@@ -1,0 +1,163 @@
+"""How a text is parted into tokens, and which tokens count as one.
+
+Said once here: `serving/words.py` says the same in a TensorFlow graph, with the
+tables of this module, and a test holds the two beside each other.
+"""
+
+import functools
+import re
+
+import keras
+import numpy as np
+
+SPLITS = ("white_space", "unicode_script")
+
+# The characters that Python's `str.split` splits at, a test says so.
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
+    "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+# Read alike by Python's `re` and by RE2, of TensorFlow.
+NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
+
+_NUMBER = re.compile(NUMBER_PATTERN)
+_CODE_POINTS = 0x110000
+# No script of Unicode has this number.
+_SPACE_CLASS = 255
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Tokenizer:
+    """Parts texts into tokens, and makes tokens that count as one the same.
+
+    * `split="white_space"`: at white space, as Python's `str.split`.
+    * `split="unicode_script"`: there, and wherever the Unicode script changes,
+      which parts words from punctuation and figures: `"can't stop."` becomes
+      `can ' t stop .`, and `"<unk>"` three tokens. Scripts are those of
+      TensorFlow's core operator `tf.strings.unicode_script`. (Its sibling,
+      `tensorflow_text.UnicodeScriptTokenizer`, joins what stands on both sides
+      of a space if it is of one script: of `", 12"` it makes `,12`.)
+
+    Then, if asked for, each character becomes lower case (by itself: unlike
+    `str.lower`, a Greek sigma does not look at its place in the word), and
+    each token that is a number becomes the token `numbers`.
+
+    Args:
+        split: `"white_space"` or `"unicode_script"`.
+        lowercase: Whether characters become lower case.
+        numbers: `None`, or the token, such as `"N"`, that replaces numbers.
+
+    Raises:
+        ValueError: An argument is not as described above.
+
+    Example:
+
+    >>> tokenizer = Tokenizer("unicode_script", lowercase=True, numbers="N")
+    >>> tokenizer.tokenize("She paid 12.50 francs, once.")
+    ['she', 'paid', 'N', 'francs', ',', 'once', '.']
+    """
+
+    def __init__(self, split="white_space", lowercase=False, numbers=None):
+        if split not in SPLITS:
+            raise ValueError(
+                f"`split` must be one of {SPLITS}. Received: split={split!r}"
+            )
+        if numbers is not None and not (isinstance(numbers, str) and numbers):
+            raise ValueError(
+                "`numbers` must be None or a token, a string that is not "
+                f"empty. Received: numbers={numbers!r}"
+            )
+        self.split = split
+        self.lowercase = bool(lowercase)
+        self.numbers = numbers
+
+    def tokenize(self, text):
+        """Parts a text into tokens.
+
+        Args:
+            text: String.
+
+        Returns:
+            List of strings.
+        """
+        if self.split == "white_space":
+            return self.normalize(text.split())
+        return self.normalize(_split_at_scripts(text))
+
+    def normalize(self, tokens):
+        """Applies the rules of case and numbers to tokens.
+
+        Args:
+            tokens: Iterable of strings.
+
+        Returns:
+            List of strings, as many.
+        """
+        if self.lowercase:
+            table = lower_case()
+            tokens = [token.translate(table) for token in tokens]
+        if self.numbers is not None:
+            tokens = [
+                self.numbers if _NUMBER.fullmatch(token) else token
+                for token in tokens
+            ]
+        return list(tokens)
+
+    def get_config(self):
+        return {
+            "split": self.split,
+            "lowercase": self.lowercase,
+            "numbers": self.numbers,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def __eq__(self, other):
+        if not isinstance(other, Tokenizer):
+            return NotImplemented
+        return self.get_config() == other.get_config()
+
+    def __hash__(self):
+        return hash(tuple(self.get_config().values()))
+
+    def __repr__(self):
+        arguments = (f"{k}={v!r}" for k, v in self.get_config().items())
+        return f"Tokenizer({', '.join(arguments)})"
+
+
+@functools.cache
+def lower_case():
+    """Returns the lower case of each code point that has one, as a dict.
+
+    One code point becomes one: the dotted capital I, of which `str.lower` makes
+    two, becomes a plain i, as in Unicode's own simple mapping.
+    """
+    lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
+    return {
+        code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
+    }
+
+
+@functools.cache
+def _classes():
+    """Script of each code point, or `_SPACE_CLASS` for white space."""
+    import tensorflow as tf
+
+    with tf.device("CPU"):
+        scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
+    scripts[[ord(character) for character in WHITE_SPACE]] = _SPACE_CLASS
+    return scripts.astype("uint8")
+
+
+def _split_at_scripts(text):
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    classes = _classes()[codes]
+    edges = np.flatnonzero(np.diff(classes)) + 1
+    edges = [0, *edges.tolist(), len(text)]
+    return [
+        text[begin:end]
+        for begin, end in zip(edges, edges[1:])
+        if begin < end and classes[begin] != _SPACE_CLASS
+    ]

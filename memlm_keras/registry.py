@@ -1,0 +1,350 @@
+"""Papers and their presets: who registers one, and how it is found by name.
+
+This module stands below all others of the package: models find their presets
+here, and papers, those of this package and of others, register theirs.
+"""
+
+import dataclasses
+import difflib
+import importlib.metadata
+import warnings
+from collections.abc import Mapping
+
+ENTRY_POINTS = "memlm_keras.presets"
+
+SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
+
+# Arguments that make a row what it is, by the kind of model.
+_FIXED = {
+    "LanguageModel": {
+        "recurrent",
+        "memory",
+        "recurrent_above",
+        "mixture",
+        "smoothing",
+    },
+    "EntailmentClassifier": {
+        "recurrent",
+        "recurrent_hypothesis",
+        "conditioning",
+        "memory",
+        "top",
+        "pooling",
+        "projection",
+    },
+    "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
+}
+
+_PAPERS = {}
+# Entry points that have not been loaded; `None` until they are looked for.
+_TO_LOAD = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Paper:
+    """A paper: what it is, the rows of its tables, and the tables.
+
+    Args:
+        name: string, such as `"daniluk2017"`.
+        rows: dict of `memlm_keras.presets.Row`s by name, in table order.
+        title: string, or `None`.
+        authors: tuple of strings, their last names.
+        year: integer, or `None`.
+        where: string, where it appeared, or `None`.
+        tables: tuple of `memlm_keras.presets.Table`s.
+        matched_to: name of the row whose number of parameters the hidden sizes
+            of the others are to give, or `None`.
+        unmatched: tuple of names of rows that are larger in the paper too.
+    """
+
+    name: str
+    rows: Mapping
+    title: str | None = None
+    authors: tuple = ()
+    year: int | None = None
+    where: str | None = None
+    tables: tuple = ()
+    matched_to: str | None = None
+    unmatched: tuple = ()
+
+    @property
+    def citation(self):
+        """As one cites it, such as `"Daniluk et al. (2017)"`."""
+        if not self.authors:
+            return self.name
+        authors = " and ".join(self.authors)
+        if len(self.authors) > 2:
+            authors = f"{self.authors[0]} et al."
+        return authors if self.year is None else f"{authors} ({self.year})"
+
+    def source(self, where=None):
+        """Citation, title and place in the paper, as one string."""
+        parts = (self.citation, self.title, where)
+        return ", ".join(part for part in parts if part)
+
+
+def register(paper, rows=None, **details):
+    """Adds a paper, whose rows are presets from then on.
+
+    Packages that are installed can have theirs found without an import: an
+    entry point of the group `memlm_keras.presets` is loaded when presets are
+    first asked for. It names a module that registers its papers, or a function
+    that does so when it is called.
+
+    Args:
+        paper: string, the name of the paper: presets are `"paper/row"`; or a
+            `Paper`, and then nothing else.
+        rows: dict of `memlm_keras.presets.Row`s by name.
+        **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
+            `tables`.
+
+    Returns:
+        The `Paper`.
+
+    Raises:
+        ValueError: for a paper of a name that is taken, names that are empty or
+            have a slash, no rows, or what is no row.
+
+    Example:
+
+    >>> @dataclasses.dataclass(frozen=True, kw_only=True)
+    ... class Row(memlm_keras.presets.Row):
+    ...     window: int = 5
+    ...
+    ...     def model(self):
+    ...         return {
+    ...             "embedding_dim": self.embedding_dim,
+    ...             "recurrent": [keras.layers.GRU(self.units)],
+    ...             "memory": memlm_keras.memory.Attention(self.window),
+    ...         }
+    >>> paper = memlm_keras.presets.register(
+    ...     "doctest2027", {"small": Row(units=16, embedding_dim=8)}
+    ... )
+    >>> lm = memlm_keras.LanguageModel.from_preset(
+    ...     "doctest2027/small", vocabulary_size=100, window=3
+    ... )
+    """
+    if not isinstance(paper, Paper):
+        paper = Paper(paper, {} if rows is None else rows, **details)
+    elif rows is not None or details:
+        raise ValueError(
+            "`paper` must be a name where `rows` or details are given. "
+            f"Received: paper={paper!r}"
+        )
+    _check(paper)
+    if paper.name in _PAPERS:
+        raise ValueError(
+            f"`paper` {paper.name!r} is registered already; choose another "
+            f"name. Taken are: {', '.join(_PAPERS)}"
+        )
+    _PAPERS[paper.name] = paper
+    return paper
+
+
+def papers():
+    """Returns all papers, a dict of `Paper`s by name."""
+    _load_entry_points()
+    return dict(_PAPERS)
+
+
+def tables():
+    """Returns all tables, a dict of `Table`s by `"paper/table"`."""
+    return {
+        f"{paper.name}/{table.name}": table
+        for paper in papers().values()
+        for table in paper.tables
+    }
+
+
+def names(kind=None):
+    """Returns the names of all presets, `"paper/row"`, in table order.
+
+    Args:
+        kind: `None`, or `"LanguageModel"`, `"EntailmentClassifier"` or
+            `"SequenceAutoencoder"`: only the presets of such models.
+    """
+    return [
+        f"{paper.name}/{name}"
+        for paper in papers().values()
+        for name, row in paper.rows.items()
+        if kind in (None, row.kind)
+    ]
+
+
+def get(name, /, **sizes):
+    """Returns a preset as a plain, printable value.
+
+    Args:
+        name: string, one of `names()`.
+        **sizes: `scale` (float, factor on all sizes; classifiers keep that of
+            their embeddings) or `units` and `embedding_dim` (integers),
+            `window` (integer), and `initial_range` (float r, weights drawn
+            from U(-r, r)), each in place of the paper's. A product of a vector
+            of n numbers with such weights grows as r sqrt(n): models of s
+            times the paper's sizes begin as the paper's do with 1 / sqrt(s)
+            times its range.
+
+    Returns:
+        A dict with the keys `name`, `kind` (`"LanguageModel"`,
+        `"EntailmentClassifier"` or `"SequenceAutoencoder"`), `source`,
+        `model` (arguments of that class but the vocabulary size), `data`,
+        `optimizer`, `schedule`, `published`, `units` (of the recurrent layer)
+        and `units_divisor`; where the paper's loss is not the mean over tokens,
+        `loss`; for `grave2017`, `cache`: the arguments of
+        `evaluation.choose_cache` for the trained model, or `None`; and for
+        `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
+        `tuned`: the values that were tried, and `also_published`: the numbers
+        for a second corpus. Layers, optimizer and loss are serialized as Keras
+        does, without what is Keras' default. It is the caller's own.
+
+    Raises:
+        ValueError: for an unknown name, an unknown size, a size that the row
+            does not have, a scale or an initial range that is not positive, an
+            initial range of a row without one, or `scale` together with the
+            size that it scales.
+
+    Example:
+
+    >>> preset = memlm_keras.presets.get("daniluk2017/ngram_4")
+    >>> preset["units"]
+    968
+    """
+    paper, row = _find(name)
+    row = _resized(name, row, sizes)
+    return {
+        "name": name,
+        "kind": row.kind,
+        "source": paper.source(row.where),
+        **row.preset(),
+    }
+
+
+def model_config(name, kind="LanguageModel", /, **overrides):
+    """Returns the arguments of the model of a preset.
+
+    Args:
+        name: string, one of `names()`.
+        kind: string, the class that the model is to be of.
+        **overrides: sizes as in `get`, and arguments of the model that the
+            preset leaves open.
+
+    Raises:
+        ValueError: for what `get` refuses, a preset of another kind, and for
+            arguments that make the row what it is.
+    """
+    sizes = {key: overrides.pop(key) for key in SIZES if key in overrides}
+    _, row = _find(name)
+    row = _resized(name, row, sizes)
+    if row.kind != kind:
+        raise ValueError(
+            f"The preset {name!r} is of a `memlm_keras.{row.kind}`: use "
+            f"its `from_preset`. Received: a preset for a `{kind}`"
+        )
+    fixed = sorted(_FIXED.get(kind, set()) & set(overrides))
+    if fixed:
+        received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
+        raise ValueError(
+            f"The preset {name!r} fixes {' and '.join(fixed)}; to change them, "
+            f"make one of your own (`{kind}`) or choose another preset. "
+            f"Received: {received}"
+        )
+    return {**row.model_config(), **overrides}
+
+
+def _check(paper):
+    for what, name in (
+        ("paper", paper.name),
+        *(("rows", n) for n in paper.rows),
+    ):
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ValueError(
+                f"`{what}` must have names that are strings without a slash. "
+                f"Received: {name!r}"
+            )
+    if not (paper.rows or paper.tables):
+        raise ValueError(
+            f"`rows` must have at least one row. Received: rows={paper.rows!r}"
+        )
+    needed = ("kind", "where", "resized", "preset", "model_config")
+    for name, row in paper.rows.items():
+        if not all(hasattr(row, method) for method in needed):
+            raise ValueError(
+                "`rows` must be a dict of `memlm_keras.presets.Row`s by name. "
+                f"Received: {row!r} for {name!r}"
+            )
+
+
+def _find(name):
+    """The paper and the row of a preset."""
+    known = papers()
+    paper, _, row = str(name).partition("/")
+    if paper in known and row in known[paper].rows:
+        return known[paper], known[paper].rows[row]
+    raise ValueError(
+        f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
+        "`memlm_keras.presets.names()` has all."
+    )
+
+
+def _nearest(name, known):
+    """The preset of the most similar name, as a sentence, or nothing."""
+    paper, _, row = name.rpartition("/")
+    # Within the paper, if there is one of that name; else by all of the name,
+    # or by its last part alone.
+    candidates = {
+        key: f"{paper}/{key}"
+        for key in (known[paper].rows if paper in known else ())
+    }
+    found = difflib.get_close_matches(row, candidates, n=1)
+    if not found:
+        candidates = {
+            spelling: f"{paper.name}/{key}"
+            for paper in reversed(known.values())
+            for key in reversed(paper.rows)
+            for spelling in (key, f"{paper.name}/{key}")
+        }
+        found = difflib.get_close_matches(name, candidates, n=1)
+    return f" The nearest is {candidates[found[0]]!r}." if found else ""
+
+
+def _resized(name, row, sizes):
+    unknown = sorted(set(sizes) - set(SIZES))
+    if unknown:
+        raise ValueError(
+            f"The sizes of a preset are {', '.join(SIZES)}. Received: "
+            f"{', '.join(unknown)}"
+        )
+    for size in ("scale", "initial_range"):
+        if sizes.get(size, 1.0) <= 0:
+            raise ValueError(
+                f"`{size}` must be positive. Received: {size}={sizes[size]}"
+            )
+    scaled = [size for size in ("units", "embedding_dim") if size in sizes]
+    if len(scaled) == 2 and "scale" in sizes:
+        raise ValueError(
+            "`scale` contradicts `units` and `embedding_dim`, which leave "
+            f"nothing to scale. Received: {sizes}"
+        )
+    return row.resized(name, **sizes)
+
+
+def _load_entry_points():
+    global _TO_LOAD
+    if _TO_LOAD is None:
+        _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
+    # Taken out before it is loaded, as it may ask for presets itself.
+    while _TO_LOAD:
+        entry_point = _TO_LOAD.pop(0)
+        try:
+            found = entry_point.load()
+            if callable(found):
+                found()
+        except Exception as error:
+            # A fault of another package is no reason to have no presets.
+            warnings.warn(
+                f"The entry point {entry_point.name!r} = "
+                f"{entry_point.value!r} of the group {ENTRY_POINTS!r} could "
+                f"not be loaded, and its presets are missing: "
+                f"{type(error).__name__}: {error}",
+                stacklevel=2,
+            )

@@ -1,0 +1,154 @@
+"""Texts become the same tokens in Python and in a graph, whatever they hold."""
+
+import itertools
+import json
+
+import keras
+import pytest
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies
+
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
+from memlm_keras.data import tokenizer as module
+
+tf = pytest.importorskip("tensorflow")
+
+RULES = list(
+    itertools.product(module.SPLITS, (False, True), (None, "<number>"))
+)
+# Every character but surrogates, which no UTF-8 text has.
+CHARACTERS = [
+    *map(chr, range(0xD800)),
+    *map(chr, range(0xE000, module._CODE_POINTS)),
+]
+
+
+@pytest.fixture(scope="module")
+def in_graph():
+    """Function from rules and texts to what a graph makes of them."""
+    from memlm_keras.serving.words import Words
+
+    functions = {}
+
+    def run(rules, texts, method="tokenize"):
+        if (rules, method) not in functions:
+            words = Words(vocabulary(*rules))
+            functions[rules, method] = (
+                words,
+                tf.function(
+                    getattr(words, method),
+                    input_signature=[tf.TensorSpec((None,), tf.string)],
+                ),
+            )
+        return functions[rules, method][1](tf.constant(texts, tf.string))
+
+    return run
+
+
+def vocabulary(*rules):
+    return Vocabulary(
+        ["a", "b", "é", "я", "σ", "<number>", "."],
+        "<unk>",
+        tokenizer=Tokenizer(*rules),
+    )
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_a_graph_gives_the_ids_of_python(in_graph, rules):
+    expected = vocabulary(*rules)
+
+    @settings(max_examples=60, deadline=None)
+    @given(strategies.lists(strategies.text(), max_size=4))
+    @example(
+        ["", "a.B 12, -3.5 Я\u2003é\x1c\n", "ΌΣΟΣ İ e\u0301", "\x00a\ufeff"]
+    )
+    @example(["\ufeffa", "ー ー", ", 12", "a\x85\u180eb"])
+    def check(texts):
+        ids = in_graph(rules, texts, "encode").to_list()
+        assert ids == [expected.encode(text).tolist() for text in texts]
+        tokens = in_graph(rules, texts).to_list()
+        assert tokens == [
+            [token.encode() for token in expected.tokenizer.tokenize(text)]
+            for text in texts
+        ]
+
+    check()
+
+
+@pytest.mark.parametrize("split", module.SPLITS)
+def test_every_character_is_read_alike(in_graph, split):
+    # Each between two letters of one script, and all of them in a row.
+    texts = ["".join(f"{c}k" for c in CHARACTERS), "".join(CHARACTERS)]
+    tokenizer = Tokenizer(split, lowercase=True)
+    found = in_graph((split, True, None), texts).to_list()
+    for text, tokens in zip(texts, found):
+        assert tokens == [t.encode() for t in tokenizer.tokenize(text)]
+
+
+def test_white_space_is_what_python_splits_at():
+    spaces = [c for c in CHARACTERS if not c.split()]
+    assert sorted(module.WHITE_SPACE) == spaces
+
+
+def test_lower_case_is_that_of_each_character_by_itself():
+    table = module.lower_case()
+    for code, lower in table.items():
+        # Of the dotted capital I, Python makes two characters.
+        assert chr(code).lower()[0] == chr(lower)
+    others = set(map(ord, CHARACTERS)) - table.keys()
+    assert all(chr(code).lower() == chr(code) for code in others)
+    lowered = Tokenizer(lowercase=True).tokenize("ÀÉ ΟΔΟΣ İ")
+    assert lowered == ["àé", "οδοσ", "i"]
+
+
+def test_scripts_part_words_from_punctuation():
+    tokenizer = Tokenizer("unicode_script")
+    assert tokenizer.tokenize("Don't stop. привет мир") == [
+        *("Don", "'", "t", "stop", ".", "привет", "мир"),
+    ]
+    # Spaces part what is of one script on both sides of them.
+    assert tokenizer.tokenize("<unk>, 12.50 -") == [
+        *("<", "unk", ">,", "12.50", "-"),
+    ]
+
+
+def test_scripts_are_those_of_tensorflow_text():
+    tensorflow_text = pytest.importorskip("tensorflow_text")
+    texts = ["Don't; stop.", "日本語のテキスト", "naïve café", "a१२b", "٣abc"]
+    expected = tensorflow_text.UnicodeScriptTokenizer().tokenize(texts)
+    found = [Tokenizer("unicode_script").tokenize(text) for text in texts]
+    assert [[t.encode() for t in row] for row in found] == expected.to_list()
+
+
+def test_rules_of_case_come_before_those_of_numbers():
+    tokenizer = Tokenizer(lowercase=True, numbers="N")
+    assert tokenizer.tokenize("The 7 NS 1.5 N") == ["the", "N", "ns", "N", "n"]
+    assert tokenizer.normalize(("A b", "7")) == ["a b", "N"]
+
+
+@pytest.mark.parametrize("rules", RULES)
+def test_config_round_trip(rules):
+    tokenizer = Tokenizer(*rules)
+    config = json.loads(
+        json.dumps(keras.saving.serialize_keras_object(tokenizer))
+    )
+    assert keras.saving.deserialize_keras_object(config) == tokenizer
+    assert hash(Tokenizer(*rules)) == hash(tokenizer)
+    assert eval(repr(tokenizer)) == tokenizer
+    assert tokenizer != Tokenizer(numbers="another")
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"split": "bpe"}, "`split` must be one of .*'bpe'"),
+        ({"numbers": ""}, "`numbers` must be None or a token.*''"),
+        ({"numbers": 7}, "`numbers` must be None or a token.*7"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Tokenizer(**arguments)

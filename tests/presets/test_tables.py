@@ -1,0 +1,166 @@
+import pytest
+
+from memlm_keras import presets
+
+TABLES = presets.tables()
+every_table = pytest.mark.parametrize("name", TABLES)
+
+CITATIONS = {
+    "daniluk2017": "Daniluk et al. (2017)",
+    "tran2016": "Tran et al. (2016)",
+    "salton2017": "Salton et al. (2017)",
+    "zaremba2014": "Zaremba et al. (2014)",
+    "press2016": "Press and Wolf (2016)",
+    "gal2016": "Gal and Ghahramani (2016)",
+    "grave2017": "Grave et al. (2017)",
+    "merity2017": "Merity et al. (2017)",
+    "kong2019": "Kong et al. (2019)",
+    "weissenborn2016": "Weissenborn (2016)",
+}
+
+
+def by_label(name):
+    return {row.label: row for row in TABLES[name].rows}
+
+
+def test_papers():
+    papers = presets.papers()
+    assert {name: papers[name].citation for name in CITATIONS} == CITATIONS
+    for name in CITATIONS:
+        assert papers[name].title and papers[name].where
+        assert f"({papers[name].year})" in papers[name].citation
+    assert set(TABLES) == {
+        "daniluk2017/windows",
+        "daniluk2017/ngrams",
+        "daniluk2017/models",
+        "daniluk2017/cbt",
+        "tran2016/perplexity",
+        "tran2016/completion",
+        "salton2017/ptb",
+        "salton2017/wikitext2",
+        "kong2019/ptb",
+        "kong2019/wikitext2",
+        "kong2019/grid",
+        "weissenborn2016/entailment",
+        "weissenborn2016/autoencoding",
+        "baselines/ptb",
+        "baselines/wikitext2",
+    }
+
+
+@every_table
+def test_rows_can_be_run(name):
+    """Presets exist, take the changes, and are all of one kind."""
+    table = TABLES[name]
+    assert table.title and table.rows
+    labels = [row.label for row in table.rows]
+    assert len(set(labels)) == len(labels)
+    kinds = set()
+    for row in table.rows:
+        if row.preset is None:
+            assert set(row.ngrams) == {"order", "cache"}
+            continue
+        kinds.add(presets.get(row.preset, **row.changes)["kind"])
+        assert row.same_but_for_units in (None, *labels)
+    assert len(kinds) == 1
+
+
+@every_table
+def test_numbers_belong_to_measures_and_texts(name):
+    table = TABLES[name]
+    measures = {measure.name for measure in table.measures}
+    for row in table.rows:
+        corpora = [published.corpus for published in row.published]
+        assert len(set(corpora)) == len(corpora) and all(corpora)
+        for published in row.published:
+            assert set(published.numbers) <= measures
+            assert None not in published.numbers.values()
+    if table.lines is not None:
+        detail, measure = table.lines
+        assert measure in measures
+        assert all(detail in {**r.details, **r.grid} for r in table.rows) or (
+            name == "kong2019/grid"
+        )
+    assert table.choose_by is None or table.choose_by in measures
+
+
+def test_windows():
+    rows = by_label("daniluk2017/windows")
+    assert len(rows) == 16
+    own = rows["key_value, window 10"]
+    assert not own.changes
+    assert own.published[0].numbers == {"dev": 77.1, "test": 78.2}
+    other = rows["key_value, window 15"]
+    assert other.changes == {"window": 15}
+    assert other.published[0].numbers == {"test": 78.9}
+
+
+def test_wikipedia_is_no_text_that_is_at_hand():
+    for row in TABLES["daniluk2017/models"].rows:
+        assert row.published_on("ptb") == row.published_on(None) == {}
+    # Nor are the numbers of one text those of another.
+    gated = by_label("tran2016/perplexity")["rm_tm_gated"]
+    assert gated.published_on("ptb") == {"test": 123.5}
+    assert gated.published_on("wikitext-2") == {}
+    by_text = {p.corpus.split(",")[0]: p.numbers for p in gated.published}
+    assert by_text == {
+        "German": {"test": 118.6},
+        "Italian": {"test": 88.9},
+        "English": {"test": 128.8},
+        "Penn Treebank": {"test": 123.5},
+    }
+    smoothed = by_label("kong2019/wikitext2")["kong2019/vs_linear_512"]
+    assert smoothed.published_on("ptb") == {}
+    assert smoothed.published_on("wikitext-2") == {"dev": 84.0, "test": 79.6}
+
+
+def test_numbers_of_a_cache_stand_beside_those_with_a_cache():
+    rows = by_label("baselines/wikitext2")
+    assert rows["grave2017/wikitext2_cache_2000"].published_on(
+        "wikitext-2"
+    ) == {"test, cache": 68.9}
+    assert rows["grave2017/wikitext2_lstm"].published_on("wikitext-2") == {
+        "test": 99.3
+    }
+    assert by_label("baselines/ptb")["gal2016/large"].published_on("ptb") == {
+        "dev": 77.9,
+        "test": 75.2,
+        "test, Monte Carlo": 73.4,
+    }
+    assert "salton2017/ptb_single" not in by_label("baselines/ptb")
+
+
+def test_a_grid_tries_what_a_row_has():
+    rows = by_label("kong2019/grid")
+    assert (
+        rows["kong2019/vs_linear_512"].grid
+        == (presets.get("kong2019/vs_linear_512")["tuned"])
+    )
+    assert "rate" not in rows["kong2019/vanilla_tied_512"].grid
+
+
+def test_accuracies():
+    cbt = TABLES["daniluk2017/cbt"]
+    assert cbt.only_dataset and cbt.dataset == "cbt"
+    assert by_label("daniluk2017/cbt")["lstm"].published_on("cbt") == {
+        "NE": 0.523,
+        "CN": 0.604,
+        "V": 0.819,
+        "P": 0.786,
+    }
+    dual = by_label("weissenborn2016/entailment")[
+        "weissenborn2016/dual_am_gru_shared"
+    ]
+    assert dual.published_on("snli") == {"test": 84.4}
+    assert dual.published_on("sick") == {}
+    completion = by_label("tran2016/completion")["completion_rm_512"]
+    assert completion.published[0].numbers == {"accuracy": 0.692}
+
+
+def test_measures_in_results():
+    _, test, *_, masked = TABLES["baselines/ptb"].measures
+    results = {"test": {"perplexity": 80.5, "protocol": "standard"}}
+    assert test.is_in(results) and test.of(results) == 80.5
+    assert test.protocol(results) == "standard"
+    assert not masked.is_in(results)
+    assert masked.of(results) is masked.protocol(results) is None
