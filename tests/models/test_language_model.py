@@ -158,7 +158,7 @@ def test_recurrent_layers_above_the_memory():
     close(found, logits)
     hidden = model.embedding(tokens)
     hidden, *lower = model.recurrent[0](hidden)
-    hidden = model.memory(hidden)
+    hidden, attention = model.memory(hidden, return_attention_scores=True)
     upper = []
     for layer in model.recurrent_above:
         hidden, *layer_state = layer(hidden)
