@@ -209,7 +209,7 @@ def get(name, /, **sizes):
     >>> preset["units"]
     968
     """
-    paper, row = _find(name)
+    paper, row = find(name)
     row = _resized(name, row, sizes)
     return {
         "name": name,
@@ -233,7 +233,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             arguments that make the row what it is.
     """
     sizes = {key: overrides.pop(key) for key in SIZES if key in overrides}
-    _, row = _find(name)
+    _, row = find(name)
     row = _resized(name, row, sizes)
     if row.kind != kind:
         raise ValueError(
@@ -249,6 +249,25 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"Received: {received}"
         )
     return {**row.model_config(), **overrides}
+
+
+def find(name):
+    """Returns the `Paper` and the row of a preset.
+
+    Args:
+        name: string, one of `names()`.
+
+    Raises:
+        ValueError: for an unknown name, with the nearest one.
+    """
+    known = papers()
+    paper, _, row = str(name).partition("/")
+    if paper in known and row in known[paper].rows:
+        return known[paper], known[paper].rows[row]
+    raise ValueError(
+        f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
+        "`memlm_keras.presets.names()` has all."
+    )
 
 
 def _check(paper):
@@ -272,18 +291,6 @@ def _check(paper):
                 "`rows` must be a dict of `memlm_keras.presets.Row`s by name. "
                 f"Received: {row!r} for {name!r}"
             )
-
-
-def _find(name):
-    """The paper and the row of a preset."""
-    known = papers()
-    paper, _, row = str(name).partition("/")
-    if paper in known and row in known[paper].rows:
-        return known[paper], known[paper].rows[row]
-    raise ValueError(
-        f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
-        "`memlm_keras.presets.names()` has all."
-    )
 
 
 def _nearest(name, known):

@@ -190,7 +190,7 @@ def run(
         f"{results['tokens_per_second']:.0f} tokens a second. See {run_dir}"
     )
     # The pictures are of what was read before.
-    if model.attending is not None and not model.reads_ahead:
+    if model.attending is not None and model.causal:
         name = settings["preset"].rpartition("/")[2]
         draw_attention(model, name, corpus, evaluation["test"], run_dir)
     return results

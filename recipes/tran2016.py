@@ -187,7 +187,7 @@ def train_one():
 
     evaluation = {
         split: sentence_batches(split)
-        if model.reads_ahead
+        if not model.causal
         else corpus.batches(split, 64, 32, sentences=True)
         for split in ("validation", "test")
     }

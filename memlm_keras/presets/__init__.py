@@ -11,6 +11,7 @@ from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import weissenborn2016
 from memlm_keras.presets import zaremba2014
+from memlm_keras.presets.matching import count_params
 from memlm_keras.presets.matching import match_parameters
 from memlm_keras.presets.rows import Row
 from memlm_keras.presets.table import Measure
@@ -32,6 +33,7 @@ __all__ = [
     "Row",
     "Table",
     "TableRow",
+    "count_params",
     "get",
     "match_parameters",
     "model_config",

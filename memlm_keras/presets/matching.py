@@ -1,7 +1,45 @@
-"""Hidden sizes that give every model the same number of parameters."""
+"""Parameters of presets, and hidden sizes that give all as many."""
 
+import keras
+
+from memlm_keras import models
 from memlm_keras import registry
-from memlm_keras.models import LanguageModel
+from memlm_keras.presets.plain import aside
+
+
+def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
+    """Counts the parameters of a preset, without making any.
+
+    Args:
+        name: string, one of `memlm_keras.presets.names()`.
+        vocabulary_size: integer.
+        include_embeddings: whether to count the input embeddings, where the
+            output projection does not share them.
+        **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
+
+    Returns:
+        Integer.
+
+    Raises:
+        ValueError: for what `memlm_keras.presets.get` refuses.
+
+    Example:
+
+    >>> memlm_keras.presets.count_params("daniluk2017/lstm", 77_003)
+    47000003
+    """
+    _, row = registry.find(name)
+    model_class = getattr(models, row.kind)
+
+    def count():
+        with keras.StatelessScope(initialize_variables=False):
+            model = model_class.from_preset(name, vocabulary_size, **sizes)
+        total = model.count_params()
+        if include_embeddings or getattr(model, "tie_embeddings", False):
+            return total
+        return total - vocabulary_size * model.embedding_dim
+
+    return aside(count)
 
 
 def match_parameters(
@@ -33,16 +71,16 @@ def match_parameters(
     ...     1_000_000, "daniluk2017/ngram_4", vocabulary_size=10_000,
     ...     embedding_dim=50)
     """
-    divisor = registry.get(name, **sizes)["units_divisor"]
+    divisor = registry.find(name)[1].units_divisor
 
     def count(multiple):
-        model = LanguageModel.from_preset(
-            name, vocabulary_size, units=multiple * divisor, **sizes
+        return count_params(
+            name,
+            vocabulary_size,
+            include_embeddings,
+            units=multiple * divisor,
+            **sizes,
         )
-        total = model.count_params()
-        if not include_embeddings and not model.tie_embeddings:
-            total -= vocabulary_size * model.embedding_dim
-        return total
 
     # Every weight's size is a product of at most two sizes, each linear in the
     # units: the count is a quadratic, which three models of few units tell.

@@ -34,21 +34,33 @@ def plain(value):
 def built(make):
     """Builds Keras objects aside, and returns them as plain values.
 
-    To look at a preset must change nothing: Keras' names and counters, the
-    precision and whatever the caller traces belong to a thread, so there is
-    one for this; and Python's random state, of which Keras takes a seed for
-    each object, is put back.
-
     Args:
         make: function without arguments, of a value as for `plain`.
 
     Returns:
         What `plain` makes of it.
     """
+    return aside(lambda: plain(make()))
+
+
+def aside(function):
+    """Calls a function where what Keras does leaves no trace.
+
+    To look at a preset must change nothing. Keras' names, the precision,
+    variables without values and whatever the caller traces belong to a thread,
+    so there is one for this; and Python's random state, of which Keras takes a
+    seed for each object, is put back.
+
+    Args:
+        function: function without arguments.
+
+    Returns:
+        Its result.
+    """
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:
-            return pool.submit(lambda: plain(make())).result()
+            return pool.submit(function).result()
         finally:
             random.setstate(state)
 

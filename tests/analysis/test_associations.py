@@ -1,4 +1,4 @@
-"""What was written against what was read, step by step."""
+"""Writes and reads of an associative memory, step by step."""
 
 import csv
 

@@ -6,6 +6,11 @@ import tarfile
 
 import numpy as np
 import pytest
+from corpus_files import CBT_CANDIDATES
+from corpus_files import CBT_QUERY
+from corpus_files import CBT_SENTENCES
+from corpus_files import cbt_question
+from corpus_files import write_cbt
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,16 +18,7 @@ from memlm_keras import data
 from memlm_keras.data import corpora
 from memlm_keras.data import read_cloze_questions
 
-SENTENCES = [f"This is sentence {number} ." for number in range(1, 21)]
-CONTEXT = tuple(tuple(sentence.split()) for sentence in SENTENCES)
-CANDIDATES = "Ann|Bob|Cat|Dan|Eve|Fay|Gus|Hal|Ida|Joe"
-QUERY = f"`` Who is it ? '' said XXXXX .\tDan\t\t{CANDIDATES}"
-ENDINGS = ("train.txt", "valid_2000ex.txt", "test_2500ex.txt")
-
-
-def question_text(query=QUERY, sentences=SENTENCES):
-    lines = [*sentences, query]
-    return "".join(f"{n} {line}\n" for n, line in enumerate(lines, 1)) + "\n"
+CONTEXT = tuple(tuple(sentence.split()) for sentence in CBT_SENTENCES)
 
 
 @pytest.fixture
@@ -39,19 +35,7 @@ def read(tmp_path):
 def folder(tmp_path):
     """All the files that these tests read, in a folder as in the archive."""
     folder = tmp_path / "CBTest" / "data"
-    folder.mkdir(parents=True)
-    for word_type in ("NE", "V"):
-        for number, ending in enumerate(ENDINGS, 1):
-            text = question_text() * number
-            (folder / f"cbtest_{word_type}_{ending}").write_text(text)
-    for split in ("train", "valid", "test"):
-        (folder / f"cbt_{split}.txt").write_text(
-            "_BOOK_TITLE_ : Andrew_Lang___Prince_Prigio.txt.out\n"
-            "A king lived .\n"
-            f"It was in {split} .\n"
-            "_BOOK_TITLE_ : E._Nesbit___The_Book_of_Dragons.txt.out\n"
-            "A dragon .\n"
-        )
+    write_cbt(folder, word_types=("NE", "V"))
     return folder
 
 
@@ -62,12 +46,12 @@ def cache(tmp_path, monkeypatch):
 
 
 def test_questions_are_read(read):
-    first, second = read(question_text() + question_text())
+    first, second = read(cbt_question() + cbt_question())
     assert first == second
     assert first.context == CONTEXT
     assert first.query == tuple("`` Who is it ? '' said XXXXX .".split())
     assert first.answer == "Dan"
-    assert first.candidates == tuple(CANDIDATES.split("|"))
+    assert first.candidates == tuple(CBT_CANDIDATES.split("|"))
     assert first.filled("Eve") == tuple("`` Who is it ? '' said Eve .".split())
     with pytest.raises(dataclasses.FrozenInstanceError):
         first.answer = "Eve"
@@ -76,29 +60,27 @@ def test_questions_are_read(read):
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(question_text().replace("\n", "\r\n"), id="crlf"),
-        pytest.param(question_text().rstrip("\n"), id="no blank line at last"),
-        pytest.param(
-            question_text().replace("\t\t", "\t"), id="no empty field"
-        ),
-        pytest.param(question_text().replace("\t\t", "\t \t"), id="space"),
-        pytest.param(question_text().replace("|Dan", "||Dan|"), id="empty"),
-        pytest.param(question_text().replace(" .", "  ."), id="two spaces"),
-        pytest.param("\n" + question_text() + "\n\n", id="more blank lines"),
+        pytest.param(cbt_question().replace("\n", "\r\n"), id="crlf"),
+        pytest.param(cbt_question().rstrip("\n"), id="no blank line at last"),
+        pytest.param(cbt_question().replace("\t\t", "\t"), id="no empty field"),
+        pytest.param(cbt_question().replace("\t\t", "\t \t"), id="space"),
+        pytest.param(cbt_question().replace("|Dan", "||Dan|"), id="empty"),
+        pytest.param(cbt_question().replace(" .", "  ."), id="two spaces"),
+        pytest.param("\n" + cbt_question() + "\n\n", id="more blank lines"),
     ],
 )
 def test_irregular_files_say_the_same(read, text):
     (question,) = read(text)
-    assert (question,) == tuple(read(question_text()))
+    assert (question,) == tuple(read(cbt_question()))
 
 
 def test_candidates_keep_their_order_and_may_repeat(read):
-    (question,) = read(question_text("XXXXX !\tb\t\tc|b|a|b|c"))
+    (question,) = read(cbt_question("XXXXX !\tb\t\tc|b|a|b|c"))
     assert question.candidates == ("c", "b", "a", "b", "c")
 
 
 def test_a_blank_may_be_part_of_a_token(read):
-    (question,) = read(question_text("It was XXXXX's hat\tTom\t\tTom|Ann"))
+    (question,) = read(cbt_question("It was XXXXX's hat\tTom\t\tTom|Ann"))
     assert question.word("Ann") == "Ann's"
     assert question.filled("Tom") == ("It", "was", "Tom's", "hat")
 
@@ -110,7 +92,7 @@ def test_a_candidate_may_be_several_tokens():
 
 def test_a_sentence_may_be_empty(read):
     (question,) = read(
-        question_text(sentences=[*SENTENCES[:7], "", *SENTENCES[8:]])
+        cbt_question(context=[*CBT_SENTENCES[:7], "", *CBT_SENTENCES[8:]])
     )
     assert question.context[7] == ()
 
@@ -131,7 +113,7 @@ def test_what_is_written_is_read(
 ):
     answer = chosen.choice(candidates)
     query = [*before, "XXXXX"]
-    text = question_text(
+    text = cbt_question(
         f"{' '.join(query)}\t{answer}\t\t{'|'.join(candidates)}",
         [" ".join(sentence) for sentence in sentences],
     )
@@ -143,7 +125,7 @@ def test_what_is_written_is_read(
     )
 
 
-ONE = question_text()
+ONE = cbt_question()
 
 
 @pytest.mark.parametrize(
@@ -163,7 +145,10 @@ ONE = question_text()
         (ONE.replace("Dan\t", "Zoe\t"), "line 21: `answer` .*'Zoe', of the"),
         (ONE.replace("\t", " "), r"line 21: .*two tabs.*the fields \[\]"),
         (ONE.replace("\t\t", "\tx\t"), r"line 21: .*\['Dan', 'x', 'Ann"),
-        (ONE.replace(CANDIDATES, "|"), r"line 21: `answer` .*'Dan', .*\(\)"),
+        (
+            ONE.replace(CBT_CANDIDATES, "|"),
+            r"line 21: `answer` .*'Dan', .*\(\)",
+        ),
         ("", "is empty: expected at least one question"),
         ("\n\n", "is empty: expected at least one question"),
     ],
@@ -221,7 +206,10 @@ def test_books_are_documents_without_their_titles(folder):
 def test_contexts_are_documents_with_the_answer_in_place(folder):
     corpus = data.load_cbt("NE", folder, minimum_count=1)
     assert corpus.name == "cbt-NE"
-    sentences = [*SENTENCES, QUERY.partition("\t")[0].replace("XXXXX", "Dan")]
+    sentences = [
+        *CBT_SENTENCES,
+        CBT_QUERY.partition("\t")[0].replace("XXXXX", "Dan"),
+    ]
     expected = " ".join(f"{sentence} <eos>" for sentence in sentences).split()
     assert corpus.vocabulary.decode(corpus.train.tokens) == expected
     starts = np.arange(3) * len(expected)
@@ -232,7 +220,7 @@ def test_contexts_are_documents_with_the_answer_in_place(folder):
 
 def test_changed_questions_are_encoded_anew(folder):
     before = len(data.load_cbt("V", folder).train)
-    (folder / "cbtest_V_train.txt").write_text(question_text() * 2)
+    (folder / "cbtest_V_train.txt").write_text(cbt_question() * 2)
     assert len(data.load_cbt("V", folder).train) == 2 * before
 
 

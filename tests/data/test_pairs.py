@@ -1,11 +1,11 @@
 """Sentence pairs: readers, batches and the generated ones."""
 
 import collections
-import json
 import pathlib
 
 import numpy as np
 import pytest
+from corpus_files import write_snli
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,42 +17,11 @@ from memlm_keras.data import embedded_pairs
 SICK = pathlib.Path(__file__).parents[3] / "shared" / "data" / "sick"
 
 
-def snli_record(label, premise, hypothesis):
-    return {
-        "annotator_labels": [label],
-        "captionID": "3.jpg#1",
-        "gold_label": label,
-        "pairID": "3.jpg#1r1n",
-        "sentence1": "whatever",
-        "sentence1_binary_parse": premise,
-        "sentence2": "whatever",
-        "sentence2_binary_parse": hypothesis,
-    }
-
-
-RECORDS = [
-    snli_record("neutral", "( ( A man ) ( sits . ) )", "( He ( rests . ) )"),
-    snli_record("-", "( ( A man ) ( sits . ) )", "( He ( eats . ) )"),
-    snli_record("entailment", '( It ( " ( is " ) ) )', "( Él ( is . ) )"),
-    snli_record("contradiction", "( A ( b . ) )", "Alone"),
-]
 PAIRS = [
     SentencePair(("A", "man", "sits", "."), ("He", "rests", "."), "neutral"),
     SentencePair(("It", '"', "is", '"'), ("Él", "is", "."), "entailment"),
     SentencePair(("A", "b", "."), ("Alone",), "contradiction"),
 ]
-
-
-def write_snli(folder, ending):
-    folder.mkdir()
-    for name in ("train", "dev", "test"):
-        path = folder / f"snli_1.0_{name}{ending}"
-        if ending == ".jsonl":
-            lines = [json.dumps(r, ensure_ascii=False) for r in RECORDS]
-        else:
-            rows = [RECORDS[0], *(r.values() for r in RECORDS)]
-            lines = ["\t".join(map(str, row)) for row in rows]
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".txt"])

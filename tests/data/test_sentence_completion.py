@@ -5,6 +5,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from corpus_files import machine_form
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,15 +28,7 @@ QUESTIONS = [
 
 def machine(texts=QUESTIONS, first=1):
     """The two files of the machine form, as strings."""
-    questions, answers = [], []
-    for number, (text, candidates, right) in enumerate(texts, first):
-        lines = [
-            f"{number}{letter}) {text.format(f'[{candidate}]')}.\n"
-            for letter, candidate in zip("abcde", candidates)
-        ]
-        questions += lines
-        answers.append(lines[right])
-    return "".join(questions), "".join(answers)
+    return machine_form(texts, first)
 
 
 def enclosed(texts=QUESTIONS):

@@ -1,0 +1,230 @@
+"""Tiny files of corpora, in the formats in which those are published.
+
+Where words are drawn, they are the same in every call.
+"""
+
+import json
+
+import numpy as np
+
+WORDS = ("the", "old", "man", "saw", "a", "sea")
+
+
+# === Plain text ===
+
+
+def sentences(count, words=WORDS, shortest=1, longest=11, seed=0):
+    """Draws sentences as lines, of different lengths.
+
+    Args:
+        count: integer.
+        words: sequence of strings to draw from.
+        shortest, longest: integers, words of a sentence.
+        seed: integer.
+
+    Returns:
+        List of strings.
+    """
+    generator = np.random.default_rng(seed)
+    return [
+        " ".join(
+            generator.choice(words, generator.integers(shortest, longest + 1))
+        )
+        for _ in range(count)
+    ]
+
+
+def write_lines(path, lines):
+    """Writes lines, each with its end, in UTF-8."""
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def write_splits(folder, words=WORDS, unknown=False):
+    """Writes `train.txt`, `valid.txt` and `test.txt`, and makes the folder.
+
+    Args:
+        folder: `pathlib.Path`.
+        words: sequence of strings to draw from.
+        unknown: bool, whether the first line of each has an `<unk>`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {"train": 60, "valid": 20, "test": 20}
+    for seed, (split, count) in enumerate(sizes.items()):
+        lines = sentences(count, words, seed=seed)
+        if unknown:
+            lines[0] += " <unk>"
+        write_lines(folder / f"{split}.txt", lines)
+
+
+def write_documents(folder, count=12):
+    """Writes one file a document, and makes the folder."""
+    folder.mkdir(parents=True)
+    for number in range(count):
+        write_lines(folder / f"{number}.txt", sentences(6, seed=number))
+
+
+# === The Children's Book Test ===
+
+CBT_SENTENCES = [f"This is sentence {number} ." for number in range(1, 21)]
+CBT_CANDIDATES = "Ann|Bob|Cat|Dan|Eve|Fay|Gus|Hal|Ida|Joe"
+CBT_QUERY = f"`` Who is it ? '' said XXXXX .\tDan\t\t{CBT_CANDIDATES}"
+CBT_ENDINGS = ("train.txt", "valid_2000ex.txt", "test_2500ex.txt")
+CBT_WORD_TYPES = ("NE", "CN", "V", "P")
+
+
+def cbt_question(query=CBT_QUERY, context=CBT_SENTENCES):
+    """One question as text, with the blank line behind it."""
+    lines = [*context, query]
+    return "".join(f"{n} {line}\n" for n, line in enumerate(lines, 1)) + "\n"
+
+
+def write_cbt(folder, word_types=CBT_WORD_TYPES):
+    """Writes the books and one, two and three questions of each type."""
+    folder.mkdir(parents=True)
+    for word_type in word_types:
+        for number, ending in enumerate(CBT_ENDINGS, 1):
+            path = folder / f"cbtest_{word_type}_{ending}"
+            path.write_text(cbt_question() * number)
+    for split in ("train", "valid", "test"):
+        write_lines(
+            folder / f"cbt_{split}.txt",
+            [
+                "_BOOK_TITLE_ : Andrew_Lang___Prince_Prigio.txt.out",
+                "A king lived .",
+                f"It was in {split} .",
+                "_BOOK_TITLE_ : E._Nesbit___The_Book_of_Dragons.txt.out",
+                "A dragon .",
+            ],
+        )
+
+
+# === The Sentence Completion Challenge ===
+
+
+def machine_form(texts, first=1):
+    """Questions and answers in the machine form.
+
+    Args:
+        texts: sequence of triples: a sentence without its stop and with `{}`
+            at the blank, five candidates, and the place of the answer.
+        first: integer, number of the first question.
+
+    Returns:
+        Two strings.
+    """
+    questions, answers = [], []
+    for number, (text, candidates, right) in enumerate(texts, first):
+        lines = [
+            f"{number}{letter}) {text.format(f'[{candidate}]')}.\n"
+            for letter, candidate in zip("abcde", candidates)
+        ]
+        questions += lines
+        answers.append(lines[right])
+    return "".join(questions), "".join(answers)
+
+
+def write_novels(folder, count=12):
+    """Writes novels of Project Gutenberg, and makes the folder."""
+    folder.mkdir(parents=True)
+    header = "START OF THE PROJECT GUTENBERG EBOOK A TALE"
+    for number in range(count):
+        lines = [f"The {line}." for line in sentences(8, seed=number)]
+        write_lines(
+            folder / f"{number}.txt",
+            [
+                f"*** {header} ***",
+                *lines,
+                f"*** {header.replace('START', 'END')} ***",
+            ],
+        )
+
+
+# === Pairs of sentences ===
+
+
+def snli_record(label, premise, hypothesis):
+    """One pair as SNLI has it, its sentences as binary parses."""
+    return {
+        "annotator_labels": [label],
+        "captionID": "3.jpg#1",
+        "gold_label": label,
+        "pairID": "3.jpg#1r1n",
+        "sentence1": "whatever",
+        "sentence1_binary_parse": premise,
+        "sentence2": "whatever",
+        "sentence2_binary_parse": hypothesis,
+    }
+
+
+SNLI_RECORDS = [
+    snli_record("neutral", "( ( A man ) ( sits . ) )", "( He ( rests . ) )"),
+    snli_record("-", "( ( A man ) ( sits . ) )", "( He ( eats . ) )"),
+    snli_record("entailment", '( It ( " ( is " ) ) )', "( Él ( is . ) )"),
+    snli_record("contradiction", "( A ( b . ) )", "Alone"),
+]
+
+
+def write_snli(folder, ending=".jsonl"):
+    """Writes the same records for all three splits, and makes the folder."""
+    folder.mkdir(parents=True)
+    for name in ("train", "dev", "test"):
+        if ending == ".jsonl":
+            lines = [json.dumps(r, ensure_ascii=False) for r in SNLI_RECORDS]
+        else:
+            rows = [SNLI_RECORDS[0], *(r.values() for r in SNLI_RECORDS)]
+            lines = ["\t".join(map(str, row)) for row in rows]
+        write_lines(folder / f"snli_1.0_{name}{ending}", lines)
+
+
+def write_sick(folder):
+    """Writes the files of the task, with a few pairs in each."""
+    folder.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    labels = ("ENTAILMENT", "NEUTRAL", "CONTRADICTION")
+    header = ("pair_ID", "sentence_A", "sentence_B", "entailment_judgment")
+    files = {
+        "SICK_train.txt": 40,
+        "SICK_trial.txt": 12,
+        "SICK_test_annotated.txt": 12,
+    }
+    for name, count in files.items():
+        rows = [header]
+        for number in range(count):
+            words = generator.choice(["a", "man", "dog", "is", "not"], (2, 5))
+            rows.append(
+                (str(number), *map(" ".join, words), labels[number % 3])
+            )
+        write_lines(folder / name, map("\t".join, rows))
+
+
+def write_vectors(path, words, dimension=3):
+    """Writes vectors of words as GloVe's are published."""
+    generator = np.random.default_rng(0)
+    write_lines(
+        path,
+        [
+            " ".join(
+                [word, *(f"{x:.3f}" for x in generator.normal(size=dimension))]
+            )
+            for word in words
+        ],
+    )
+
+
+# === Treebanks ===
+
+PARSED = """\
+1\tthe\t_\t_\t_\t_\t3\tdet\t_\t_
+2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
+3\tsea\t_\t_\t_\t_\t4\tnsubj\t_\t_
+4\tsaw\t_\t_\t_\t_\t0\troot\t_\t_
+5\tships\t_\t_\t_\t_\t4\tobj\t_\t_
+"""
+
+
+def write_treebank(folder, name="xx_y", sentences=20):
+    """Writes the three files of a treebank, and makes the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "dev", "test"):
+        path = folder / f"{name}-ud-{split}.conllu"
+        path.write_text(f"{PARSED}\n" * sentences)
