@@ -36,7 +36,7 @@ class LanguageModelTask(Task):
     kind = LANGUAGE_MODEL
 
     def preset(self, name, overrides):
-        """As of `Task`, with noise, smoothing and memory as they are told."""
+        """Extends `Task`: with noise, smoothing and memory as they are told."""
         sizes = dict(overrides)
         window = sizes.pop("window", None) if "memory" in sizes else None
         preset = super().preset(name, sizes)
@@ -46,7 +46,7 @@ class LanguageModelTask(Task):
         return preset
 
     def settings(self, experiment):
-        """What is read at once, how large the model is, and its rates."""
+        """Sizes, rates and how much is read at once."""
         preset, overrides = experiment.preset, experiment.overrides
         data, schedule = preset["data"], preset["schedule"]
         smooth = (preset["model"].get("smoothing") or {"config": {}})["config"]
@@ -86,7 +86,7 @@ class LanguageModelTask(Task):
         }
 
     def new_model(self, experiment):
-        """As of `Task`, at the matched size where that is asked for."""
+        """Extends `Task`: at the matched size where that is asked for."""
         if experiment.overrides.get("match_parameters"):
             sizes = {
                 name: experiment.overrides[name]
@@ -100,14 +100,14 @@ class LanguageModelTask(Task):
         return super().new_model(experiment)
 
     def make(self, experiment):
-        """As of `Task`; smoothing knows the training text."""
+        """Extends `Task`: smoothing knows the training text."""
         model = self.new_model(experiment)
         if model.smoothing is not None:
             model.smoothing.adapt(statistics(experiment))
         return model
 
     def callbacks(self, experiment, model):
-        """What changes the learning rate."""
+        """Schedules of the learning rate."""
         settings = experiment.settings
         if "halve_after" in settings:
             schedule = training.halve_after(
@@ -179,19 +179,19 @@ class LanguageModelTask(Task):
         return found
 
     def check_measures(self, experiment, measures):
-        """As of `Task`."""
+        """See `Task`."""
         measuring.check(experiment, measures)
 
     def lacks(self, experiment, measures, results):
-        """As of `Task`."""
+        """See `Task`."""
         return bool(measuring.missing(experiment, measures, results))
 
     def measure_more(self, experiment, model, measures, verbose, results):
-        """As of `Task`."""
+        """See `Task`."""
         return measuring.measure(experiment, model, measures, verbose, results)
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
-        """As of `Task`."""
+        """See `Task`."""
         return figures.draw_language_model(
             experiment, model, run_folder.path, pictures, verbose
         )
@@ -276,7 +276,7 @@ def evaluation_batches(experiment, model):
     if reads_sentences(experiment.preset):
         return {
             split: corpus.batches(split, 64, 32, sentences=True)
-            if not model.reads_ahead
+            if model.causal
             else sentence_batches(experiment, split)
             for split in splits
         }

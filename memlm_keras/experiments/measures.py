@@ -1,4 +1,4 @@
-"""What is measured of trained language models besides their perplexity."""
+"""Measures of trained language models besides their perplexity."""
 
 import functools
 import pathlib
@@ -25,7 +25,7 @@ def wanted(experiment, measures):
 
     Args:
         experiment: `Experiment` of a language model.
-        measures: dict, by the names of `options.MEASURES`.
+        measures: dict, by the names of `settings.MEASURES`.
 
     Returns:
         Dict by the key of `results.json` of pairs: what sets the measure apart

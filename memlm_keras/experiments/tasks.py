@@ -1,4 +1,4 @@
-"""How models of each kind are made, trained and measured in an experiment."""
+"""Tasks: models of one kind, made, trained and measured in an experiment."""
 
 import keras
 
@@ -14,7 +14,7 @@ _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 
 
 class Task:
-    """How experiments of one kind of model are done.
+    """Experiments of one kind of model.
 
     A task has no state: all that it knows stands in the experiment.
 
@@ -103,7 +103,7 @@ class Task:
         return False
 
     def measure_more(self, experiment, model, measures, verbose, results):
-        """What is asked for besides and not in `results`, as plain values."""
+        """Measures what is asked for and not in `results`, as plain values."""
         return {}
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
