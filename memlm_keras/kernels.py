@@ -6,7 +6,7 @@ from memlm_keras.arguments import distinct
 
 
 class DistinctKernels:
-    """Mix-in for layers with a `kernel_initializer`.
+    """Mix-in for layers with one `kernel_initializer`.
 
     It stands before a Keras layer among the bases of a class.
 
