@@ -224,9 +224,7 @@ def test_logits_equal_the_reference(recurrent, memory):
         else:
             weights["w"] = weights["w"][0]
         window = {
-            "slots": np.zeros(
-                (2, model.memory.slots, *model.memory.remembered_shape)
-            ),
+            "slots": array(model.memory.initial_state(2)["window"]),
             "filled": np.zeros(2, "int"),
         }
         outputs, _, _ = getattr(reference, memory)(outputs, weights, window)
