@@ -4,7 +4,7 @@ from memlm_keras.arguments import distinct
 
 
 class DistinctKernels:
-    """What layers with a `kernel_initializer` make their weights with."""
+    """Mix-in for layers with a `kernel_initializer`."""
 
     def add_kernel(self, name, shape):
         """Adds a trainable weight whose values are those of no other.
