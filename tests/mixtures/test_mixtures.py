@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keras.src.backend import get_keras_mask
 
 from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
@@ -286,13 +287,15 @@ def test_masked_steps_are_never_remembered(kind, compiled):
 def test_pointer_log_probability_with_a_mask():
     layer = Pointer.make(3, 2)
     mask = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], "bool")
-    outputs, token_ids, _ = inputs_of(8, 2, 5, 3)
+    outputs, token_ids, logits = inputs_of(8, 2, 5, 3)
     targets = np.random.default_rng(9).integers(V, size=(2, 5)).astype("int32")
     found = arrays(
         layer.pointer_log_probability(
             layer(outputs, token_ids, mask=mask)[3], targets, mask=mask
         )
     )
+    predicted = layer(outputs, token_ids, logits=logits, mask=mask)[0]
+    np.testing.assert_array_equal(arrays(get_keras_mask(predicted)), mask)
     outputs, token_ids, wanted = (
         value[mask].reshape(2, 3, *value.shape[2:])
         for value in (outputs, token_ids, targets)
