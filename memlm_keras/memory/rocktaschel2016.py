@@ -74,8 +74,12 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         k = outputs_shape[-1]
         self.units = k
         for name in (
-            *("premise_kernel", "query_kernel", "read_kernel"),
-            *("transition_kernel", "final_read_kernel", "final_output_kernel"),
+            "premise_kernel",
+            "query_kernel",
+            "read_kernel",
+            "transition_kernel",
+            "final_read_kernel",
+            "final_output_kernel",
         ):
             setattr(self, name, self.add_kernel(name, (k, k)))
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
