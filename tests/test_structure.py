@@ -160,7 +160,7 @@ PHRASES = {
     "one_stream": "continuous text",
 }
 # Modules whose names are still to be replaced.
-OLD_NAMES = {"memlm_keras.models"}
+OLD_NAMES = {"memlm_keras.models", "memlm_keras.mixtures"}
 
 
 def within(name, packages):
