@@ -130,7 +130,7 @@ PUBLIC_NAMES = {
         "sampled_perplexity",
     ],
     "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
-    "memlm_keras.heads": ["TiedProjection"],
+    "memlm_keras.heads": ["OutputProjection", "TiedProjection", "token_losses"],
     "memlm_keras.memory": [
         "Attention",
         "Attentive",
@@ -192,9 +192,13 @@ PUBLIC_NAMES = {
         "Checkpoint",
         "FreezeEmbeddings",
         "HalveOnDrop",
+        "Nats",
+        "Perplexity",
         "SentenceCrossEntropy",
         "StopOnNaN",
         "Throughput",
+        "TokenCrossEntropy",
+        "TokenLoss",
         "halve_after",
     ],
 }
@@ -356,7 +360,9 @@ def small_smoothed_model():
     smoothing = memlm_keras.smoothing.VariationalSmoothing(
         "linear_interpolation", rate=0.5
     )
-    model = small_model(smoothing=smoothing)
+    model = small_model(
+        embedding=memlm_keras.smoothing.SmoothedEmbedding(smoothing=smoothing)
+    )
     statistics = memlm_keras.smoothing.StreamStatistics.count(
         small_corpus().train.tokens, 11
     )

@@ -1,6 +1,7 @@
 import functools
 import inspect
 import json
+import warnings
 
 import keras
 import numpy as np
@@ -1050,13 +1051,29 @@ def test_an_evaluation_within_fit_compiles_no_training_anew():
     model.compile("sgd")
     other = Batches(tokens_of(1, 20)[0], 2, 5)
     watch = keras.callbacks.LambdaCallback(
-        on_train_batch_end=lambda batch, logs: (
-            batch == 1 and model.evaluate(other, verbose=0)
-        )
+        on_epoch_end=lambda epoch, logs: model.evaluate(other, verbose=0)
     )
-    model.fit(documents(), epochs=2, callbacks=[watch], verbose=0)
+    model.fit(documents(), epochs=3, callbacks=[watch], verbose=0)
     # The function that a batch is trained by, beneath Keras' own.
     assert model.train_function._cache_size() == 1
+
+
+def test_quantized_models_are_saved(tmp_path):
+    model, tokens = make(), tokens_of(2, 5)
+    before = array(model(tokens))
+    with warnings.catch_warnings():
+        # Keras tells of each layer that it leaves as it is.
+        warnings.simplefilter("ignore")
+        model.quantize("int8")
+    quantized = array(model(tokens))
+    assert 0 < np.abs(quantized - before).max() < 0.1
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    close(loaded(tokens), quantized)
+    close(loaded.step(tokens, loaded.initial_state(2))[0], quantized)
+    tied = make(memory="none", embedding_dim=UNITS, tie_embeddings=True)
+    with pytest.raises(ValueError, match="`quantize`.*tie_embeddings=False"):
+        tied.quantize("int8")
 
 
 def test_mixed_precision_survives_saving(tmp_path):
