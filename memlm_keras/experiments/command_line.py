@@ -29,6 +29,8 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.subcommands import COMMANDS
 
+# Of a message, which may quote what another process said.
+_LONGEST = 800
 _INSTALL = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
 
@@ -154,6 +156,9 @@ def _failed(error, status, traceback):
     if traceback:
         raise error
     line = " ".join(str(error).split()) or type(error).__name__
+    if len(line) > _LONGEST:
+        half = _LONGEST // 2
+        line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"
     print(f"memlm: {line}", file=sys.stderr)
     return status
 
