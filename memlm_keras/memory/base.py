@@ -1,4 +1,4 @@
-"""What memories have in common: their protocol, and tables of words."""
+"""The base of all memories: their protocol, and tables of words."""
 
 import keras
 from keras import ops

@@ -221,7 +221,10 @@ def test_an_interrupted_run_goes_on(random, tmp_path):
         model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
         model.compile(keras.optimizers.Adam(0.01), jit_compile=jit_compile)
         batches = PairBatches(
-            *(sentences, sentences[::-1], labels, 4),
+            sentences,
+            sentences[::-1],
+            labels,
+            batch_size=4,
             shuffle=True,
             batches_per_epoch=5,
         )
