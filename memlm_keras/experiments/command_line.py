@@ -68,6 +68,11 @@ def main(arguments=None):
         return _interrupted(arguments, 130)
     except _Terminated:
         return _interrupted(arguments, 143)
+    except BrokenPipeError:
+        # Who read what is printed here has read enough.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _failed(error, 1, traceback)
     finally:
