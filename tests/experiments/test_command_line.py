@@ -90,6 +90,23 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     )
 
 
+def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    before = results_of(run)
+    write_file(folder / "other.txt")
+    told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
+    assert told.status == 0, told.err
+    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    assert found != pytest.approx(before["test"]["perplexity"], rel=1e-3)
+    assert results_of(run) == before
+    told = memlm("evaluate", run / "model.keras", "--verbose=0")
+    assert told.status == 0, told.err
+    (run / "model.keras").rename(folder / "alone.keras")
+    told = memlm("evaluate", "alone.keras")
+    assert told.status == 2 and "Name the run folder" in told.err
+
+
 def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
