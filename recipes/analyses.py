@@ -136,7 +136,7 @@ def draw(model, corpus, run_dir, settings):
 def _reads_ahead(memory):
     from memlm_keras import memory as memories
 
-    return getattr(memories, memory["class_name"]).reads_ahead
+    return not getattr(memories, memory["class_name"]).causal
 
 
 def remove(run_dir):

@@ -60,12 +60,11 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
                 "ones each, so its `units` must be even. Received: "
                 f"units={memory_units}"
             )
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.memory_units = memory_units
         self.output_size = output_units
         self.num_copies = num_copies
         self.seed = seed
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     @property
     def state_size(self):
@@ -191,9 +190,6 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             **config,
             "num_copies": self.num_copies,
             "seed": self.seed,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
         }
 
 

@@ -94,11 +94,10 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
     ):
         require_positive_integer("units", units)
         require_positive_integer("window", window)
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.units = units
         self.window = window
         self.fusion = fusion
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.output_size = units
 
     @property
@@ -261,9 +260,6 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
             "units": self.units,
             "window": self.window,
             "fusion": self.fusion,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
         }
 
 

@@ -4,7 +4,6 @@ import contextlib
 
 import keras
 import numpy as np
-from keras import ops
 
 
 def no_gradient():
@@ -147,66 +146,3 @@ def aligned_segments(lengths, longest=128):
             starts = starts + size * reads
         else:
             size //= 2
-
-
-def target_log_probabilities(logits, targets):
-    """Natural-log probability that `logits` give to `targets`.
-
-    Args:
-        logits: float tensor `(..., vocabulary)`.
-        targets: integer tensor `(...)`.
-
-    Returns:
-        float32 tensor `(...)`.
-    """
-    return -ops.sparse_categorical_crossentropy(
-        targets, ops.cast(logits, "float32"), from_logits=True
-    )
-
-
-class Scorer(keras.Model):
-    """Log-probabilities of given targets, with the state carried.
-
-    `predict` then returns one number for each token, not a distribution.
-
-    Args:
-        model: a `memlm_keras.LanguageModel`.
-
-    Call arguments:
-        inputs: dict as the model takes it, with `"targets"` besides, int32
-            `(batch, time)`.
-
-    Returns:
-        float32 tensor `(batch, time)`.
-    """
-
-    def __init__(self, model, **kwargs):
-        super().__init__(**kwargs)
-        self.model = model
-
-    def call(self, inputs):
-        logits = self.model(
-            {"token_ids": inputs["token_ids"], "reset": inputs["reset"]},
-            training=False,
-        )
-        return target_log_probabilities(logits, inputs["targets"])
-
-
-class ScoredBatches(keras.utils.PyDataset):
-    """Batches with their targets among the inputs, as `Scorer` takes them."""
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-        self.batch_size = batches.batch_size
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        inputs, targets, _ = self.batches[index]
-        return ({**inputs, "targets": targets},)
-
-    def sample_weight(self):
-        """Returns the weights of all batches, a list of `(batch, time)`."""
-        return [sample_weight for _, _, sample_weight in self.batches]
