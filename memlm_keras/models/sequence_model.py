@@ -19,6 +19,7 @@ class SequenceModel(keras.Model):
     """
 
     preset_kind = None
+    vocabulary = None
 
     @classmethod
     def from_preset(
@@ -30,7 +31,7 @@ class SequenceModel(keras.Model):
             preset: string, one of `memlm_keras.presets.names()`.
             vocabulary_size: integer; `None` is that of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
-                or `None`; of language models.
+                or `None`.
             **overrides: sizes of the preset (`scale`, `units`,
                 `embedding_dim`, `window`, `initial_range`, as
                 `memlm_keras.presets.get` takes them), or
@@ -118,7 +119,7 @@ class SequenceModel(keras.Model):
     def get_compile_config(self):
         """Returns the arguments of `compile`, as every backend takes them."""
         config = super().get_compile_config()
-        if config is not None:
+        if config:
             config["jit_compile"] = self._jit_compile_argument
         return config
 
@@ -215,6 +216,7 @@ class SequenceModel(keras.Model):
         """Raises `ValueError` for batches that the model cannot read."""
         for part in data:
             checks.require_data(part, self.vocabulary_size)
+            checks.require_same_vocabulary(self, part)
 
     # === Serialization ===
 

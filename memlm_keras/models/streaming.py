@@ -302,8 +302,8 @@ class StreamingModel(keras.Model):
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...
-            vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's
-                own, if it has one.
+            vocabulary: `memlm_keras.data.Vocabulary` of the model's size;
+                `None` is the model's own, if it has one.
             stop_token_ids: list of ids; generation ends when every row has
                 produced one. The first fills the rest of its row; of strings it
                 is left out. `None` is the end of a sentence, if there is a
@@ -315,8 +315,9 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, strings without a vocabulary, an
-                unknown sampler, or a model that is not causal.
+                ids outside the vocabulary, strings without a vocabulary, one
+                that is not the model's own, an unknown sampler, or a model
+                that is not causal.
 
         Example:
 
@@ -329,7 +330,7 @@ class StreamingModel(keras.Model):
             prompt=prompt,
             max_length=max_length,
             sampler=sampler,
-            vocabulary=self.vocabulary if vocabulary is None else vocabulary,
+            vocabulary=vocabulary,
             stop_token_ids=stop_token_ids,
         )
 
@@ -381,6 +382,7 @@ class StreamingModel(keras.Model):
         """Raises `ValueError` for data that the model cannot read."""
         for part in data:
             checks.require_data(part, self.vocabulary_size)
+            checks.require_same_vocabulary(self, part)
             checks.require_whole_sentences(part, self.memory)
 
 
