@@ -6,7 +6,7 @@ from memlm_keras.arguments import distinct
 
 
 class DistinctKernels:
-    """What layers with one `kernel_initializer` make their weights with.
+    """Mix-in for layers with one `kernel_initializer`.
 
     It stands before a Keras layer among the bases of a class.
 

@@ -97,7 +97,7 @@ def over_valid_steps(read):
 
 
 def count_valid(mask):
-    """How many steps of each row a mask allows, int32 `(batch,)`."""
+    """Counts the steps of each row that a mask allows, int32 `(batch,)`."""
     return ops.sum(ops.cast(mask, "int32"), axis=1)
 
 

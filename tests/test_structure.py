@@ -43,11 +43,11 @@ ARROWS = {
     "ngrams": GROUND | {"data", "evaluation"},
     "analysis": GROUND | {"data", "models"},
     "serving": GROUND | {"data", "models"},
-    "experiments": GROUND
-    | WORDS
-    | {"data", "training", "models", "presets"}
-    | {"evaluation", "ngrams", "analysis", "serving"},
 }
+# What a user imports, and the programs above it.
+ARROWS["memlm_keras"] = set(ARROWS)
+ARROWS["experiments"] = set(ARROWS)
+ARROWS["__main__"] = {"experiments"}
 # Arrows that still point back. None may be added.
 POINTING_BACK = {
     ("serving", "memlm_keras"),
@@ -103,7 +103,6 @@ def test_imports_point_one_way():
     found = {
         (folder(name), folder(module))
         for name in SOURCES
-        if name != "memlm_keras"
         for module, _ in imports(name)
     }
     unknown = {begin for begin, _ in found} - set(ARROWS)
@@ -165,9 +164,6 @@ OLD_NAMES = {
     "memlm_keras.models",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
-    "memlm_keras.presets",
-    "memlm_keras.data",
-    "memlm_keras.smoothing",
 }
 
 
@@ -253,17 +249,9 @@ def test_public_names_are_the_fields(name):
 _OPENING = re.compile(r"(What|Has|Tells|Who|How)\b|As (of\b|`)")
 # Modules whose docstrings are still to be rewritten.
 OLD_DOCSTRINGS = {
-    "memlm_keras.cells",
-    "memlm_keras.data",
-    "memlm_keras.embeddings",
-    "memlm_keras.kernels",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
     "memlm_keras.models",
-    "memlm_keras.presets",
-    "memlm_keras.serving",
-    "memlm_keras.smoothing",
-    "memlm_keras.training",
 }
 
 
@@ -310,8 +298,16 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
 # === Files are read in one sitting ===
 
 LONGEST = 400
-# One paper's cells, their memory and complex numbers, which are one subject.
-LONGER = {"memlm_keras.cells.weissenborn2016"}
+LONGER = {
+    # One paper's cells, their memory and complex numbers.
+    "memlm_keras.cells.weissenborn2016",
+    # To be cut.
+    "memlm_keras.experiments.command_line",
+    "memlm_keras.experiments.commands",
+    "memlm_keras.experiments.figures",
+    "memlm_keras.experiments.options",
+    "memlm_keras.experiments.table",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in SOURCES if n not in LONGER])

@@ -64,9 +64,10 @@ def attention_columns(
     Example:
 
     >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
     ... )
-    >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
+    >>> columns.weights.shape
+    (5, 3)
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
@@ -126,6 +127,9 @@ def plot_attention_columns(columns, path, title=None):
 
     Example:
 
+    >>> columns = memlm_keras.analysis.attention_columns(
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
+    ... )
     >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
     """
     samples, memory = columns.weights.shape
@@ -160,6 +164,9 @@ def write_attention_columns(columns, path):
 
     Example:
 
+    >>> columns = memlm_keras.analysis.attention_columns(
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
+    ... )
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]

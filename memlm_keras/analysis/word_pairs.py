@@ -116,9 +116,10 @@ def distant_pairs(
     Example:
 
     >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
     ... )
-    >>> dict(zip(pairs.counted_distances, pairs.mean_counts))
+    >>> pairs.counted_distances.tolist()
+    [2, 3, 4]
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
@@ -180,6 +181,9 @@ def plot_distant_pairs(pairs, path, title=None):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.plot_distant_pairs(pairs, "pairs.png")
     """
     figure, axes = output.subplots(2 + 0.5 * len(pairs.counted_distances), 3.5)
@@ -208,6 +212,9 @@ def write_distant_pairs(pairs, path):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.write_distant_pairs(pairs, "pairs.csv")
     """
     names = ["attended", "predicted", "distance", "occurrences"]
@@ -235,6 +242,9 @@ def write_counts_by_distance(pairs, path):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
     means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)
@@ -277,7 +287,8 @@ def cooccurrence_counts(
 
     Example:
 
-    >>> cooccurrence_counts([[5, 7]], np.array([5, 7, 7, 0, 5, 0]), [1, 2], 9)
+    >>> tokens = np.array([5, 7, 7, 0, 5, 0])
+    >>> cooccurrence_counts([[5, 7]], tokens, [1, 2], 9, verbose=0)
     array([[1, 1]])
     """
     # Keys of two ids of 32 bits would overflow 32 bits.

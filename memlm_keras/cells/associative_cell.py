@@ -1,4 +1,4 @@
-"""What the cells with an associative memory have in common.
+"""Base of the cells with an associative memory.
 
 Weissenborn (2016), "Neural Associative Memory for Dual-Sequence Modeling",
 Sections 3 and 4.
@@ -81,7 +81,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def memory_identity(self):
-        """What a cell must have alike, to read what this one wrote."""
+        """Settings that a cell must share to read the memory of this one."""
         return {
             "memory_units": self.memory_units,
             "num_copies": self.num_copies,
@@ -102,7 +102,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def num_keys(self):
-        """How many keys a step computes."""
+        """Number of keys that a step computes."""
         return 2 if self.source_key == "separate" else 1
 
     def build(self, inputs_shape):

@@ -121,7 +121,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def memory_identity(self):
-        """What a cell must have alike, to read what this one wrote."""
+        """Settings that a cell must share to read the memory of this one."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
@@ -160,7 +160,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return self.step(self.project_inputs(inputs), self.begin(states))
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., d)`.

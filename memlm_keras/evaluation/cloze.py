@@ -105,10 +105,17 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Example:
 
-    >>> questions = memlm_keras.data.cbt_questions("NE", "test")
-    >>> result = memlm_keras.evaluation.cloze_accuracy(
-    ...     lm, questions, corpus.vocabulary
+    >>> question = memlm_keras.data.ClozeQuestion(
+    ...     context=(("the", "man", "was", "born", "in", "york"),),
+    ...     query=("the", "XXXXX", "said"),
+    ...     answer="man",
+    ...     candidates=("man", "york"),
     ... )
+    >>> result = memlm_keras.evaluation.cloze_accuracy(
+    ...     lm, [question], corpus.vocabulary
+    ... )
+    >>> result.questions
+    1
     """
     questions = list(questions)
     scores = cloze_scores(model, questions, vocabulary, batch_size, verbose)
@@ -163,11 +170,17 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Example:
 
+    >>> question = memlm_keras.data.ClozeQuestion(
+    ...     context=(("the", "man", "was", "born", "in", "york"),),
+    ...     query=("the", "XXXXX", "said"),
+    ...     answer="man",
+    ...     candidates=("man", "york"),
+    ... )
     >>> scores = memlm_keras.evaluation.cloze_scores(
-    ...     lm, questions, corpus.vocabulary
+    ...     kneser_ney, [question], corpus.vocabulary
     ... )
     >>> scores[0].shape
-    (10,)
+    (2,)
     """
     questions = list(questions)
     _require_questions(model, questions, vocabulary, batch_size)

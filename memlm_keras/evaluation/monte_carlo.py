@@ -45,7 +45,12 @@ def monte_carlo_perplexity(
     Example:
 
     >>> batches = corpus.batches("test", batch_size=1, segment_length=100)
-    >>> memlm_keras.evaluation.monte_carlo_perplexity(lm, batches, samples=100)
+    >>> model = memlm_keras.LanguageModel(
+    ...     len(corpus.vocabulary), 4, [keras.layers.LSTM(6)], dropout=0.5
+    ... )
+    >>> result = memlm_keras.evaluation.monte_carlo_perplexity(
+    ...     model, batches, samples=3
+    ... )
     """
     require_positive_integer("samples", samples)
     require_method("with_fixed_dropout", model)
@@ -122,8 +127,11 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     Example:
 
     >>> result = memlm_keras.evaluation.sampled_perplexity(
-    ...     lm, batches, samples=20
+    ...     smoothed, batches, samples=3
     ... )
+    >>> other = result.others["mean_log_probability"]
+    >>> other.perplexity > result.perplexity
+    True
     """
     require_positive_integer("samples", samples)
     require_method("sampled_score_batches", model)

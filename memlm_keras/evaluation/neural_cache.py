@@ -80,8 +80,10 @@ def choose_cache(
 
     Example:
 
-    >>> batches = corpus.batches("validation", batch_size=1, segment_length=100)
-    >>> choice = memlm_keras.evaluation.choose_cache(lm, batches, size=500)
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=20)
+    >>> choice = memlm_keras.evaluation.choose_cache(
+    ...     lm, batches, size=5, thetas=(0.1, 0.3), weights=(0.1, 0.2)
+    ... )
     >>> cached = lm.with_mixture(choice.cache)
     """
     thetas, weights = tuple(thetas), tuple(weights)

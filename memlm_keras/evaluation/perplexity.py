@@ -154,9 +154,11 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
 
     Example:
 
-    >>> corpus = memlm_keras.data.load("embedded")
     >>> batches = corpus.batches("test", batch_size=8, segment_length=50)
     >>> result = memlm_keras.evaluation.perplexity(lm, batches)
+    >>> baseline = memlm_keras.evaluation.perplexity(kneser_ney, batches)
+    >>> baseline.perplexity < result.perplexity
+    True
     """
     require_method("score_batches", model)
     _require_protocols(also, model, batches)

@@ -42,7 +42,6 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
 
     Example:
 
-    >>> import memlm_keras
     >>> sentences = memlm_keras.data.AutoencodingBatches(
     ...     np.array([5, 7, 0, 6, 0]), 2
     ... )

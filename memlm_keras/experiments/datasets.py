@@ -39,7 +39,7 @@ class Dataset:
             `.txt` file each, or as one file with `document_start`.
         kind: string, the kind of model that reads it.
         sentences: whether lines that hold several sentences are split at them.
-        reading: dict of the options of `options.READING` that are given.
+        reading: dict of the options of `settings.READING` that are given.
 
     Raises:
         UsageError: if there is no such corpus, or options contradict it.

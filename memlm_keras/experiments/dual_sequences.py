@@ -5,6 +5,7 @@ import math
 import keras
 import keras_nlp
 
+from memlm_keras import analysis
 from memlm_keras import embeddings
 from memlm_keras import training
 from memlm_keras.data import AutoencodingBatches
@@ -19,7 +20,7 @@ _ROWS = {CLASSIFIER: 64, AUTOENCODER: 50}
 
 
 class DualSequenceTask(Task):
-    """What experiments of both kinds have in common."""
+    """Common parts of experiments of both kinds."""
 
     monitor = "val_accuracy"
 
@@ -43,7 +44,7 @@ class DualSequenceTask(Task):
         raise NotImplementedError
 
     def preset(self, name, overrides):
-        """As of `Task`; the size of embeddings is free of all others."""
+        """Extends `Task`: the size of embeddings is free of all others."""
         sizes = dict(overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
         preset = super().preset(name, sizes)
@@ -52,10 +53,8 @@ class DualSequenceTask(Task):
         return preset
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
-        """As of `Task`."""
-        return figures.draw_associations(
-            experiment, model, run_folder.path, pictures
-        )
+        """See `Task`."""
+        return draw_associations(experiment, model, run_folder.path, pictures)
 
 
 class ClassifierTask(DualSequenceTask):
@@ -103,7 +102,7 @@ class ClassifierTask(DualSequenceTask):
         return batches, corpus.batches("validation", size)
 
     def make(self, experiment):
-        """As of `Task`; embeddings begin as they are told."""
+        """Extends `Task`: embeddings begin as they are told."""
         model = super().make(experiment)
         limit = experiment.overrides.get("embedding_range")
         if limit is not None:
@@ -183,7 +182,7 @@ class AutoencoderTask(DualSequenceTask):
         }
 
     def lacks(self, experiment, measures, results):
-        """As of `Task`."""
+        """See `Task`."""
         had = results.get("test_by_beams", {}).get("beams")
         return measures.get("beams") not in (None, had)
 
@@ -209,3 +208,49 @@ def _rewritten(experiment, model, split, sampler, verbose):
         "token_accuracy": 100 * found.token_accuracy,
         "sequence_accuracy": 100 * found.sequence_accuracy,
     }
+
+
+def draw_associations(experiment, model, folder, pictures):
+    """Draws what an associative memory read of what was written.
+
+    Args:
+        experiment: `Experiment` of a classifier or an autoencoder.
+        model: trained model.
+        folder: `pathlib.Path` of the run folder.
+        pictures: dict, by the names of `settings.PICTURES`.
+
+    Returns:
+        List of the paths of the pictures; empty for models without an
+        associative memory.
+    """
+    cells = [getattr(reader, "cell", None) for reader in model.readers]
+    if not all(hasattr(cell, "trace") for cell in cells):
+        return []
+    source, target = _pair(experiment, pictures)
+    encode = experiment.corpus.vocabulary.encode
+    written = pictures.get("written", "written")
+    found = analysis.associations(
+        model, encode(source), encode(target), written
+    )
+    path = folder / "associations.png"
+    name = experiment.preset_name.partition("/")[2]
+    analysis.plot_associations(found.similarity, source, target, path, name)
+    analysis.write_associations(
+        found.similarity, source, target, path.with_suffix(".csv")
+    )
+    return [path]
+
+
+def _pair(experiment, pictures):
+    """The two sequences to draw: given, or of the test."""
+    corpus = experiment.corpus
+    if experiment.kind == CLASSIFIER:
+        if "premise" in pictures:
+            return pictures["premise"].split(), pictures["hypothesis"].split()
+        decode = corpus.vocabulary.decode
+        test = corpus.test
+        return decode(test.premises[0]), decode(test.hypotheses[0])
+    words = figures.drawn_words(corpus, pictures.get("sentence"))
+    end = corpus.vocabulary.tokens[corpus.vocabulary.end_of_sentence_id]
+    # As it is read, and as the decoder reads it.
+    return [*words, end], [end, *words]

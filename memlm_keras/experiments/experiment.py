@@ -8,10 +8,11 @@ from memlm_keras import training
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import reads_sentences
-from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import READING
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.settings import OVERRIDES
+from memlm_keras.experiments.settings import READING
 from memlm_keras.experiments.tasks import resolve
 from memlm_keras.experiments.tasks import task_of
 
@@ -38,7 +39,7 @@ class Experiment:
         dataset: string, as for `memlm_keras.experiments.datasets.Dataset`.
         seed: integer, of weights, dropout and shuffling.
         **overrides: what is to be other than in the preset, by the names of
-            `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
+            `memlm_keras.experiments.settings.OVERRIDES`, such as `scale`,
             `batch_size` or `tokenize`; `None` is the preset's.
 
     Attributes:
@@ -111,7 +112,7 @@ class Experiment:
 
     @functools.cached_property
     def settings(self):
-        """What says what the run is, as plain values."""
+        """Plain values that say what the run is."""
         own = self.task.settings(self)
         settings = {
             "preset": self.preset_name,
@@ -166,7 +167,7 @@ class Experiment:
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
             measures: dict of what is measured besides, by the names of
-                `memlm_keras.experiments.options.MEASURES`.
+                `memlm_keras.experiments.settings.MEASURES`.
             pictures: dict of what is drawn, by those of `PICTURES`.
             overwrite: whether to move an older folder aside, and begin anew.
             command: string, what to tell that was typed, in the results.
@@ -290,3 +291,24 @@ class Experiment:
         if stop_on_nan.stopped:
             print("The loss was not finite; the last good weights were kept.")
         return not stop_on_nan.stopped
+
+
+def again(recipe, folder):
+    """The experiment of a run, of the text that it was of.
+
+    Args:
+        recipe: dict, arguments of `Experiment`.
+        folder: `RunFolder` of the run, or `None` where another text is meant.
+
+    Raises:
+        UsageError: if the text is another one now.
+    """
+    experiment = Experiment(**recipe)
+    if folder is not None:
+        corpus = folder.settings().get("corpus")
+        if corpus != experiment.corpus.fingerprint:
+            raise UsageError(
+                f"{experiment.dataset.name} is not the text any more that "
+                f"{folder.path} was trained on."
+            )
+    return experiment

@@ -37,7 +37,7 @@ def check_pictures(experiment, pictures):
 
     Args:
         experiment: `Experiment`.
-        pictures: dict, by the names of `options.PICTURES`.
+        pictures: dict, by the names of `settings.PICTURES`.
 
     Raises:
         UsageError: for an unknown analysis, a model that does not attend, and
@@ -96,14 +96,14 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
         experiment: `Experiment`.
         model: trained `LanguageModel`.
         folder: `pathlib.Path` of the run folder.
-        pictures: dict, by the names of `options.PICTURES`.
+        pictures: dict, by the names of `settings.PICTURES`.
         verbose: as of `Experiment.run`.
 
     Returns:
         List of the paths of the pictures; empty for models that do not attend
         to what was read before.
     """
-    if model.attending is None or model.reads_ahead:
+    if model.attending is None or not model.causal:
         return []
     from memlm_keras.experiments.language_models import evaluation_batches
 
@@ -178,37 +178,6 @@ def drawn_words(corpus, sentence=None):
     starts = sentence_starts(tokens, vocabulary.end_of_sentence_id)
     chosen = max(np.split(tokens, starts[1:]), key=preference)
     return vocabulary.decode(chosen[:-1])
-
-
-def draw_associations(experiment, model, folder, pictures):
-    """Draws what an associative memory read of what was written.
-
-    Args:
-        experiment: `Experiment` of a classifier or an autoencoder.
-        model: trained model.
-        folder: `pathlib.Path` of the run folder.
-        pictures: dict, by the names of `options.PICTURES`.
-
-    Returns:
-        List of the paths of the pictures; empty for models without an
-        associative memory.
-    """
-    cells = [getattr(reader, "cell", None) for reader in model.readers]
-    if not all(hasattr(cell, "trace") for cell in cells):
-        return []
-    source, target = _pair(experiment, pictures)
-    encode = experiment.corpus.vocabulary.encode
-    written = pictures.get("written", "written")
-    found = analysis.associations(
-        model, encode(source), encode(target), written
-    )
-    path = folder / "associations.png"
-    name = experiment.preset_name.partition("/")[2]
-    analysis.plot_associations(found.similarity, source, target, path, name)
-    analysis.write_associations(
-        found.similarity, source, target, path.with_suffix(".csv")
-    )
-    return [path]
 
 
 def write_mean_attention(folder, mean):
@@ -390,18 +359,3 @@ def _parsed_files(experiment, pictures):
             "treebank."
         )
     return treebank[-1]
-
-
-def _pair(experiment, pictures):
-    """The two sequences to draw: given, or of the test."""
-    corpus = experiment.corpus
-    if experiment.task.kind == "EntailmentClassifier":
-        if "premise" in pictures:
-            return pictures["premise"].split(), pictures["hypothesis"].split()
-        decode = corpus.vocabulary.decode
-        test = corpus.test
-        return decode(test.premises[0]), decode(test.hypotheses[0])
-    words = drawn_words(corpus, pictures.get("sentence"))
-    end = corpus.vocabulary.tokens[corpus.vocabulary.end_of_sentence_id]
-    # As it is read, and as the decoder reads it.
-    return [*words, end], [end, *words]

@@ -18,8 +18,8 @@ from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.tasks import DROPOUTS
 from memlm_keras.experiments.tasks import Task
+from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import LanguageModel
 
 # Which of our perplexities a paper's own protocol stands beside.
@@ -36,7 +36,7 @@ class LanguageModelTask(Task):
     kind = LANGUAGE_MODEL
 
     def preset(self, name, overrides):
-        """As of `Task`, with noise, smoothing and memory as they are told."""
+        """Extends `Task`: with noise, smoothing and memory as they are told."""
         sizes = dict(overrides)
         window = sizes.pop("window", None) if "memory" in sizes else None
         preset = super().preset(name, sizes)
@@ -46,10 +46,10 @@ class LanguageModelTask(Task):
         return preset
 
     def settings(self, experiment):
-        """What is read at once, how large the model is, and its rates."""
+        """Sizes, rates and how much is read at once."""
         preset, overrides = experiment.preset, experiment.overrides
         data, schedule = preset["data"], preset["schedule"]
-        smooth = (preset["model"].get("smoothing") or {"config": {}})["config"]
+        smooth = smoothing_of(preset["model"]) or {}
         noise = preset.get("noise") or {}
         rate = preset["optimizer"]["config"]["learning_rate"]
         lengths = {}
@@ -71,8 +71,7 @@ class LanguageModelTask(Task):
                 name: overrides.get(name)
                 for name in ("match_parameters", "window", "initial_range")
             },
-            "dropout": 0.0,
-            **{k: v for k, v in preset["model"].items() if k in DROPOUTS},
+            "dropout": preset["model"].get("dropout", 0.0),
             "batch_size": overrides.get("batch_size", data["batch_size"]),
             **lengths,
             "learning_rate": overrides.get("learning_rate", rate),
@@ -86,7 +85,7 @@ class LanguageModelTask(Task):
         }
 
     def new_model(self, experiment):
-        """As of `Task`, at the matched size where that is asked for."""
+        """Extends `Task`: at the matched size where that is asked for."""
         if experiment.overrides.get("match_parameters"):
             sizes = {
                 name: experiment.overrides[name]
@@ -100,14 +99,14 @@ class LanguageModelTask(Task):
         return super().new_model(experiment)
 
     def make(self, experiment):
-        """As of `Task`; smoothing knows the training text."""
+        """Extends `Task`: smoothing knows the training text."""
         model = self.new_model(experiment)
         if model.smoothing is not None:
             model.smoothing.adapt(statistics(experiment))
         return model
 
     def callbacks(self, experiment, model):
-        """What changes the learning rate."""
+        """Schedules of the learning rate."""
         settings = experiment.settings
         if "halve_after" in settings:
             schedule = training.halve_after(
@@ -179,19 +178,19 @@ class LanguageModelTask(Task):
         return found
 
     def check_measures(self, experiment, measures):
-        """As of `Task`."""
+        """See `Task`."""
         measuring.check(experiment, measures)
 
     def lacks(self, experiment, measures, results):
-        """As of `Task`."""
+        """See `Task`."""
         return bool(measuring.missing(experiment, measures, results))
 
     def measure_more(self, experiment, model, measures, verbose, results):
-        """As of `Task`."""
+        """See `Task`."""
         return measuring.measure(experiment, model, measures, verbose, results)
 
     def draw(self, experiment, model, run_folder, pictures, verbose):
-        """As of `Task`."""
+        """See `Task`."""
         return figures.draw_language_model(
             experiment, model, run_folder.path, pictures, verbose
         )
@@ -276,7 +275,7 @@ def evaluation_batches(experiment, model):
     if reads_sentences(experiment.preset):
         return {
             split: corpus.batches(split, 64, 32, sentences=True)
-            if not model.reads_ahead
+            if model.causal
             else sentence_batches(experiment, split)
             for split in splits
         }
@@ -321,14 +320,14 @@ def _change_smoothing(name, preset, overrides):
     from memlm_keras.presets import kong2019
 
     noise = preset.get("noise")
-    smooth = preset["model"].get("smoothing")
+    smooth = smoothing_of(preset["model"])
     if "rate" in overrides and not (noise or smooth):
         raise NoUseError(
             "rate",
             "rate is of models that are noised or smoothed. Received: "
             f"preset={name}",
         )
-    kneser_ney = smooth and smooth["config"]["scheme"] == "kneser_ney"
+    kneser_ney = smooth and smooth["scheme"] == "kneser_ney"
     if "other_words" in overrides and not kneser_ney:
         raise NoUseError(
             "other_words",
@@ -340,9 +339,11 @@ def _change_smoothing(name, preset, overrides):
     if smooth:
         for option in ("rate", "l2", "other_words"):
             if option in overrides:
-                smooth["config"][option] = overrides[option]
+                smooth[option] = overrides[option]
     elif overrides.get("l2"):
-        preset["model"]["smoothing"] = kong2019.plain_l2(overrides["l2"])
+        preset["model"]["embedding"] = kong2019.plain_l2(
+            overrides["l2"], preset["model"]["initializer"]
+        )
 
 
 def _put_memory(name, model, window):

@@ -39,7 +39,7 @@ class KneserNeyTask(Task):
         }
 
     def settings(self, experiment):
-        """As of `Task`."""
+        """See `Task`."""
         return {"order": experiment.preset["order"]}
 
     def epochs(self, experiment, epochs, patience):

@@ -1,4 +1,4 @@
-"""How, when and on what results came about."""
+"""Provenance of results: command, date, versions, hardware and memory."""
 
 import os
 import pathlib
@@ -13,7 +13,7 @@ import keras
 
 
 def provenance(command=None):
-    """How, when and where results came about, as plain values.
+    """Command, date, memory, versions and hardware, as plain values.
 
     Args:
         command: string, what was typed; `None` stands for this process'.

@@ -4,6 +4,7 @@ A recipe is a script that names steps, each of which is a `memlm` command with
 its flags, and hands them to `main`.
 """
 
+import itertools
 import shlex
 import sys
 
@@ -33,8 +34,10 @@ def main(steps, description, arguments=None):
     0
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    names = [a for a in arguments if not a.startswith("-")]
-    more = [a for a in arguments if a.startswith("-")]
+    names = list(
+        itertools.takewhile(lambda a: not a.startswith("-"), arguments)
+    )
+    more = arguments[len(names) :]
     instead = [a for a in more if a.startswith(("--model=", "--table="))]
     if "--help" in more or not (names or instead):
         print(f"{description.strip()}\n")

@@ -1,4 +1,4 @@
-"""What came of runs: as plain values, as one line, and as whole tables."""
+"""Results of runs: as plain values, as one line, and as whole tables."""
 
 import csv
 import dataclasses
@@ -31,7 +31,7 @@ def better(monitor):
 
 
 def summary_of_log(log, monitor):
-    """What a log says of a whole run.
+    """Summary of the log of a whole run.
 
     Args:
         log: list of dicts of floats, one an epoch.
@@ -70,7 +70,7 @@ def plain_perplexity(result):
 
 
 def look_up(results, path):
-    """What keys lead to in `results.json`, or `None`."""
+    """Value that keys lead to in `results.json`, or `None`."""
     for key in path:
         if not isinstance(results, dict) or key not in results:
             return None
@@ -100,7 +100,7 @@ def outcome(results, measures):
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What several runs measured; no standard deviation of a single one."""
+    """Numbers of several runs; no standard deviation of a single one."""
 
     mean: float
     standard_deviation: float | None

@@ -126,13 +126,13 @@ class RunFolder:
         return config[_RECIPE]
 
     def results(self):
-        """What `results.json` holds, or `None` if it is not there yet."""
+        """Content of `results.json`, or `None` if it is not there yet."""
         if not (self.path / RESULTS).exists():
             return None
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """What `results.json` holds, `None` if the run can go on.
+        """Content of `results.json`, `None` if the run can go on.
 
         A run has come to its end with the epochs that are asked for, when
         patience ended, when its loss was not finite, or if it has no epochs.

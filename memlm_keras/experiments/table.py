@@ -5,33 +5,24 @@ memory is freed in between and its peak is that of one run. Finished runs are
 kept, interrupted ones go on, and the table is written after each.
 """
 
-import concurrent.futures
 import dataclasses
-import datetime
 import itertools
-import multiprocessing
-import os
 import pathlib
-import subprocess
-import sys
-import time
 
 import numpy as np
 
-import memlm_keras
 from memlm_keras import analysis
 from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import report
-from memlm_keras.experiments.command_line import import_keras
-from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.settings import OVERRIDES
 
-_LINES_OF_A_FAILURE = 8
 _PICTURE = "mean_attention.png"
 
 
@@ -123,7 +114,7 @@ class TableRuns:
             (
                 row,
                 {
-                    "preset": _preset_of(row),
+                    "preset": preset_of(row),
                     "dataset": self.dataset,
                     "seed": seed,
                     "overrides": self.overrides,
@@ -199,9 +190,7 @@ class TableRuns:
         return [picture]
 
     def _sentences(self, progress):
-        """Where models of sentences attend along one, side by side."""
-        from memlm_keras.experiments.experiment import Experiment
-
+        """Pictures of where models of sentences attend along one."""
         if not progress.is_complete:
             return []
         models, experiment = {}, None
@@ -240,7 +229,7 @@ class TableRuns:
             return rows
         known = {}
         for row in rows:
-            preset = _preset_of(row)
+            preset = preset_of(row)
             for name in (row.label, preset, preset.rpartition("/")[2]):
                 known.setdefault(name, []).append(row)
         for name in names:
@@ -282,129 +271,61 @@ class TableRuns:
         return found
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Run:
-    """One row trained with one seed.
+def preset_of(row):
+    if row.ngrams is None:
+        return row.preset
+    from memlm_keras.experiments.ngram_models import name_of
 
-    Args:
-        row: `TableRow`.
-        seed: integer.
-        folder: `pathlib.Path` of its run folder.
-        recipe: dict, arguments of its `Experiment`.
-        settings: dict of plain values that say what the run is.
-    """
-
-    row: object
-    seed: int
-    folder: pathlib.Path
-    recipe: dict
-    settings: dict
+    return name_of(**row.ngrams)
 
 
-class Progress:
-    """Which runs of a table are finished, and which have failed.
-
-    Args:
-        runs: list of `Run`s.
-
-    Attributes:
-        runs: those runs.
-        finished: dict of results by `Run`.
-        failed: set of `Run`s.
-    """
-
-    def __init__(self, runs):
-        self.runs = runs
-        self.finished = {}
-        self.failed = set()
-
-    @property
-    def to_come(self):
-        """Set of the runs that have neither ended nor failed."""
-        return set(self.runs) - set(self.finished) - self.failed
-
-    @property
-    def is_complete(self):
-        """Whether nothing is to come."""
-        return not self.to_come
-
-    def results(self, row):
-        """List of the results of the finished runs of a row."""
-        return [self.finished[run] for run in self.of(row, self.finished)]
-
-    def of(self, row, runs):
-        """Those of `runs` that belong to a row, in their order."""
-        return [run for run in self.runs if run.row is row and run in runs]
-
-
-def fill(table, seeds, train, finished_only=False, command="memlm table"):
-    """Trains each row of a table with each seed, and writes the table.
-
-    Args:
-        table: `TableRuns`.
-        seeds: list of integers.
-        train: function of a recipe of `Experiment` that returns the flags of
-            `memlm train` for it.
-        finished_only: whether to train nothing, and write the table of what is
-            finished, however many seeds a row has.
-        command: string, what was typed.
-
-    Returns:
-        Integer, the number of runs that failed.
-    """
-    recipes = table.recipes(seeds)
-    # Corpora are read for their fingerprints, and models made to count their
-    # parameters, which takes memory.
-    described = in_fresh_process(describe, [recipe for _, recipe in recipes])
-    runs = [
-        Run(
-            row,
-            recipe["seed"],
-            table.run_dir / found["name"],
-            found["recipe"],
-            found["settings"],
+def _values(name, values):
+    """The values of a grid, as what they should be."""
+    if name not in OVERRIDES:
+        raise UsageError(
+            f"grid has no setting {name}.{nearest(name, OVERRIDES)}"
         )
-        for (row, recipe), found in zip(recipes, described, strict=True)
-    ]
-    kept = {run: _kept_results(table, run, finished_only) for run in runs}
-    kept = {run: results for run, results in kept.items() if results}
-    if finished_only:
-        runs = [run for run in runs if run in kept]
-        if not runs:
-            print(f"No run of {table.name} is finished; nothing is written.")
-            return 0
-    progress = Progress(runs)
-    progress.finished.update(kept)
-    print(f"{table.title}: {len(runs)} runs, table in {table.folder}")
-    begin = time.monotonic()
-    for number, run in enumerate(runs, 1):
-        head = f"{number}/{len(runs)} {run.row.label} seed {run.seed}: "
-        print(head, end="", flush=True)
-        if run in kept:
-            print("finished before;", _outcome(table, progress, run))
-            continue
-        run_begin = time.monotonic()
-        failure = _train_one(run, train(run.recipe))
-        results = None if failure else RunFolder(run.folder).results()
-        if results is None:
-            progress.failed.add(run)
-            print(failure or "ended without results")
-        else:
-            progress.finished[run] = results
-            print(
-                f"{_outcome(table, progress, run)}; {_since(run_begin)}, "
-                f"{_since(begin)} in all",
-                flush=True,
+    found = [OVERRIDES[name].read(value) for value in values]
+    if not found:
+        raise UsageError(f"grid must have values of {name}.")
+    return found
+
+
+def _has_use(row, name, value):
+    """Whether a row has a use for an override."""
+    try:
+        Experiment(preset_of(row), **{name: value})
+    except NoUseError:
+        return False
+    return True
+
+
+def _required(measure, asked):
+    """A measure that the flags ask for, which rows may not lack then."""
+    size, files = None, ("questions", "answers")
+    if measure.path[0] == measuring.COMPLETION:
+        if not all(name in asked for name in files):
+            raise UsageError(
+                "This table needs --questions and --answers, the files of the "
+                "Sentence Completion Challenge."
             )
-        report.write_table(table, progress, command)
-    report.write_table(table, progress, command)
-    _choose(table, progress)
-    print(f"See {table.folder / 'table.md'}")
-    return len(progress.failed)
+        key = "files"
+        size = measuring.identity([asked[name] for name in files])
+    else:
+        key, option = {
+            "cache": ("size", "cache_size"),
+            "monte_carlo": ("samples", "monte_carlo"),
+            "test_by_beams": ("beams", "beams"),
+        }.get(measure.path[0], (None, None))
+        size = asked.get(option)
+    if size is None:
+        return measure
+    made_with = ((measure.path[0], key), size)
+    return dataclasses.replace(measure, optional=False, made_with=made_with)
 
 
 def describe(recipes):
-    """What experiments are, by their arguments; read in a fresh process.
+    """Names and settings of experiments, read in a fresh process.
 
     Args:
         recipes: list of dicts, as of `TableRuns.recipes`.
@@ -416,8 +337,6 @@ def describe(recipes):
         UsageError: for what cannot be, and for an override that no row has a
             use for.
     """
-    from memlm_keras.experiments.experiment import Experiment
-
     found, used, corpora = [], set(), {}
     for recipe in recipes:
         overrides = {**recipe["overrides"], **recipe["changes"]}
@@ -450,168 +369,3 @@ def describe(recipes):
     if unused:
         raise UsageError(f"No row of the table has a use for {min(unused)}.")
     return found
-
-
-def in_fresh_process(function, *arguments):
-    """Calls a function where all that it takes is given back afterwards."""
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(
-        1, context, initializer=import_keras, initargs=(None,)
-    ) as pool:
-        return pool.submit(function, *arguments).result()
-
-
-def _preset_of(row):
-    if row.ngrams is None:
-        return row.preset
-    from memlm_keras.experiments.ngram_models import name_of
-
-    return name_of(**row.ngrams)
-
-
-def _values(name, values):
-    """The values of a grid, as what they should be."""
-    if name not in OVERRIDES:
-        raise UsageError(
-            f"grid has no setting {name}.{nearest(name, OVERRIDES)}"
-        )
-    found = [OVERRIDES[name].read(value) for value in values]
-    if not found:
-        raise UsageError(f"grid must have values of {name}.")
-    return found
-
-
-def _has_use(row, name, value):
-    """Whether a row has a use for an override."""
-    from memlm_keras.experiments.experiment import Experiment
-
-    try:
-        Experiment(_preset_of(row), **{name: value})
-    except NoUseError:
-        return False
-    return True
-
-
-def _required(measure, asked):
-    """A measure that the flags ask for, which rows may not lack then."""
-    size, files = None, ("questions", "answers")
-    if measure.path[0] == measuring.COMPLETION:
-        if not all(name in asked for name in files):
-            raise UsageError(
-                "This table needs --questions and --answers, the files of the "
-                "Sentence Completion Challenge."
-            )
-        key = "files"
-        size = measuring.identity([asked[name] for name in files])
-    else:
-        key, option = {
-            "cache": ("size", "cache_size"),
-            "monte_carlo": ("samples", "monte_carlo"),
-            "test_by_beams": ("beams", "beams"),
-        }.get(measure.path[0], (None, None))
-        size = asked.get(option)
-    if size is None:
-        return measure
-    made_with = ((measure.path[0], key), size)
-    return dataclasses.replace(measure, optional=False, made_with=made_with)
-
-
-def _kept_results(table, run, any_epochs):
-    folder = RunFolder(run.folder)
-    if not folder.is_run or folder.changed(run.settings):
-        return None
-    results = folder.results() if any_epochs else folder.finished_results()
-    required = [m for m in table.measures if not m.optional]
-    if results and all(measure.is_in(results) for measure in required):
-        return results
-    return None
-
-
-def _train_one(run, flags):
-    """Trains one run; returns `None`, or what went wrong."""
-    log = run.folder / "log.txt"
-    package = str(pathlib.Path(memlm_keras.__file__).parents[1])
-    paths = [package, os.environ.get("PYTHONPATH")]
-    try:
-        run.folder.mkdir(parents=True, exist_ok=True)
-        with open(log, "a", encoding="utf-8") as file:
-            status = _finish(
-                subprocess.Popen(
-                    [sys.executable, "-m", "memlm_keras", "train", *flags],
-                    stdout=file,
-                    stderr=subprocess.STDOUT,
-                    env={
-                        **os.environ,
-                        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-                    },
-                )
-            )
-    except OSError as error:
-        return f"failed: {error}"
-    if status == 0:
-        return None
-    text = log.read_text(encoding="utf-8", errors="replace")
-    last = text.splitlines()[-_LINES_OF_A_FAILURE:]
-    return "\n    ".join(
-        [f"failed with exit status {status}; {log} ends with", *last]
-    )
-
-
-def _finish(process):
-    """Waits for a run; if we are to end, so is the run, but orderly."""
-    try:
-        return process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
-
-
-def _choose(table, progress):
-    """Writes the best point of each row of a grid, and tells of it."""
-    measure = table.choose_by
-    if measure is None:
-        return
-    least = measure.path[-1] == "perplexity"
-    best = {}
-    for row in table.rows:
-        found = [measure.of(r) for r in progress.results(row)]
-        found = [value for value in found if value is not None]
-        if not found:
-            continue
-        value = report.summarize(found).mean
-        name = _preset_of(row)
-        if name not in best or (value < best[name][0]) == least:
-            best[name] = value, row
-    records = []
-    for value, row in best.values():
-        record = {"row": row.label, f"chosen by {measure.name}": value}
-        for other in table.measures:
-            values = [other.of(r) for r in progress.results(row)]
-            summary = report.summarize([v for v in values if v is not None])
-            record[other.name] = "" if summary is None else summary.mean
-        records.append(record)
-        told = ", ".join(
-            f"{m.name} {record[m.name]:.{m.digits}f}"
-            for m in table.measures
-            if record[m.name] != ""
-        )
-        print(f"Chosen: {row.label}: {told}")
-    report.write_csv(table.folder / "best.csv", records)
-
-
-def _outcome(table, progress, run):
-    results = progress.finished[run]
-    told = ", ".join(
-        f"{measure.name} {measure.of(results):.{measure.digits}f}"
-        for measure in table.measures
-        if measure.of(results) is not None
-    )
-    told += f"; best of {results['epochs']} epochs: {results['best_epoch']}"
-    if not results.get("finite", True):
-        told += "; stopped, as the loss was not finite"
-    return told
-
-
-def _since(begin):
-    return datetime.timedelta(seconds=round(time.monotonic() - begin))

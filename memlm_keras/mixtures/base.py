@@ -48,7 +48,7 @@ class Mixture(keras.layers.Layer):
         A tuple `(log_probabilities, state, weights, auxiliary)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the attention weights `(batch, time, memory)`, oldest
-        slot first; and what `pointer_log_probability` reads, `None` where it
+        slot first; and what `pointer_log_probability` reads, `()` where it
         is not `supervised`.
     """
 

@@ -86,7 +86,7 @@ class NeuralCache(Mixture):
         )
         weights = masked_softmax(self.theta * products, seen)
         if logits is None:
-            return None, state, weights, None
+            return None, state, weights, ()
         filled = ops.any(seen, axis=-1, keepdims=True)
         log_probabilities = mixed(
             1.0 - self.weight * ops.cast(filled, "float32"),
@@ -94,7 +94,7 @@ class NeuralCache(Mixture):
             self.weight
             * self.copy_distribution(weights, words, logits.shape[-1]),
         )
-        return log_probabilities, state, weights, None
+        return log_probabilities, state, weights, ()
 
     def compare(self, outputs, state, token_ids, mask=None):
         """Inner products with the cache, on which `theta` has no influence.

@@ -186,7 +186,7 @@ class Backbone:
             return Prediction(logits), mixture_state, weights
         losses = token_losses(logits, targets)
         prediction = Prediction(logits, -losses, losses)
-        if training and auxiliary is not None and self.mixture.supervised:
+        if training and self.mixture is not None and self.mixture.supervised:
             pointed = self.mixture.pointer_log_probability(auxiliary, targets)
             prediction = prediction._replace(loss=losses - pointed)
         return prediction, mixture_state, weights

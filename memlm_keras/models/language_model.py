@@ -433,6 +433,7 @@ class LanguageModel(StreamingModel, SequenceModel):
                 "`y` must hold the next token of each token in `x`, such as "
                 "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
             )
+        self.check_data(y)
         checks.require_statistics(self.smoothing)
         self.carry_state(
             carried_rows(x, batch_size or 32),

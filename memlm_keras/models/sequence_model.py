@@ -119,7 +119,7 @@ class SequenceModel(keras.Model):
     def get_compile_config(self):
         """Returns the arguments of `compile`, as every backend takes them."""
         config = super().get_compile_config()
-        if config:
+        if self.compiled:
             config["jit_compile"] = self._jit_compile_argument
         return config
 

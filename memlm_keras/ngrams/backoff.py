@@ -39,9 +39,12 @@ class BackoffModel(Scorer):
 
     Example:
 
+    >>> memlm_keras.ngrams.write_arpa(
+    ...     kneser_ney, "kn5.arpa", corpus.vocabulary
+    ... )
     >>> model = memlm_keras.ngrams.read_arpa("kn5.arpa", corpus.vocabulary)
-    >>> model.score(corpus.test).shape
-    (82430,)
+    >>> model.score(corpus.test).shape == corpus.test.tokens.shape
+    True
     """
 
     def __init__(self, vocabulary_size, sentence_boundaries=True, tables=None):
@@ -162,6 +165,8 @@ class BackoffModel(Scorer):
         Example:
 
         >>> after_the = kneser_ney.log_probabilities([[vocabulary["the"]]])
+        >>> np.exp(after_the).sum(axis=-1).round(6).tolist()
+        [1.0]
         """
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
@@ -251,6 +256,7 @@ def load(path):
 
     Example:
 
+    >>> kneser_ney.save("runs/kn5.npz")
     >>> kneser_ney = memlm_keras.ngrams.load("runs/kn5.npz")
     """
     try:

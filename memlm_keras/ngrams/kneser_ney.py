@@ -73,9 +73,10 @@ class KneserNey(BackoffModel):
 
     Example:
 
-    >>> corpus = memlm_keras.data.load("ptb", data_dir="data")
     >>> model = KneserNey(len(corpus.vocabulary), order=5).fit(corpus.train)
     >>> result = model.perplexity(corpus.test)
+    >>> result.predicted_tokens == len(corpus.test)
+    True
 
     References: Kneser and Ney, 1995, *Improved backing-off for m-gram
     language modeling*; Chen and Goodman, 1998, *An empirical study of

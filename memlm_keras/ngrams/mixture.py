@@ -30,7 +30,8 @@ class Mixture(Scorer):
 
     Example:
 
-    >>> mixture = Mixture([kneser_ney, UnigramCache(10_000, 500)], [0.9, 0.1])
+    >>> cache = UnigramCache(kneser_ney.vocabulary_size, size=500)
+    >>> mixture = Mixture([kneser_ney, cache], [0.9, 0.1])
     """
 
     def __init__(self, models, weights):
@@ -117,6 +118,7 @@ def mix(models, text, verbose=1):
 
     Example:
 
+    >>> cache = UnigramCache(kneser_ney.vocabulary_size, size=500)
     >>> mixture = mix([kneser_ney, cache], corpus.validation)
     """
     scores = [model.score(text, verbose=verbose) for model in models]

@@ -183,20 +183,22 @@ ROWS = {
 }
 
 
-def plain_l2(l2):
+def plain_l2(l2, initializer):
     """The `embedding` of a model where nothing is smoothed, with an l2 |E|^2.
 
     E are the embeddings, and the projection where it is tied to them.
 
     Args:
         l2: float, weight of the sum of squares.
+        initializer: plain value of the initializer of the embeddings.
 
     Returns:
         A dict of plain values, as presets have.
     """
     return built(
         lambda: SmoothedEmbedding(
-            smoothing=VariationalSmoothing("linear_interpolation", 0.0, l2=l2)
+            smoothing=VariationalSmoothing("linear_interpolation", 0.0, l2=l2),
+            embeddings_initializer=keras.initializers.get(initializer),
         )
     )
 

@@ -1,17 +1,11 @@
 """Checkpoints from which training goes on exactly."""
 
-import json
 import pathlib
 import sys
-import zlib
 
 import keras
-import numpy as np
 
-from memlm_keras import files
 from memlm_keras.training import run_state
-
-FORMAT = 2
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -100,7 +94,7 @@ class Checkpoint(keras.callbacks.Callback):
         # and not in the same way in a whole epoch and in a resumed one.
         self._counters = None
         if self.path.exists():
-            self._saved = _read(self.path)
+            self._saved = run_state.read(self.path)
             position = self._saved["meta"]
             self._check(position)
             self.resumed_from = (position["epoch"], position["batch"])
@@ -173,7 +167,6 @@ class Checkpoint(keras.callbacks.Callback):
         """Writes the checkpoint: the next batch to train on is `batch`."""
         optimizer = self.model.optimizer
         meta = {
-            "format": FORMAT,
             "backend": keras.backend.backend(),
             "epoch": epoch,
             "batch": batch,
@@ -198,7 +191,7 @@ class Checkpoint(keras.callbacks.Callback):
             best_weights = run_state.get_best_weights(callback)
             for position, weight in enumerate(best_weights):
                 arrays[f"callback_{index}_weight_{position}"] = weight
-        _write(self.path, meta, arrays)
+        run_state.write(self.path, meta, arrays)
 
     def _variables(self, group=None):
         """Variables by key, of one group or of all."""
@@ -326,42 +319,6 @@ class Checkpoint(keras.callbacks.Callback):
                 f"a model compiled with {asked}. To go on, "
                 f"{', or '.join(advice)}."
             )
-
-
-def _write(path, meta, arrays):
-    meta = json.loads(json.dumps(meta))
-    meta["checksum"] = _checksum(meta, arrays)
-    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
-
-
-def _read(path):
-    """Returns the arrays of a checkpoint, and what else it holds as `meta`."""
-    remedy = "Remove it to begin anew, or put an intact copy in its place."
-    with files.reading(path, "checkpoint", remedy):
-        with np.load(path, allow_pickle=False) as archive:
-            saved = {key: archive[key] for key in archive.files}
-        meta = json.loads(str(saved.pop("meta")))
-        if meta["format"] == FORMAT:
-            # Archives have checksums of arrays, but not of their names.
-            if meta.pop("checksum") != _checksum(meta, saved):
-                raise ValueError("its checksum is wrong")
-    if meta["format"] != FORMAT:
-        raise ValueError(
-            f"The checkpoint {path} is of format {meta['format']}; "
-            f"this version reads format {FORMAT}. Resume it with the version "
-            "of memlm_keras that wrote it."
-        )
-    return {**saved, "meta": meta}
-
-
-def _checksum(meta, arrays):
-    sum_ = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
-    for name, array in sorted(arrays.items()):
-        array = np.ascontiguousarray(array)
-        sum_ = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), sum_)
-        sum_ = zlib.crc32(array, sum_)
-    return sum_
 
 
 def _array(variable):

@@ -1,9 +1,14 @@
-"""State of a training run beside its weights: randomness and callbacks."""
+"""State of a training run beside its weights, and the file that holds all."""
 
 import json
+import zlib
 
 import keras
 import numpy as np
+
+from memlm_keras import files
+
+FORMAT = 2
 
 # What Keras' callbacks change in themselves while they watch a training run.
 _CALLBACK_STATE = {
@@ -127,3 +132,43 @@ def _jsonable(value):
     if value is None or isinstance(value, (bool, int, str)):
         return value
     return float(value)
+
+
+# === File ===
+
+
+def write(path, meta, arrays):
+    """Writes arrays, and as `meta` plain values, whole or not at all."""
+    meta = json.loads(json.dumps({"format": FORMAT, **meta}))
+    meta["checksum"] = _checksum(meta, arrays)
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+
+
+def read(path):
+    """Returns the arrays of a checkpoint, and what else it holds as `meta`."""
+    remedy = "Remove it to begin anew, or put an intact copy in its place."
+    with files.reading(path, "checkpoint", remedy):
+        with np.load(path, allow_pickle=False) as archive:
+            saved = {key: archive[key] for key in archive.files}
+        meta = json.loads(str(saved.pop("meta")))
+        if meta["format"] == FORMAT:
+            # Archives have checksums of arrays, but not of their names.
+            if meta.pop("checksum") != _checksum(meta, saved):
+                raise ValueError("its checksum is wrong")
+    if meta["format"] != FORMAT:
+        raise ValueError(
+            f"The checkpoint {path} is of format {meta['format']}; "
+            f"this version reads format {FORMAT}. Resume it with the version "
+            "of memlm_keras that wrote it."
+        )
+    return {**saved, "meta": meta}
+
+
+def _checksum(meta, arrays):
+    sum_ = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        array = np.ascontiguousarray(array)
+        sum_ = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), sum_)
+        sum_ = zlib.crc32(array, sum_)
+    return sum_

@@ -171,6 +171,21 @@ def test_a_model_without_recurrent_layers():
         memlm_keras.LanguageModel(V, 4, [], None)
 
 
+def test_a_model_reads_on_with_the_embedding_of_today():
+    """What was read before counts by the vectors that words have now."""
+    model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=4))
+    tokens = np.array([[1, 5, 3, 2, 7]], "int32")
+    state = model.read(tokens[:, :3])
+    assert state["memory_window"].shape == (1, 3)
+    model.embedding.embeddings.assign(
+        3 * np.random.default_rng(8).normal(size=(V, 4))
+    )
+    found, _ = model.step(tokens[:, 3:], state)
+    np.testing.assert_allclose(
+        arrays(found), arrays(model(tokens))[:, 3:], rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -13,6 +13,7 @@ from memlm_keras import serving
 from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.training import SentenceCrossEntropy
 from references import daniluk2017
 from references import tran2016 as reference
@@ -196,7 +197,7 @@ FORWARD = [
 
 @pytest.mark.parametrize("name, call", FORWARD, ids=[n for n, _ in FORWARD])
 def test_what_reads_forward_only_is_refused(name, call, model):
-    with pytest.raises(ValueError, match=f"{name}.* needs a model that reads "):
+    with pytest.raises(ValueError, match=f"{name}.* needs a causal model"):
         call(model)
 
 
@@ -236,7 +237,7 @@ def test_rows_of_several_sentences_are_refused(model):
     "layer",
     [
         {"recurrent_above": [keras.layers.LSTM(3)]},
-        {"mixture": memories.NeuralCache(3)},
+        {"mixture": NeuralCache(3)},
     ],
 )
 def test_nothing_may_carry_what_was_read_ahead(layer):

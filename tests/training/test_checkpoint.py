@@ -17,35 +17,47 @@ from memlm_keras.data import Batches
 from memlm_keras.data import PairBatches
 from memlm_keras.memory import NGram
 from memlm_keras.training import Checkpoint
-from memlm_keras.training import checkpoint as checkpoint_module
 from memlm_keras.training import halve_after
+from memlm_keras.training import run_state
 
 SCRIPT = pathlib.Path(__file__).with_name("resumed_run.py")
 
 
-def run(folder, kill_at=-1):
-    return subprocess.run(
+def start(folder, kill_at=-1):
+    return subprocess.Popen(
         [sys.executable, str(SCRIPT), str(folder), str(kill_at)],
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def end(process):
+    _, errors = process.communicate()
+    return process.returncode, errors
 
 
 def test_killed_run_resumes_to_the_same_weights(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
-    result = run(whole)
-    assert result.returncode == 0, result.stderr
+    whole_run = start(whole)
     # 30 batches an epoch: killed in the second epoch, past its checkpoint.
-    result = run(killed, kill_at=47)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+    code, errors = end(start(killed, kill_at=47))
+    assert code == -signal.SIGKILL, errors
     assert not (killed / "weights.npz").exists()
     with np.load(killed / "checkpoint.npz") as saved:
         meta = json.loads(str(saved["meta"]))
     assert meta["epoch"] == 1 and 0 < meta["batch"] < 30
-    result = run(killed)
-    assert result.returncode == 0, result.stderr
+    # Then anywhere: in a step, in a save, in validation.
+    moment = 0.5 * np.random.default_rng().random() + 1e-3
+    code, errors = end(start(killed, kill_at=moment))
+    if code:
+        assert code == -signal.SIGKILL, errors
+        code, errors = end(start(killed))
+    assert code == 0, errors
+    code, errors = end(whole_run)
+    assert code == 0, errors
 
     tolerance = 1e-6 if keras.backend.backend() == "torch" else 0.0
     with np.load(whole / "weights.npz") as expected:
@@ -226,8 +238,8 @@ def test_killed_while_saving(saved):
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        checkpoint_module.np.savez = write_half
-        checkpoint_module._write(saved, meta, arrays)
+        run_state.np.savez = write_half
+        run_state.write(saved, meta, arrays)
 
     context = multiprocessing.get_context("fork")
     process = context.Process(target=save_and_be_killed)
