@@ -300,7 +300,7 @@ def require_state(received, expected, batch_size):
 
     Args:
         received: what was given as a state.
-        expected: dict of tensors of one row.
+        expected: dict of the shapes of one row.
         batch_size: integer or `None`, rows that the state must have.
     """
     if not isinstance(received, dict) or set(received) != set(expected):
@@ -310,7 +310,7 @@ def require_state(received, expected, batch_size):
             f"with the names {sorted(expected)}. Received: {names!r}"
         )
     for name, value in received.items():
-        sizes = (batch_size, *expected[name].shape[1:])
+        sizes = (batch_size, *expected[name])
         shape = tuple(value.shape)
         if len(shape) != len(sizes) or any(
             None not in pair and pair[0] != pair[1]

@@ -91,8 +91,9 @@ class StreamingModel(keras.Model):
         return compile_inference(self, self.backbone.score)
 
     @functools.cached_property
-    def _one_row(self):
-        return self.backbone.initial_state(1)
+    def _state_shapes(self):
+        state = self.backbone.initial_state(1)
+        return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def initial_state(self, batch_size):
         """The state before the first token.
@@ -134,7 +135,7 @@ class StreamingModel(keras.Model):
                 "`tokens` must be of shape (batch, time); for one token a row, "
                 f"(batch, 1). Received: shape {tuple(tokens.shape)}"
             )
-        checks.require_state(state, self._one_row, tokens.shape[0])
+        checks.require_state(state, self._state_shapes, tokens.shape[0])
         if training:
             return self.backbone.step(tokens, state, training)
         return self._step(tokens, state)
@@ -222,7 +223,7 @@ class StreamingModel(keras.Model):
             state = self.initial_state(token_ids.shape[0])
         else:
             require_streaming("`score` with a `state`", self)
-            checks.require_state(state, self._one_row, len(token_ids))
+            checks.require_state(state, self._state_shapes, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
         for start, stop in self._pieces("token_ids", token_ids, 1, longest):
