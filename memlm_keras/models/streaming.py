@@ -303,8 +303,8 @@ class StreamingModel(keras.Model):
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...
-            vocabulary: `memlm_keras.data.Vocabulary` of the model's size;
-                `None` is the model's own, if it has one.
+            vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's
+                own, if it has one.
             stop_token_ids: list of ids; generation ends when every row has
                 produced one. The first fills the rest of its row; of strings it
                 is left out. `None` is the end of a sentence, if there is a
@@ -316,9 +316,8 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, strings without a vocabulary, one
-                that is not the model's own, an unknown sampler, or a model
-                that is not causal.
+                ids outside the vocabulary, strings without a vocabulary or with
+                another, an unknown sampler, or a model that is not causal.
 
         Example:
 
