@@ -16,14 +16,7 @@ SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 
 # Arguments that make a row what it is, by the kind of model.
 _FIXED = {
-    "LanguageModel": {
-        "recurrent",
-        "memory",
-        "recurrent_above",
-        "mixture",
-        "embedding",
-        "head",
-    },
+    "LanguageModel": {"recurrent", "memory", "recurrent_above", "mixture"},
     "EntailmentClassifier": {
         "recurrent",
         "recurrent_hypothesis",
@@ -35,6 +28,8 @@ _FIXED = {
     },
     "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
 }
+# And those that do where the row says anything of them.
+_FIXED_IF_SAID = {"embedding", "head"}
 
 _PAPERS = {}
 # Entry points that have not been loaded; `None` until they are looked for.
@@ -242,7 +237,9 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"The preset {name!r} is of a `memlm_keras.{row.kind}`: use "
             f"its `from_preset`. Received: a preset for a `{kind}`"
         )
-    fixed = sorted(_FIXED.get(kind, set()) & set(overrides))
+    config = row.model_config()
+    fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SAID & set(config))
+    fixed = sorted(fixed & set(overrides))
     if fixed:
         received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
         raise ValueError(
@@ -250,7 +247,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"make one of your own (`{kind}`) or choose another preset. "
             f"Received: {received}"
         )
-    return {**row.model_config(), **overrides}
+    return {**config, **overrides}
 
 
 def find(name):

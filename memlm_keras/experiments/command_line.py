@@ -29,6 +29,8 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.subcommands import COMMANDS
 
+# Of a message, which may quote what another process said.
+_LONGEST = 800
 _INSTALL = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
 
@@ -66,6 +68,11 @@ def main(arguments=None):
         return _interrupted(arguments, 130)
     except _Terminated:
         return _interrupted(arguments, 143)
+    except BrokenPipeError:
+        # Who read what is printed here has read enough.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _failed(error, 1, traceback)
     finally:
@@ -154,6 +161,9 @@ def _failed(error, status, traceback):
     if traceback:
         raise error
     line = " ".join(str(error).split()) or type(error).__name__
+    if len(line) > _LONGEST:
+        half = _LONGEST // 2
+        line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"
     print(f"memlm: {line}", file=sys.stderr)
     return status
 

@@ -122,17 +122,24 @@ def evaluate(positional, values, command):
             f"{positional.run[0]} is a model without its run folder, so nobody "
             "knows which text it is to be measured on. Name the run folder."
         )
-    recipe = {**folder.recipe(), **values}
-    experiment = again(recipe, folder if not values else None)
+    model = folder.model()
+    if values:
+        experiment = Experiment(**{**folder.recipe(), **values})
+        # Another text is read with the words that the model knows.
+        words = run_folder.vocabulary_of(model, folder.model_path)
+        experiment.corpus = experiment.dataset.load(words)
+    else:
+        experiment = again(folder.recipe(), folder)
     measures = read_options(settings.MEASURES, measures, experiment.kind)
     experiment.task.check_measures(experiment, measures)
-    model = folder.model()
     found = experiment.task.measure(experiment, model, verbose)
-    if not values and folder.results() is not None:
-        more = experiment.task.measure_more(
-            experiment, model, measures, verbose, folder.results()
-        )
-        found = folder.add_results({**found, **more})
+    before = {} if values else folder.results() or {}
+    more = experiment.task.measure_more(
+        experiment, model, measures, verbose, before
+    )
+    if before:
+        more = folder.add_results({**found, **more})
+    found = {**found, **more}
     _tell_numbers(found)
 
 
@@ -196,10 +203,10 @@ def table(positional, values, command):
     rows = values.pop("rows", None)
     seeds = _integers(values.pop("seeds", "0"))
     finished_only = values.pop("finished_only", False)
+    overwrite = values.pop("overwrite", False)
     passed = {
         **read_options(settings.RUNNING, _take(settings.RUNNING, values)),
         **_take(settings.PICTURES, values),
-        **{k: values.pop(k) for k in ("overwrite",) if k in values},
     }
     measures = read_options(settings.MEASURES, _take(settings.MEASURES, values))
     run_dir = values.pop("run_dir", "runs")
@@ -229,7 +236,7 @@ def table(positional, values, command):
         }
         return [preset, *(_flag(k, v) for k, v in told.items())]
 
-    failed = fill(runs, seeds, flags_of, finished_only, command)
+    failed = fill(runs, seeds, flags_of, finished_only, overwrite, command)
     return 1 if failed else 0
 
 

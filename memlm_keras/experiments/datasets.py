@@ -65,27 +65,31 @@ class Dataset:
             return path.resolve().parent.name
         return path.stem if path.suffix == ".txt" else path.resolve().name
 
-    def load(self):
+    def load(self, vocabulary=None):
         """Loads it.
+
+        Args:
+            vocabulary: `Vocabulary` to read it with; `None` builds one of the
+                training text.
 
         Returns:
             `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
         """
+        building = self._those("vocabulary_size")
+        if vocabulary is not None:
+            building = {"vocabulary": vocabulary}
         if self.kind == CLASSIFIER:
             return data.load_pairs(
                 self.name,
                 self.reading.get("data_dir"),
-                vocabulary_size=self.reading.get("vocabulary_size"),
-                minimum_count=self._given("minimum_count", 1),
                 lowercase=self._given("lowercase", False),
+                **self._counting(building, 1),
             )
-        building = self._those("vocabulary_size")
         if self.name == "cbt":
             return data.load_cbt(
                 self._given("cbt_train_on", "books"),
                 self.reading.get("data_dir"),
-                minimum_count=self._given("minimum_count", 2),
-                **building,
+                **self._counting(building, 2),
             )
         if self.name in PUBLIC:
             if self.sentences and self.name == "wikitext-2":
@@ -162,18 +166,25 @@ class Dataset:
         treebank = self.treebank()
         own = self._those("document_start", "tokenize")
         if treebank:
-            count = self._given("minimum_count", 1)
-            return data.load_conllu(
-                *treebank, minimum_count=count, **own, **building
-            )
+            building = self._counting(building, 1)
+            return data.load_conllu(*treebank, **own, **building)
         path = self.paths[0]
         splits = self.paths if len(self.paths) == 3 else _find_splits(path)
         if splits is None and path.is_file() and "document_start" not in own:
             splits = split_file(path)
         if splits is None:
             return data.load_documents(path, **own, **building)
-        count = self._given("minimum_count", _least_count(splits[0]))
-        return data.load_text(*splits, minimum_count=count, **own, **building)
+        if "minimum_count" not in self.reading and "vocabulary" not in building:
+            building["minimum_count"] = _least_count(splits[0])
+        building = self._counting(building)
+        return data.load_text(*splits, **own, **building)
+
+    def _counting(self, building, count=1):
+        """Arguments to build a vocabulary with, or the one that is there."""
+        if "vocabulary" in building:
+            return building
+        count = self._given("minimum_count", count)
+        return {"minimum_count": count, **building}
 
     def _given(self, option, default):
         return self.reading.get(option, default)

@@ -87,12 +87,7 @@ class Experiment:
     def name(self):
         """Name of the run's folder: dataset, row, what is changed, seed."""
         parts = [self.dataset.label, self.preset_name.replace("/", "-")]
-        for name, value in self.overrides.items():
-            if name in _SWITCHES:
-                parts += [_SWITCHES[name]] if value else []
-            elif name not in _UNNAMED:
-                text = f"{value:g}" if isinstance(value, float) else value
-                parts.append(f"{name}{text}")
+        parts += name_parts(self.overrides)
         return "-".join([*parts, f"seed{self.seed}"])
 
     @property
@@ -291,6 +286,18 @@ class Experiment:
         if stop_on_nan.stopped:
             print("The loss was not finite; the last good weights were kept.")
         return not stop_on_nan.stopped
+
+
+def name_parts(overrides):
+    """Parts of a folder's name that say what is other than in the preset."""
+    parts = []
+    for name, value in overrides.items():
+        if name in _SWITCHES:
+            parts += [_SWITCHES[name]] if value else []
+        elif name not in _UNNAMED:
+            text = f"{value:g}" if isinstance(value, float) else value
+            parts.append(f"{name}{text}")
+    return parts
 
 
 def again(recipe, folder):

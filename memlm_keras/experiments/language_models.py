@@ -85,7 +85,7 @@ class LanguageModelTask(Task):
         }
 
     def new_model(self, experiment):
-        """Extends `Task`: at the matched size where that is asked for."""
+        """Extends `Task`: with its words, and at the size that matches."""
         if experiment.overrides.get("match_parameters"):
             sizes = {
                 name: experiment.overrides[name]
@@ -96,7 +96,12 @@ class LanguageModelTask(Task):
             sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
             changed = Task.preset(self, experiment.preset_name, sizes)
             experiment.preset["model"] = changed["model"]
-        return super().new_model(experiment)
+        return LanguageModel.from_config(
+            {
+                "vocabulary": experiment.corpus.vocabulary,
+                **experiment.preset["model"],
+            }
+        )
 
     def make(self, experiment):
         """Extends `Task`: smoothing knows the training text."""

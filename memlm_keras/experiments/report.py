@@ -295,14 +295,14 @@ def _facts(table, progress):
     """Lines that say how all of the table was made: what all runs share."""
     results = list(progress.finished.values())
     keys = dict.fromkeys(key for r in results for key in r)
-    plain = (bool, int, float, str)
     for key in keys:
-        values = [r[key] for r in results if isinstance(r.get(key), plain)]
+        values = [_fact(r[key]) for r in results if key in r]
         varies = len(set(values)) > 1
         if not values or key in _OWN or (varies and key not in _ENVIRONMENT):
             continue
-        texts = sorted({_fact(value) for value in values})
-        yield f"* {key.replace('_', ' ')}: {'; '.join(texts)}"
+        texts = sorted({value for value in values if value is not None})
+        if texts:
+            yield f"* {key.replace('_', ' ')}: {'; '.join(texts)}"
     for protocol in dict.fromkeys(
         measure.protocol(found)
         for measure in table.measures
@@ -315,8 +315,15 @@ def _facts(table, progress):
 
 
 def _fact(value):
+    """A setting as text; `None` for what is measured."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, dict):
+        if not all(isinstance(v, (bool, int, float)) for v in value.values()):
+            return None
+        return ", ".join(f"{name} {rate}" for name, rate in value.items())
+    if isinstance(value, list):
+        return None
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from memlm_keras import serving
 from memlm_keras.data import PairBatches
-from memlm_keras.data import Vocabulary
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
@@ -156,12 +155,5 @@ def _load(path, method=None):
             f"{path} is no language model, and cannot {method}: it is of a "
             f"{type(model).__name__}."
         )
-    vocabulary = getattr(model, "vocabulary", None)
-    if vocabulary is None:
-        words = model_path.with_name("vocabulary.json")
-        if not words.is_file():
-            raise UsageError(
-                f"{model_path} does not know its words: there is no {words}."
-            )
-        vocabulary = Vocabulary.from_file(words)
+    vocabulary = run_folder.vocabulary_of(model, model_path)
     return model, vocabulary

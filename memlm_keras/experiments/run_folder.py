@@ -8,6 +8,7 @@ import keras
 
 from memlm_keras import files
 from memlm_keras import registry
+from memlm_keras.data import Vocabulary
 from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -260,6 +261,27 @@ def load_model(path):
         raise ValueError(
             f"{path} cannot be read as a model: {line[:200]}"
         ) from error
+
+
+def vocabulary_of(model, path):
+    """The vocabulary of a trained model: its own, or of the file beside it.
+
+    Args:
+        model: trained model.
+        path: path of its `.keras` file.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    vocabulary = getattr(model, "vocabulary", None)
+    if vocabulary is not None:
+        return vocabulary
+    words = pathlib.Path(path).with_name("vocabulary.json")
+    if not words.is_file():
+        raise UsageError(
+            f"{path} does not know its words: there is no {words}."
+        )
+    return Vocabulary.from_file(words)
 
 
 def find(path):

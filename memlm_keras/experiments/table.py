@@ -17,6 +17,8 @@ from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import report
 from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import name_parts
+from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -71,21 +73,18 @@ class TableRuns:
         self.asked = dict(measures or {})
         self.grid = {k: _values(k, v) for k, v in (grid or {}).items()}
         self.rows = self._points(self._selected(rows))
+        if not self.rows:
+            raise UsageError(f"No row of {name} has what the grid asks for.")
         self.measures = [_required(m, self.asked) for m in self.table.measures]
         self.speed = "tokens_per_second"
-        if self.measures[0].path[-1] == "accuracy" and "snli" == (
-            self.table.dataset
-        ):
+        first = self.rows[0].preset
+        if first is not None and presets.get(first)["kind"] == CLASSIFIER:
             self.speed = "pairs_per_second"
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
         parts = [pathlib.Path(self.dataset.split(",")[0]).stem]
         parts += [name.replace("/", "-")]
-        parts += [
-            key if value is True else f"{key}{value}"
-            for key, value in self.overrides.items()
-            if OVERRIDES[key].type is not str
-        ]
+        parts += name_parts(self.overrides)
         parts += ["grid"] * bool(self.grid)
         self.run_dir = pathlib.Path(run_dir)
         self.folder = self.run_dir / "-".join(parts)

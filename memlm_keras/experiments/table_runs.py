@@ -79,7 +79,14 @@ class Progress:
         return [run for run in self.runs if run.row is row and run in runs]
 
 
-def fill(table, seeds, train, finished_only=False, command="memlm table"):
+def fill(
+    table,
+    seeds,
+    train,
+    finished_only=False,
+    overwrite=False,
+    command="memlm table",
+):
     """Trains each row of a table with each seed, and writes the table.
 
     Args:
@@ -89,6 +96,7 @@ def fill(table, seeds, train, finished_only=False, command="memlm table"):
             `memlm train` for it.
         finished_only: whether to train nothing, and write the table of what is
             finished, however many seeds a row has.
+        overwrite: whether to move older runs aside, and begin all anew.
         command: string, what was typed.
 
     Returns:
@@ -108,6 +116,9 @@ def fill(table, seeds, train, finished_only=False, command="memlm table"):
         )
         for (row, recipe), found in zip(recipes, described, strict=True)
     ]
+    if overwrite:
+        for run in runs:
+            RunFolder(run.folder).move_aside()
     kept = {run: _kept_results(table, run, finished_only) for run in runs}
     kept = {run: results for run, results in kept.items() if results}
     if finished_only:

@@ -230,11 +230,7 @@ class CarryingModel(StreamingModel, SequenceModel):
                 or no targets, or the model is not causal and they are not
                 `SentenceBatches`; and for a smoothing without statistics.
         """
-        if y is None and isinstance(x, (np.ndarray, list, dict)):
-            raise ValueError(
-                "`y` must hold the next token of each token in `x`, such as "
-                "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
-            )
+        _require_targets(x, y)
         self.check_data(y)
         checks.require_statistics(self.smoothing)
         self.carry_state(
@@ -265,15 +261,17 @@ class CarryingModel(StreamingModel, SequenceModel):
         with self._carrying(x, batch_size or 32):
             return super().predict(x, batch_size, *args, **kwargs)
 
-    def train_on_batch(self, x, *args, **kwargs):
+    def train_on_batch(self, x, y=None, *args, **kwargs):
         """Trains on one batch, as `keras.Model.train_on_batch` does."""
+        _require_targets(x, y)
         self.carry_state(carried_rows(x))
-        return super().train_on_batch(x, *args, **kwargs)
+        return super().train_on_batch(x, y, *args, **kwargs)
 
-    def test_on_batch(self, x, *args, **kwargs):
+    def test_on_batch(self, x, y=None, *args, **kwargs):
         """Evaluates one batch, as `keras.Model.test_on_batch` does."""
+        _require_targets(x, y)
         with self._carrying(x):
-            return super().test_on_batch(x, *args, **kwargs)
+            return super().test_on_batch(x, y, *args, **kwargs)
 
     def predict_on_batch(self, x):
         """Predicts one batch, as `keras.Model.predict_on_batch` does."""
@@ -323,14 +321,17 @@ class CarryingModel(StreamingModel, SequenceModel):
             yield found
 
 
+def _require_targets(x, y):
+    """Raises `ValueError` for arrays without targets."""
+    if y is None and isinstance(x, (np.ndarray, list, dict)):
+        raise ValueError(
+            "`y` must hold the next token of each token in `x`, such as "
+            "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
+        )
+
+
 def _with_targets(data):
     """Returns data of a step, its targets among the inputs."""
     x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
     inputs = x if isinstance(x, dict) else {"token_ids": x}
-    if y is None:
-        raise ValueError(
-            "The batches must hold `(inputs, targets)` or `(inputs, targets, "
-            "sample_weight)`, the targets being the next tokens. Received: "
-            "batches without targets"
-        )
     return {**inputs, "targets": y}, y, sample_weight

@@ -4,6 +4,9 @@ import contextlib
 
 import keras
 import numpy as np
+from keras import ops
+
+from memlm_keras.arguments import require_token_ids
 
 
 def no_gradient():
@@ -146,3 +149,33 @@ def aligned_segments(lengths, longest=128):
             starts = starts + size * reads
         else:
             size //= 2
+
+
+def side_by_side(rows, vocabulary_size):
+    """Puts rows of token ids of any lengths side by side.
+
+    Args:
+        rows: list of int arrays `(time,)`, some of which may be empty.
+        vocabulary_size: integer.
+
+    Returns:
+        `(tokens, lengths)`: int32 array `(rows, longest)`, zero behind a row's
+        end, and the list of their lengths.
+
+    Raises:
+        ValueError: for no rows, rows of another rank, and wrong ids.
+    """
+    rows = [ops.convert_to_numpy(row) for row in rows]
+    if any(row.ndim != 1 for row in rows):
+        raise ValueError(
+            "`rows` must hold arrays of token ids of shape (time,). Received: "
+            f"shapes {[row.shape for row in rows]}"
+        )
+    lengths = [len(row) for row in rows]
+    # An empty list has no integer type of its own.
+    types = [row.dtype for row in rows if len(row)]
+    shape = (len(rows), max(lengths, default=0) or 1)
+    tokens = np.zeros(shape, np.result_type("int32", *types))
+    for row, ids in enumerate(rows):
+        tokens[row, : len(ids)] = ids
+    return require_token_ids("rows", tokens, vocabulary_size), lengths

@@ -16,6 +16,7 @@ from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
+from memlm_keras.models.inference import side_by_side
 
 
 class StreamingModel(keras.Model):
@@ -165,7 +166,7 @@ class StreamingModel(keras.Model):
         >>> state = lm.read([[0, 5, 7], [0]])
         >>> logits, state = lm.step(np.array([[3], [4]]), state)
         """
-        tokens, lengths = _side_by_side(rows, self.vocabulary_size)
+        tokens, lengths = side_by_side(rows, self.vocabulary_size)
         if any(lengths):
             require_streaming("`read`", self)
         state = self.initial_state(len(lengths))
@@ -384,21 +385,3 @@ class StreamingModel(keras.Model):
             checks.require_data(part, self.vocabulary_size)
             checks.require_same_vocabulary(self, part)
             checks.require_whole_sentences(part, self.memory)
-
-
-def _side_by_side(rows, vocabulary_size):
-    """Returns int32 ids `(rows, longest)`, checked, and the rows' lengths."""
-    rows = [ops.convert_to_numpy(row) for row in rows]
-    if any(row.ndim != 1 for row in rows):
-        raise ValueError(
-            "`rows` must hold arrays of token ids of shape (time,). Received: "
-            f"shapes {[row.shape for row in rows]}"
-        )
-    lengths = [len(row) for row in rows]
-    # An empty list has no integer type of its own.
-    types = [row.dtype for row in rows if len(row)]
-    shape = (len(rows), max(lengths, default=0) or 1)
-    tokens = np.zeros(shape, np.result_type("int32", *types))
-    for row, ids in enumerate(rows):
-        tokens[row, : len(ids)] = ids
-    return require_token_ids("rows", tokens, vocabulary_size), lengths

@@ -12,11 +12,14 @@ import sys
 import keras
 
 import memlm_keras  # noqa: F401 - registers what the file names.
+from memlm_keras import registry
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.serving.saved_model import write_saved_model
 
 
 def main(model_path, vocabulary_path, options, path):
+    # Papers of other packages bring layers of their own.
+    registry.papers()
     write_saved_model(
         keras.saving.load_model(model_path, compile=False),
         Vocabulary.from_file(vocabulary_path),

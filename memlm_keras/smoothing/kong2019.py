@@ -351,6 +351,10 @@ class VariationalSmoothing(keras.layers.Layer):
         squares = ops.sum(ops.square(table), axis=-1)
         return self.l2 * ops.sum(self.coefficients() * squares)
 
+    def get_build_config(self):
+        """Returns `None`: it is built with the embedding that has it."""
+        return None
+
     def get_config(self):
         return {
             **super().get_config(),

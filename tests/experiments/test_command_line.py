@@ -90,6 +90,23 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     )
 
 
+def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    before = results_of(run)
+    write_file(folder / "other.txt")
+    told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
+    assert told.status == 0, told.err
+    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    assert found != pytest.approx(before["test"]["perplexity"], rel=1e-3)
+    assert results_of(run) == before
+    told = memlm("evaluate", run / "model.keras", "--verbose=0")
+    assert told.status == 0, told.err
+    (run / "model.keras").rename(folder / "alone.keras")
+    told = memlm("evaluate", "alone.keras")
+    assert told.status == 2 and "Name the run folder" in told.err
+
+
 def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
@@ -132,24 +149,14 @@ def test_a_run_of_another_text_in_the_same_folder(memlm, train, folder):
     assert told.status == 2 and "not the text any more" in told.err
 
 
-@pytest.mark.parametrize(
-    "name, content",
-    [
-        ("config.json", "{"),
-        ("config.json", "[1]"),
-        ("results.json", '{"epochs": 1'),
-        ("results.json", "{}"),
-    ],
-)
-def test_damaged_files_of_a_run(name, content, memlm, train, folder):
+def test_damaged_files_of_a_run(memlm, train, folder):
     train("daniluk2017/lstm")
-    (folder / "runs" / NAME / name).write_text(content)
-    told = memlm(
-        "train", "daniluk2017/lstm", "--dataset=text", "--epochs=1", *SMALL
-    )
+    (folder / "runs" / NAME / "results.json").write_text('{"epochs": 1')
+    flags = ("--dataset=text", "--epochs=1", *SMALL)
+    told = memlm("train", "daniluk2017/lstm", *flags)
     assert told.status == 1
     assert told.err.count("\n") == 1, told.err
-    assert f"{name} is damaged" in told.err
+    assert "results.json is damaged" in told.err
 
 
 @pytest.mark.parametrize(
@@ -252,6 +259,14 @@ def test_wrong_use_is_told_before_keras_is_imported(folder):
     assert err == (
         "memlm: memlm train has no flag --epoch. Did you mean --epochs?\n"
     )
+
+
+def test_whoever_reads_may_stop_reading(folder):
+    process = start(folder, "presets", "salton2017")
+    process.stdout.close()
+    process.stdout = None
+    _, err = process.communicate()
+    assert process.returncode == 128 + signal.SIGPIPE and not err
 
 
 def test_a_backend_that_is_not_there(folder):

@@ -278,7 +278,7 @@ def test_sentence_completion_by_a_bidirectional_model(folder):
     assert answered["questions"] == 3 and answered["unknown_answers"] == 1
     assert "the words before and behind it" in answered["protocol"]
     assert "NO PERPLEXITY" in found["validation"]["protocol"]
-    assert found["dropout"] == 0.3
+    assert found["dropout"] == {"between": 0.3, "outputs": 0.3}
     for wrong, message in (
         ({"questions": "x"}, "need each other"),
         ({"questions": "x", "answers": "y"}, "no file questions=x"),

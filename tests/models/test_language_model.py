@@ -992,7 +992,7 @@ def test_arrays_with_wrong_ids_are_refused_by_fit():
     close(model([[1, 2, 3]]), model(np.array([[1, 2, 3]])))
     with pytest.raises(ValueError, match="`y` must hold the next token"):
         model.fit(good, verbose=0)
-    with pytest.raises(ValueError, match="batches without targets"):
+    with pytest.raises(ValueError, match="`y` must hold the next token"):
         model.train_on_batch(good)
 
 

@@ -79,7 +79,10 @@ def test_the_model_of_the_paper(method, units, rate):
         assert layer.cell.rate == 0.2
     assert model.tie_embeddings is (method != "vanilla_untied")
     assert not model.head.use_bias
-    for weight in (model.embedding.embeddings, model.head.weights[0]):
+    for weight in (
+        *model.embedding.trainable_variables,
+        *model.head.trainable_variables,
+    ):
         values = np.abs(keras.ops.convert_to_numpy(weight))
         assert 0.025 < values.max() <= 0.05, weight.path
     scheme = {

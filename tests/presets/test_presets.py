@@ -6,6 +6,7 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras import presets
+from memlm_keras.embeddings import Embedding
 
 V = 77_003
 W = 300
@@ -354,6 +355,16 @@ def test_what_a_preset_fixes_cannot_be_given(argument):
         LanguageModel.from_preset(
             "daniluk2017/key_value", 11, **{argument: None}
         )
+
+
+def test_an_embedding_can_be_given_where_the_preset_has_none():
+    embedding = Embedding(11, 6, word_dropout=0.25)
+    model = LanguageModel.from_preset(
+        "daniluk2017/lstm", 11, scale=0.02, embedding=embedding
+    )
+    assert model.embedding.word_dropout == 0.25
+    with pytest.raises(ValueError, match="'gal2016/medium' fixes embedding"):
+        LanguageModel.from_preset("gal2016/medium", 11, embedding=embedding)
 
 
 def test_what_a_preset_leaves_open_can_be_given():
