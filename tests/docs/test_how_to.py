@@ -1,0 +1,203 @@
+"""The how-to's pages run as they stand, on tiny files of the right formats."""
+
+import pathlib
+import re
+import shlex
+
+import corpus_files
+import keras
+import pytest
+
+from memlm_keras import registry
+from memlm_keras.data import embedded
+from memlm_keras.data import embedded_pairs
+from memlm_keras.experiments import command_line
+from memlm_keras.experiments import experiment
+from memlm_keras.experiments import table
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
+# Where the others would only take longer: PyTorch compiles nothing, and
+# TensorFlow exports without another process.
+BACKENDS = {"serving.md": "tensorflow"}
+BACKEND = "torch"
+
+# Commands that train something small; all others are stopped before that.
+TRAINED = (
+    "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 "
+    "--epochs=5",
+    "memlm train kneser_ney_5 --dataset=embedded",
+)
+# Commands that are run for real where their run folder is there.
+OF_RUNS = ("attention", "evaluate", "generate", "score")
+OTHER_PROGRAMS = ("apt-get", "export", "python")
+
+
+def blocks(page, language):
+    """Pairs of the number of lines before a block and its text."""
+    text = page.read_text(encoding="utf-8")
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return [
+        (text[: found.start(1)].count("\n"), found[1])
+        for found in re.finditer(pattern, text, re.M | re.S)
+    ]
+
+
+def commands(page):
+    """The command lines of a page, each as one line."""
+    lines = []
+    for _, block in blocks(page, "bash"):
+        lines += block.replace("\\\n", " ").splitlines()
+    return [" ".join(line.split()) for line in lines]
+
+
+def those_with(language):
+    return [
+        pytest.param(page, id=page.stem)
+        for page in PAGES
+        if blocks(page, language)
+    ]
+
+
+def on_one_backend(page):
+    backend = BACKENDS.get(page.name, BACKEND)
+    if keras.backend.backend() != backend:
+        pytest.skip(f"pages are alike on every backend: run once, on {backend}")
+
+
+def write_files(folder):
+    """All files that the pages name, and no corpus that is downloaded."""
+    corpus_files.write_splits(folder)
+    corpus_files.write_splits(folder / "my_folder")
+    corpus_files.write_splits(folder / "path" / "to" / "italian")
+    text = corpus_files.sentences(80, shortest=3)
+    text[3] += " whale"
+    corpus_files.write_lines(folder / "my_text.txt", text)
+    for name in ("train", "valid", "test"):
+        path = folder / f"{name}.txt"
+        path.write_text(f"= {name} =\n{path.read_text()}")
+
+    corpus_files.write_documents(folder / "wikipedia", count=40)
+    lines = []
+    for number in range(40):
+        lines += [f"= title{number} =", *corpus_files.sentences(6, seed=number)]
+    corpus_files.write_lines(folder / "wikipedia.txt", lines)
+
+    corpus_files.write_treebank(folder / "UD_German-GSD", "de_gsd")
+    (folder / "parses.conllu").write_text(f"{corpus_files.PARSED}\n" * 3)
+
+    corpus_files.write_cbt(folder / "CBTest" / "data")
+    corpus_files.write_novels(folder / "Holmes_Training_Data")
+    texts = [
+        ("The old {} saw a sea", ("man", "sea", "whale", "saw", "the"), 0),
+        ("{} man saw", ("A", "The", "Old", "No", "This"), 1),
+    ]
+    for name, lines in zip(
+        ("questions", "answers"), corpus_files.machine_form(texts)
+    ):
+        (folder / f"Holmes.machine_format.{name}.txt").write_text(lines)
+
+    corpus_files.write_snli(folder / "snli_1.0")
+    corpus_files.write_sick(folder / "SICK")
+    corpus_files.write_vectors(
+        folder / "glove.840B.300d.txt", ("a", "man", "dog"), dimension=300
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with these files; generated corpora are tiny."""
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(embedded.load, "__defaults__", (40, 6, 6, 0))
+    for split, size in {"train": 200, "validation": 40, "test": 40}.items():
+        monkeypatch.setitem(embedded_pairs.SIZES, split, size)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_files(folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def papers_kept(monkeypatch):
+    """What a page registers is forgotten after it."""
+    registry.names()
+    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
+
+
+@pytest.mark.parametrize("page", those_with("python"))
+def test_blocks_run(page, folder):
+    on_one_backend(page)
+    namespace = {"__name__": page.stem}
+    for lines_before, block in blocks(page, "python"):
+        # So that a traceback names the page and its line.
+        code = compile("\n" * lines_before + block, str(page), "exec")
+        exec(code, namespace)
+
+
+@pytest.mark.parametrize("page", those_with("bash"))
+def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
+    on_one_backend(page)
+    for command in commands(page):
+        program, *arguments = shlex.split(command)
+        if program == "memlm":
+            check_command(command, arguments, folder, monkeypatch)
+        else:
+            assert program in OTHER_PROGRAMS, command
+        if program == "python":
+            assert (ROOT / arguments[0]).is_file(), command
+    capsys.readouterr()
+
+
+def check_command(command, arguments, folder, monkeypatch):
+    """Runs a command, up to where it would train."""
+    name = arguments[0]
+    runs = [word for word in arguments[1:] if word.startswith("runs/")]
+    if name in OF_RUNS and all((folder / run).is_dir() for run in runs):
+        assert command_line.main(arguments) == 0, command
+    elif name not in ("train", "table", "presets"):
+        command_line.COMMANDS[name].parse(arguments[1:])
+    elif command in TRAINED or name == "presets":
+        assert command_line.main(arguments) == 0, command
+    else:
+        with monkeypatch.context() as patch, pytest.raises(WouldTrain):
+            patch.setattr(experiment.Experiment, "run", would_train)
+            patch.setattr(table, "fill", would_train)
+            status = command_line.main(arguments)
+            pytest.fail(f"{command}: exit status {status}")
+
+
+class WouldTrain(BaseException):
+    """A command got as far as training."""
+
+
+def would_train(*arguments, **named):
+    raise WouldTrain
+
+
+def test_what_is_trained_is_on_a_page():
+    found = {command for page in PAGES for command in commands(page)}
+    assert found.issuperset(TRAINED)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in (
+            *sorted((ROOT / "docs").rglob("*.md")),
+            ROOT / "saved_models" / "README.md",
+        )
+    ],
+)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
+        path, _, _ = target.partition("#")
+        if path and "://" not in path:
+            assert (page.parent / path).exists(), target
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "how_to" / "README.md").read_text()
+    linked = set(re.findall(r"\]\((\w+\.md)\)", index))
+    assert linked == {page.name for page in PAGES} - {"README.md"}
