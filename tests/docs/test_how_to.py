@@ -3,6 +3,8 @@
 import pathlib
 import re
 import shlex
+import sys
+import types
 
 import corpus_files
 import keras
@@ -22,13 +24,11 @@ PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 BACKENDS = {"serving.md": "tensorflow"}
 BACKEND = "torch"
 
-# Commands that train something small; all others are stopped before that.
+# The one command that trains; all others are stopped before they do.
 TRAINED = (
-    "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 "
-    "--epochs=5",
-    "memlm train kneser_ney_5 --dataset=embedded",
+    "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
 )
-# Commands that are run for real where their run folder is there.
+# Commands that are run where their run folder is there.
 OF_RUNS = ("attention", "evaluate", "generate", "score")
 OTHER_PROGRAMS = ("apt-get", "export", "python")
 
@@ -108,8 +108,8 @@ def write_files(folder):
 def folder(tmp_path, monkeypatch):
     """A working folder with these files; generated corpora are tiny."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(embedded.load, "__defaults__", (40, 6, 6, 0))
-    for split, size in {"train": 200, "validation": 40, "test": 40}.items():
+    monkeypatch.setattr(embedded.load, "__defaults__", (24, 6, 6, 0))
+    for split, size in {"train": 60, "validation": 20, "test": 20}.items():
         monkeypatch.setitem(embedded_pairs.SIZES, split, size)
     folder = tmp_path / "work"
     folder.mkdir()
@@ -126,18 +126,22 @@ def papers_kept(monkeypatch):
 
 
 @pytest.mark.parametrize("page", those_with("python"))
-def test_blocks_run(page, folder):
+def test_blocks_run(page, folder, monkeypatch):
     on_one_backend(page)
-    namespace = {"__name__": page.stem}
+    module = types.ModuleType(page.stem)
+    # Classes are looked for in the module that defines them.
+    monkeypatch.setitem(sys.modules, page.stem, module)
     for lines_before, block in blocks(page, "python"):
         # So that a traceback names the page and its line.
         code = compile("\n" * lines_before + block, str(page), "exec")
-        exec(code, namespace)
+        exec(code, module.__dict__)
 
 
 @pytest.mark.parametrize("page", those_with("bash"))
 def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
     on_one_backend(page)
+    # A page's Python makes it.
+    corpus_files.write_documents(folder / "novels", count=40)
     for command in commands(page):
         program, *arguments = shlex.split(command)
         if program == "memlm":
@@ -157,7 +161,7 @@ def check_command(command, arguments, folder, monkeypatch):
         assert command_line.main(arguments) == 0, command
     elif name not in ("train", "table", "presets"):
         command_line.COMMANDS[name].parse(arguments[1:])
-    elif command in TRAINED or name == "presets":
+    elif command == TRAINED or name == "presets":
         assert command_line.main(arguments) == 0, command
     else:
         with monkeypatch.context() as patch, pytest.raises(WouldTrain):
@@ -176,8 +180,7 @@ def would_train(*arguments, **named):
 
 
 def test_what_is_trained_is_on_a_page():
-    found = {command for page in PAGES for command in commands(page)}
-    assert found.issuperset(TRAINED)
+    assert TRAINED in commands(ROOT / "docs" / "how_to" / "own_text.md")
 
 
 @pytest.mark.parametrize(
