@@ -22,6 +22,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
+    entry_points={
+        "console_scripts": [
+            "memlm = memlm_keras.experiments.command_line:main",
+        ],
+    },
     packages=find_packages(include=["memlm_keras", "memlm_keras.*"]),
     install_requires=[
         "keras>=3.15",

@@ -1,22 +1,8 @@
 """Memory-augmented recurrent language models in Keras 3."""
 
-from memlm_keras import analysis
-from memlm_keras import cells
-from memlm_keras import data
-from memlm_keras import embeddings
-from memlm_keras import evaluation
-from memlm_keras import heads
-from memlm_keras import memory
-from memlm_keras import mixtures
-from memlm_keras import ngrams
-from memlm_keras import presets
-from memlm_keras import serving
-from memlm_keras import smoothing
-from memlm_keras import training
-from memlm_keras.models import Ensemble
-from memlm_keras.models import EntailmentClassifier
-from memlm_keras.models import LanguageModel
-from memlm_keras.models import SequenceAutoencoder
+import importlib
+import pathlib
+import sys
 
 __version__ = "0.1.0"
 
@@ -30,6 +16,7 @@ __all__ = [
     "data",
     "embeddings",
     "evaluation",
+    "experiments",
     "heads",
     "memory",
     "mixtures",
@@ -39,3 +26,44 @@ __all__ = [
     "smoothing",
     "training",
 ]
+
+_CLASSES = (
+    "Ensemble",
+    "EntailmentClassifier",
+    "LanguageModel",
+    "SequenceAutoencoder",
+)
+
+
+def load_all():
+    """Imports all of the package, so that Keras knows all of its classes."""
+    models = importlib.import_module("memlm_keras.models")
+    for name in __all__:
+        if name in _CLASSES:
+            globals()[name] = getattr(models, name)
+        else:
+            importlib.import_module(f"memlm_keras.{name}")
+
+
+def __getattr__(name):
+    if name in __all__:
+        load_all()
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _is_program():
+    """Whether a program of this package begins, which chooses the backend.
+
+    `memlm`, `python -m memlm_keras` and the recipes must import the package
+    before they know the backend, and so before Keras may be imported.
+    """
+    if sys.argv[:1] == ["-m"]:
+        return "memlm_keras" in sys.orig_argv
+    program = pathlib.Path(sys.argv[0] if sys.argv else "")
+    return program.stem == "memlm" or program.parent.name == "recipes"
+
+
+# Everybody else gets all of it at once: a model that Keras loads is known.
+if "keras" in sys.modules or not _is_program():
+    load_all()

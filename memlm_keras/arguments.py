@@ -20,7 +20,18 @@ def require_rate(name, value):
 
 
 def require_vocabulary(model, vocabulary):
-    """Raises `ValueError` unless a vocabulary has the size of the model's."""
+    """Raises `ValueError` unless a vocabulary can be the model's.
+
+    It must be of its size, and, where the model knows its own, be that one.
+    """
+    own = getattr(model, "vocabulary", None)
+    if own is not None and vocabulary != own:
+        raise ValueError(
+            "`vocabulary` must be the model's own, with the same tokens, ids "
+            "and tokenizer, or be left out. Received: "
+            f"{vocabulary!r}, of the fingerprint {vocabulary.fingerprint}, for "
+            f"a model with {own!r}, of the fingerprint {own.fingerprint}"
+        )
     if len(vocabulary) != model.vocabulary_size:
         raise ValueError(
             "`vocabulary` must be the one that the model was trained with, of "
@@ -36,7 +47,7 @@ def require_streaming(what, model):
         what: string, what was asked for.
         model: `memlm_keras.LanguageModel`.
     """
-    if model.reads_ahead:
+    if not model.causal:
         raise ValueError(
             f"{what} needs a model that reads forward only. Received: a model "
             f"with a {type(model.memory).__name__}, which reads ahead in whole "

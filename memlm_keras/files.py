@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import lzma
 import os
 import pathlib
 import re
@@ -99,8 +100,8 @@ def _make_writable_parent(path):
 
 # === Folders of writers ===
 # Each holds a file whose lock the writer has until it ends, in whatever way:
-# the kernel takes it back from a killed process too, and, unlike the number of a
-# process, a lock means the same in another container.
+# the kernel takes it back from a killed process too, and, unlike the number of
+# a process, a lock means the same in another container.
 
 _NAME = re.compile(r"\.memlm-[0-9a-f]{12}\.partial")
 _LOCK, _NEW, _OLD = "lock", "new", "old"
@@ -345,6 +346,7 @@ _UNREADABLE = (
     SyntaxError,
     TypeError,
     ValueError,
+    lzma.LZMAError,
     struct.error,
     tokenize.TokenError,
     zipfile.BadZipFile,

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import time
 
-import common
 from absl import app
 from absl import flags
-from absl import logging
+
+from memlm_keras.experiments import command_line
+from memlm_keras.experiments import subcommands
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("backend", None, common.BACKENDS, "Keras backend.")
+flags.DEFINE_enum("backend", None, subcommands.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
 flags.DEFINE_integer("units", 128, "Units of the LSTM.", lower_bound=8)
 flags.DEFINE_integer("embedding_dim", 64, "Size of the embeddings.")
@@ -36,9 +37,7 @@ PROMPT = "ruth ellis was born in"
 def main(argv):
     del argv
     begin = time.time()
-    # TensorFlow tells much about each export.
-    logging.set_verbosity(logging.WARNING)
-    common.choose_backend(FLAGS.backend)
+    command_line.import_keras(FLAGS.backend)
 
     import keras
 
@@ -100,11 +99,9 @@ def main(argv):
     subprocess.run(command, check=True)
     print(f"\nDone in {time.time() - begin:.0f} seconds. Next, for instance:")
     print(f'  python recipes/score_exported.py {exported} "any words of yours"')
-    print("  python recipes/daniluk2017.py --model=ngram_4 --scale=0.3")
-    print(
-        "  python recipes/daniluk2017.py --model=key_value_predict "
-        "--dataset=ptb --scale=0.2 --match_parameters"
-    )
+    print("  memlm train ngram_4 --scale=0.3")
+    print("  memlm train key_value_predict --dataset=your_text.txt --scale=0.3")
+    print("  memlm presets")
 
 
 def make_model(name, vocabulary_size, models):

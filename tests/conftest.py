@@ -1,4 +1,4 @@
-"""What all tests share: seeds, hypothesis profiles and gradients."""
+"""Shared by all tests: seeds, hypothesis profiles and gradients."""
 
 import gc
 import os

@@ -4,6 +4,7 @@ import inspect
 import os
 import pathlib
 import pkgutil
+import re
 import subprocess
 import sys
 
@@ -26,6 +27,7 @@ PUBLIC_NAMES = {
         "data",
         "embeddings",
         "evaluation",
+        "experiments",
         "heads",
         "memory",
         "mixtures",
@@ -89,6 +91,7 @@ PUBLIC_NAMES = {
         "SentenceBatches",
         "SentencePair",
         "Split",
+        "SubwordVocabulary",
         "Tokenizer",
         "Vocabulary",
         "cbt_questions",
@@ -126,6 +129,7 @@ PUBLIC_NAMES = {
         "reconstruction",
         "sampled_perplexity",
     ],
+    "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
     "memlm_keras.heads": ["TiedProjection"],
     "memlm_keras.memory": [
         "Attention",
@@ -298,12 +302,14 @@ DOCUMENTED = [
     in (
         *("cells", "embeddings", "heads", "memory", "models"),
         *("mixtures", "presets", "registry", "smoothing"),
+        *("analysis", "evaluation", "ngrams"),
     )
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Counts of counts")
 @pytest.mark.parametrize("name", DOCUMENTED)
-def test_examples_in_docstrings(name):
+def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
     names = {
         **vars(module),
@@ -311,20 +317,66 @@ def test_examples_in_docstrings(name):
         "memlm_keras": memlm_keras,
         "np": np,
     }
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    # Examples write files.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)
     report = []
     for example in doctest.DocTestFinder().find(module, extraglobs=names):
-        if example.examples:
-            if any("lm" in part.source for part in example.examples):
-                example.globs["lm"] = small_model()
-            runner.run(example, out=report.append)
+        source = "".join(part.source for part in example.examples)
+        for known, make in KNOWN.items():
+            if re.search(rf"\b{known}\b", source):
+                example.globs[known] = make()
+        runner.run(example, out=report.append)
     assert runner.summarize(verbose=False).failed == 0, "".join(report)
 
 
-def small_model():
+class Checker(doctest.OutputChecker):
+    """Takes any output, such as a progress bar, where none is shown."""
+
+    def check_output(self, want, got, optionflags):
+        return not want or super().check_output(want, got, optionflags)
+
+
+def small_corpus():
+    words = ["the", "man", "who", "was", "born", "in", "york", "said", "so"]
+    vocabulary = memlm_keras.data.Vocabulary(words)
+    tokens = np.random.default_rng(0).zipf(1.5, 200).astype("int32") % 11
+    tokens[9::10] = 0
+    splits = [memlm_keras.data.Split(tokens)] * 3
+    return memlm_keras.data.Corpus("small", vocabulary, *splits)
+
+
+def small_model(**arguments):
     return memlm_keras.LanguageModel(
         vocabulary_size=11,
         embedding_dim=4,
         recurrent=[keras.layers.LSTM(6)],
         memory=memlm_keras.memory.KeyValuePredict(window=3),
+        **arguments,
     )
+
+
+def small_smoothed_model():
+    smoothing = memlm_keras.smoothing.VariationalSmoothing(
+        "linear_interpolation", rate=0.5
+    )
+    model = small_model(smoothing=smoothing)
+    statistics = memlm_keras.smoothing.StreamStatistics.count(
+        small_corpus().train.tokens, 11
+    )
+    model.smoothing.adapt(statistics)
+    return model
+
+
+# Names that examples use and do not define.
+KNOWN = {
+    "batches": lambda: small_corpus().batches("test", 1, 20),
+    "corpus": small_corpus,
+    "kneser_ney": lambda: memlm_keras.ngrams.KneserNey(11, discounts=0.5).fit(
+        small_corpus().train, verbose=0
+    ),
+    "lm": small_model,
+    "smoothed": small_smoothed_model,
+    "vocabulary": lambda: small_corpus().vocabulary,
+}

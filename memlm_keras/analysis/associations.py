@@ -1,4 +1,4 @@
-"""What is written to an associative memory, and what is read of it.
+"""Writes and reads of an associative memory.
 
 Weissenborn (2016), Figures 2 and 3.
 """
@@ -116,8 +116,9 @@ def plot_associations(similarity, source, target, path, title=None):
 
     Example:
 
+    >>> similarity = np.array([[0.9, 0.1], [-0.2, 0.7]])
     >>> memlm_keras.analysis.plot_associations(
-    ...     found.similarity, premise, hypothesis, "associations.png"
+    ...     similarity, ["a", "man"], ["he", "sat"], "associations.png"
     ... )
     """
     similarity = _of_words(similarity, source, target)
@@ -151,8 +152,9 @@ def write_associations(similarity, source, target, path):
 
     Example:
 
+    >>> similarity = np.array([[0.9, 0.1], [-0.2, 0.7]])
     >>> memlm_keras.analysis.write_associations(
-    ...     found.similarity, premise, hypothesis, "associations.csv"
+    ...     similarity, ["a", "man"], ["he", "sat"], "associations.csv"
     ... )
     """
     similarity = _of_words(similarity, source, target)

@@ -71,7 +71,8 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
     >>> tokens = vocabulary.encode("the man who was born in york")
     >>> weights = lm.attention(tokens[None])[0]
     >>> memlm_keras.analysis.plot_attention(
-    ...     weights, vocabulary.decode(tokens), "attention.png")
+    ...     weights, vocabulary.decode(tokens), "attention.png"
+    ... )
     """
     weights = np.asarray(weights)
     if weights.ndim != 2 or len(weights) != len(tokens):
@@ -219,7 +220,7 @@ def sentence_attention(
 
     >>> tokens = np.array([5, 7, 0, 6, 0])
     >>> for positions, weights in sentence_attention(lm, tokens, [0, 3]):
-    ...     print(tokens[positions], weights.sum(axis=-1))
+    ...     print(tokens[positions], weights.shape)
     """
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)

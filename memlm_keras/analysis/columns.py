@@ -15,7 +15,7 @@ from memlm_keras.data.sentences import sentence_starts
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AttentionColumns:
-    """Where a model attends after it has read each of some words.
+    """Attention of a model after each of some sampled words.
 
     Attributes:
         positions: integer array `(samples,)`, offsets of the words in the
@@ -40,7 +40,7 @@ def attention_columns(
     """Samples words of a text, and says where the model attends after each.
 
     Tran et al. (2016), Figure 4: 100 words of the test data. Each sentence is
-    read from an empty history; ends of sentences are not sampled. Only the
+    read from the initial state; ends of sentences are not sampled. Only the
     sentences of the sampled words are read.
 
     Args:
@@ -64,9 +64,10 @@ def attention_columns(
     Example:
 
     >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
     ... )
-    >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
+    >>> columns.weights.shape
+    (5, 3)
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
@@ -126,6 +127,9 @@ def plot_attention_columns(columns, path, title=None):
 
     Example:
 
+    >>> columns = memlm_keras.analysis.attention_columns(
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
+    ... )
     >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
     """
     samples, memory = columns.weights.shape
@@ -160,6 +164,9 @@ def write_attention_columns(columns, path):
 
     Example:
 
+    >>> columns = memlm_keras.analysis.attention_columns(
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
+    ... )
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]

@@ -68,7 +68,7 @@ def dependency_attention(
 ):
     """Attention by dependency between attended and predicted word.
 
-    Tran et al. (2016), Figure 6. Each sentence is read from an empty history,
+    Tran et al. (2016), Figure 6. Each sentence is read from the initial state,
     as its word forms. At each step that predicts a word, every slot that holds
     a word of the sentence gives one pair; the beginning and the end of the
     sentence are in none. The figure's positions are binned, the text does not
@@ -95,11 +95,16 @@ def dependency_attention(
 
     Example:
 
-    >>> sentences = memlm_keras.analysis.read_conllu("de_gsd-ud-test.conllu")
-    >>> found = memlm_keras.analysis.dependency_attention(
-    ...     lm, sentences, corpus.vocabulary
+    >>> sentence = memlm_keras.analysis.ParsedSentence(
+    ...     words=("the", "young", "man", "said"),
+    ...     heads=np.array([2, 2, 3, -1]),
+    ...     relations=("det", "amod", "nsubj", "root"),
     ... )
-    >>> found.means[found.dependencies.index("→compound:prt")]
+    >>> found = memlm_keras.analysis.dependency_attention(
+    ...     lm, [sentence], corpus.vocabulary
+    ... )
+    >>> found.dependencies
+    ('ALL', 'det←')
     """
     require_vocabulary(model, vocabulary)
     bins = _checked_bins(bins)
@@ -166,8 +171,17 @@ def plot_dependency_attention(
 
     Example:
 
+    >>> sentence = memlm_keras.analysis.ParsedSentence(
+    ...     words=("the", "young", "man", "said"),
+    ...     heads=np.array([2, 2, 3, -1]),
+    ...     relations=("det", "amod", "nsubj", "root"),
+    ... )
+    >>> found = memlm_keras.analysis.dependency_attention(
+    ...     lm, [sentence], corpus.vocabulary
+    ... )
     >>> memlm_keras.analysis.plot_dependency_attention(
-    ...     found, "dependencies.png", ["ALL", "→obj", "nsubj←"])
+    ...     found, "dependencies.png", ["ALL", "det←"]
+    ... )
     """
     require_positive_integer("minimum_pairs", minimum_pairs)
     if dependencies is None:
@@ -222,6 +236,14 @@ def write_dependency_attention(attention, path):
 
     Example:
 
+    >>> sentence = memlm_keras.analysis.ParsedSentence(
+    ...     words=("the", "young", "man", "said"),
+    ...     heads=np.array([2, 2, 3, -1]),
+    ...     relations=("det", "amod", "nsubj", "root"),
+    ... )
+    >>> found = memlm_keras.analysis.dependency_attention(
+    ...     lm, [sentence], corpus.vocabulary
+    ... )
     >>> memlm_keras.analysis.write_dependency_attention(found, "found.csv")
     """
     rows = []

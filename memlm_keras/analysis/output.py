@@ -1,4 +1,4 @@
-"""What all pictures and tables of the analyses have in common."""
+"""PNG and CSV files of all analyses."""
 
 import csv
 

@@ -19,7 +19,7 @@ from memlm_keras.models.inference import segments
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SentencePredictions:
-    """What a model expects at each step of a sentence, and where it attends.
+    """Predictions and attention of a model at each step of a sentence.
 
     Attributes:
         read: tuple of `time` strings, the token read at each step; the first
@@ -47,7 +47,7 @@ class SentencePredictions:
 def sentence_predictions(model, sentence, vocabulary, top=5):
     """The most probable next words at each step, and the attention.
 
-    Tran et al. (2016), Figure 5. The sentence is read from an empty history,
+    Tran et al. (2016), Figure 5. The sentence is read from the initial state,
     and its end is predicted after its last word.
 
     Args:
@@ -71,7 +71,8 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
     >>> found = memlm_keras.analysis.sentence_predictions(
     ...     lm, "the man was born in york", corpus.vocabulary
     ... )
-    >>> found.top[0], found.top_log_probabilities[0]
+    >>> found.read[0], found.next[0], len(found.top[0])
+    ('<eos>', 'the', 5)
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
@@ -127,6 +128,9 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     Example:
 
+    >>> found = memlm_keras.analysis.sentence_predictions(
+    ...     lm, "the man was born in york", corpus.vocabulary
+    ... )
     >>> memlm_keras.analysis.plot_sentence_predictions(found, "sentence.png")
     """
     time, memory = predictions.weights.shape
@@ -191,6 +195,9 @@ def write_sentence_predictions(predictions, path):
 
     Example:
 
+    >>> found = memlm_keras.analysis.sentence_predictions(
+    ...     lm, "the man was born in york", corpus.vocabulary
+    ... )
     >>> memlm_keras.analysis.write_sentence_predictions(found, "sentence.csv")
     """
     names = ["read", "next", "next_log_probability"]
@@ -228,7 +235,11 @@ def attention_by_word(predictions):
 
     Example:
 
-    >>> weights = memlm_keras.analysis.attention_by_word(found)
+    >>> found = memlm_keras.analysis.sentence_predictions(
+    ...     lm, "the man was born in york", corpus.vocabulary
+    ... )
+    >>> memlm_keras.analysis.attention_by_word(found).shape
+    (7, 7)
     """
     time, _ = predictions.weights.shape
     weights = np.zeros((time, time), predictions.weights.dtype)
@@ -256,8 +267,11 @@ def plot_sentence_attention(predictions, path, title=None):
 
     Example:
 
+    >>> found = memlm_keras.analysis.sentence_predictions(
+    ...     lm, "the man was born in york", corpus.vocabulary
+    ... )
     >>> memlm_keras.analysis.plot_sentence_attention(
-    ...     {"combined": found, "single": of_another_model}, "sentence.png"
+    ...     {"key-value-predict": found}, "sentence.png"
     ... )
     """
     read = _one_sentence(predictions)

@@ -53,7 +53,7 @@ class DistantPairs:
 
     @property
     def mean_counts_at_any_distance(self):
-        """As `mean_counts`, with the co-occurrences at all distances counted.
+        """Mean co-occurrence frequency, counted at all distances together.
 
         The paper does not say which of the two it counts.
         """
@@ -85,8 +85,8 @@ def distant_pairs(
 ):
     """Finds where the most-attended word is far, and counts in training data.
 
-    Tran et al. (2016), Table 3. Each sentence of the text is read from an
-    empty history. Of each step whose most-attended slot holds a word at least
+    Tran et al. (2016), Table 3. Each sentence of the text is read from the
+    initial state. Of each step whose most-attended slot holds a word at least
     `minimum_distance` before the word to predict, the pair of the two is
     taken; of equal weights the most recent counts as the highest. Neither the
     beginning of a sentence nor its end is a word here; the unknown word is.
@@ -116,9 +116,10 @@ def distant_pairs(
     Example:
 
     >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
     ... )
-    >>> dict(zip(pairs.counted_distances, pairs.mean_counts))
+    >>> pairs.counted_distances.tolist()
+    [2, 3, 4]
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
@@ -180,6 +181,9 @@ def plot_distant_pairs(pairs, path, title=None):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.plot_distant_pairs(pairs, "pairs.png")
     """
     figure, axes = output.subplots(2 + 0.5 * len(pairs.counted_distances), 3.5)
@@ -208,6 +212,9 @@ def write_distant_pairs(pairs, path):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.write_distant_pairs(pairs, "pairs.csv")
     """
     names = ["attended", "predicted", "distance", "occurrences"]
@@ -235,6 +242,9 @@ def write_counts_by_distance(pairs, path):
 
     Example:
 
+    >>> pairs = memlm_keras.analysis.distant_pairs(
+    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
+    ... )
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
     means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)
@@ -277,7 +287,8 @@ def cooccurrence_counts(
 
     Example:
 
-    >>> cooccurrence_counts([[5, 7]], np.array([5, 7, 7, 0, 5, 0]), [1, 2], 9)
+    >>> tokens = np.array([5, 7, 7, 0, 5, 0])
+    >>> cooccurrence_counts([[5, 7]], tokens, [1, 2], 9, verbose=0)
     array([[1, 1]])
     """
     # Keys of two ids of 32 bits would overflow 32 bits.

@@ -24,6 +24,7 @@ from memlm_keras.data.sentence_completion import completion_questions
 from memlm_keras.data.sentences import AutoencodingBatches
 from memlm_keras.data.sentences import SentenceBatches
 from memlm_keras.data.sentences import sentence_starts
+from memlm_keras.data.subwords import SubwordVocabulary
 from memlm_keras.data.token_store import Split
 from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.treebanks import load_conllu
@@ -40,6 +41,7 @@ __all__ = [
     "SentenceBatches",
     "SentencePair",
     "Split",
+    "SubwordVocabulary",
     "Tokenizer",
     "Vocabulary",
     "cbt_questions",

@@ -6,6 +6,7 @@ import numpy as np
 
 from memlm_keras.data.epochs import EpochBatches
 from memlm_keras.data.epochs import check_positive
+from memlm_keras.data.epochs import checksum
 
 
 class Batches(EpochBatches):
@@ -110,7 +111,11 @@ class Batches(EpochBatches):
 
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
-        return {**super().identity(), "segment_length": self.segment_length}
+        return {
+            **super().identity(),
+            "segment_length": self.segment_length,
+            "checksum_of_documents": self._layout.checksum,
+        }
 
     def _shuffle(self, generator):
         self._layout.shuffle(generator)
@@ -142,6 +147,7 @@ class _Streams:
         self._segment_length = segment_length
         longest = int((self._ends - self._begins).max())
         self.num_batches = -(-longest // segment_length)
+        self.checksum = None
 
     def spans(self, index):
         """Returns, for each row of batch `index`, int64 `begins` and `ends`
@@ -161,6 +167,7 @@ class _Documents:
 
     def __init__(self, starts, num_tokens, batch_size, segment_length):
         self._starts = starts
+        self.checksum = checksum(starts)
         self._ends = np.append(starts[1:], num_tokens)
         self._segment_length = segment_length
         self._segments = -(-(self._ends - starts) // segment_length)

@@ -107,7 +107,7 @@ class Corpus:
         starts = split.document_starts if documents else None
         if sentences:
             starts = sentence_starts(split.tokens, end_of_sentence_id)
-        return Batches(
+        batches = Batches(
             split.tokens,
             batch_size=batch_size,
             segment_length=segment_length,
@@ -117,6 +117,8 @@ class Corpus:
             end_of_sentence_id=end_of_sentence_id,
             context_of="sentence" if sentences else "document",
         )
+        batches.vocabulary = self.vocabulary
+        return batches
 
     def sentence_batches(self, split, batch_size=20, **kwargs):
         """Makes the `SentenceBatches` of one split, to train on.
@@ -133,12 +135,14 @@ class Corpus:
         Raises:
             ValueError: There is no such split.
         """
-        return SentenceBatches(
+        batches = SentenceBatches(
             self._split(split).tokens,
             batch_size=batch_size,
             end_of_sentence_id=self.vocabulary.end_of_sentence_id,
             **kwargs,
         )
+        batches.vocabulary = self.vocabulary
+        return batches
 
     def _split(self, split):
         if not isinstance(split, str):

@@ -1,9 +1,11 @@
 """What batches have in common: epochs, orders and positions."""
 
+import zlib
+
 import keras
 import numpy as np
 
-_LARGEST_ID_CHUNK = 1 << 20
+_CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
@@ -18,7 +20,13 @@ class EpochBatches(keras.utils.PyDataset):
         shuffle: Whether there is another order every epoch.
         seed: Integer from which the orders follow.
         end_of_sentence_id: Input before the first token, and padding.
+
+    Attributes:
+        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
+            it: a model that has another one refuses the batches.
     """
+
+    vocabulary = None
 
     def __init__(self, tokens, batch_size, shuffle, seed, end_of_sentence_id):
         super().__init__()
@@ -31,6 +39,7 @@ class EpochBatches(keras.utils.PyDataset):
         self.epoch = 0
         self.start_batch = 0
         self._largest_id = None
+        self._checksum = None
 
     @property
     def num_tokens(self):
@@ -48,17 +57,7 @@ class EpochBatches(keras.utils.PyDataset):
 
         Found by one pass over the tokens, which also refuses negative ids.
         """
-        if self._largest_id is None:
-            largest = 0
-            for begin in range(0, self.num_tokens, _LARGEST_ID_CHUNK):
-                chunk = self.tokens[begin : begin + _LARGEST_ID_CHUNK]
-                if chunk.min() < 0:
-                    raise ValueError(
-                        "`tokens` must not be negative. Received: the token id "
-                        f"{chunk.min()}"
-                    )
-                largest = max(largest, int(chunk.max()))
-            self._largest_id = max(largest, self.end_of_sentence_id)
+        self._read_once()
         return self._largest_id
 
     @property
@@ -70,12 +69,29 @@ class EpochBatches(keras.utils.PyDataset):
 
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
+        self._read_once()
         return {
             "num_tokens": int(self.num_tokens),
+            "checksum_of_tokens": self._checksum,
             "batch_size": self.batch_size,
             "seed": self.seed,
             "shuffle": self.shuffle,
         }
+
+    def _read_once(self):
+        if self._largest_id is not None:
+            return
+        largest, sum_ = self.end_of_sentence_id, 0
+        for begin in range(0, self.num_tokens, _CHUNK):
+            chunk = self.tokens[begin : begin + _CHUNK]
+            if chunk.min() < 0:
+                raise ValueError(
+                    "`tokens` must not be negative. Received: the token id "
+                    f"{chunk.min()}"
+                )
+            largest = max(largest, int(chunk.max()))
+            sum_ = checksum(chunk, sum_)
+        self._largest_id, self._checksum = largest, sum_
 
     def __len__(self):
         return self.batches_per_epoch - self.start_batch
@@ -108,6 +124,11 @@ class EpochBatches(keras.utils.PyDataset):
     def _reorder(self):
         if self.shuffle:
             self._shuffle(np.random.default_rng([self.seed, self.epoch]))
+
+
+def checksum(integers, start=0):
+    """Checksum of integers, whatever their dtype and where they are stored."""
+    return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
 
 
 def check_positive(name, value):

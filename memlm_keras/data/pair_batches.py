@@ -5,6 +5,7 @@ import numpy as np
 
 from memlm_keras.data.epochs import check_position
 from memlm_keras.data.epochs import check_positive
+from memlm_keras.data.epochs import checksum
 
 
 class PairBatches(keras.utils.PyDataset):
@@ -44,6 +45,8 @@ class PairBatches(keras.utils.PyDataset):
 
     Attributes:
         varies_in_time: True, as the batches have different times.
+        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
+            it: a model that has another one refuses the batches.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -59,6 +62,7 @@ class PairBatches(keras.utils.PyDataset):
     """
 
     varies_in_time = True
+    vocabulary = None
 
     def __init__(
         self,
@@ -108,6 +112,10 @@ class PairBatches(keras.utils.PyDataset):
         )
         both = (*self.premises, *self.hypotheses)
         self._largest_id = max(int(sentence.max()) for sentence in both)
+        lengths = [len(sentence) for sentence in both]
+        self._checksum = 0
+        for integers in (np.concatenate(both), lengths, self.labels):
+            self._checksum = checksum(integers, self._checksum)
         self._orders = {}
         self.start_at(0)
 
@@ -140,6 +148,7 @@ class PairBatches(keras.utils.PyDataset):
         """Plain values that say which batches these are, for checkpoints."""
         return {
             "num_pairs": self.num_pairs,
+            "checksum_of_pairs": self._checksum,
             "batch_size": self.batch_size,
             "batches_per_epoch": self.batches_per_epoch,
             "bucket_batches": self.bucket_batches,

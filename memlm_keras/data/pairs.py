@@ -119,7 +119,7 @@ class PairCorpus:
                     f"Received: split={split!r}"
                 )
             split = getattr(self, split)
-        return PairBatches(
+        batches = PairBatches(
             split.premises,
             split.hypotheses,
             split.labels,
@@ -128,6 +128,8 @@ class PairCorpus:
             seed=seed,
             **kwargs,
         )
+        batches.vocabulary = self.vocabulary
+        return batches
 
 
 def encode_pairs(

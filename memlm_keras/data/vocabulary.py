@@ -50,27 +50,18 @@ class Vocabulary:
         end_of_sentence="<eos>",
         tokenizer=None,
     ):
-        if isinstance(tokens, str):
-            raise ValueError(
-                "`tokens` must be a list of tokens. Received one string: "
-                f"{tokens[:40]!r}. Give `[token, ...]`, or use "
-                "`Vocabulary.build` for text."
-            )
-        if unknown == end_of_sentence:
-            raise ValueError(
-                "`unknown` and `end_of_sentence` must differ. Received "
-                f"{unknown!r} for both."
-            )
-        tokens = list(tokens)
-        _check_tokens([end_of_sentence, unknown])
-        _check_tokens(tokens)
+        tokens = checked_tokens(tokens)
         specials = (end_of_sentence, unknown)
+        check_specials(*specials)
         self.tokens = specials + tuple(
             token for token in tokens if token not in specials
         )
         self.unknown = unknown
         self.end_of_sentence = end_of_sentence
         self.tokenizer = _tokenizer(tokenizer, specials)
+        self._number()
+
+    def _number(self):
         self._ids = {token: id for id, token in enumerate(self.tokens)}
         self._fingerprint = None
 
@@ -159,8 +150,13 @@ class Vocabulary:
         if config is None:
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
+        # A file says itself what kind of vocabulary it is.
+        name = config.pop("class_name", cls.__name__)
         try:
-            return cls.from_config(config)
+            kind = keras.saving.get_registered_object(f"memlm_keras>{name}")
+            if not isinstance(kind, type) or not issubclass(kind, cls):
+                raise ValueError(f"it holds no {cls.__name__}, but a {name}")
+            return kind.from_config(config)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"The vocabulary file {path} cannot be used: {error}"
@@ -175,9 +171,10 @@ class Vocabulary:
         Raises:
             OSError: The folder cannot be written.
         """
+        config = {"class_name": type(self).__name__, **self.get_config()}
         with atomic_path(path) as temporary:
             temporary.write_text(
-                json.dumps(self.get_config(), ensure_ascii=False, indent=0),
+                json.dumps(config, ensure_ascii=False, indent=0),
                 encoding="utf-8",
             )
 
@@ -274,12 +271,12 @@ class Vocabulary:
     @property
     def end_of_sentence_id(self):
         """Id of the end of a sentence."""
-        return 0
+        return self._ids[self.end_of_sentence]
 
     @property
     def unknown_id(self):
         """Id of all words that are not in the vocabulary."""
-        return 1
+        return self._ids[self.unknown]
 
     def get_config(self):
         return {
@@ -348,6 +345,28 @@ def _tokenizer(tokenizer, specials):
             f"{specials} and tokenizer={tokenizer!r}"
         )
     return tokenizer
+
+
+def checked_tokens(tokens):
+    """The tokens as a tuple, each a string of its own."""
+    if isinstance(tokens, str):
+        raise ValueError(
+            "`tokens` must be a list of tokens. Received one string: "
+            f"{tokens[:40]!r}. Give `[token, ...]`, or use `Vocabulary.build` "
+            "for text."
+        )
+    tokens = tuple(tokens)
+    _check_tokens(tokens)
+    return tokens
+
+
+def check_specials(end_of_sentence, unknown):
+    if unknown == end_of_sentence:
+        raise ValueError(
+            "`unknown` and `end_of_sentence` must differ. Received "
+            f"{unknown!r} for both."
+        )
+    _check_tokens([end_of_sentence, unknown])
 
 
 def _check_tokens(tokens):

@@ -1,20 +1,25 @@
 """Cloze tests, answered by the most probable whole sentence."""
 
 import dataclasses
+import math
+import statistics
 
 import keras
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.evaluation.perplexity import require_method
 
 # Queries are padded to a multiple: few shapes, and little that is wasted.
 _QUERY_MULTIPLE = 8
+# The normal deviate that is not reached in magnitude with probability 0.95.
+_Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClozeAccuracy:
-    """How many questions were answered rightly.
+    """Accuracy in a cloze test.
 
     Attributes:
         correct: integer, questions whose answer was chosen.
@@ -22,14 +27,14 @@ class ClozeAccuracy:
         chosen: tuple of strings, the candidate chosen for each question.
         unknown_answers: integer, questions whose answer is not in the
             vocabulary. The model cannot tell it from other unknown candidates.
-        reads_ahead: whether the model read behind what it predicted.
+        causal: whether the model read nothing behind what it predicted.
     """
 
     correct: int
     questions: int
     chosen: tuple = dataclasses.field(repr=False)
     unknown_answers: int = 0
-    reads_ahead: bool = False
+    causal: bool = True
 
     @property
     def accuracy(self):
@@ -38,27 +43,28 @@ class ClozeAccuracy:
 
     @property
     def interval(self):
-        """95% Wilson interval of the accuracy, two floats."""
-        import scipy.stats
-
-        test = scipy.stats.binomtest(self.correct, self.questions)
-        low, high = test.proportion_ci(confidence_level=0.95, method="wilson")
-        return float(low), float(high)
+        """95% interval of the accuracy (Wilson, 1927), two floats."""
+        ratio = _Z_95**2 / self.questions
+        p = self.accuracy
+        center = (p + ratio / 2) / (1 + ratio)
+        spread = math.sqrt(p * (1 - p) * ratio + ratio**2 / 4) / (1 + ratio)
+        # At the ends rounding could go beyond.
+        return max(0.0, center - spread), min(1.0, center + spread)
 
     @property
     def protocol(self):
         """String that says how the questions were asked."""
         chosen = (
-            "for which the probabilities of all words of the query, <eos> "
+            "with which the whole query, <eos> included, is most probable "
+            "after its context"
+            if self.causal
+            else "for which the probabilities of all words of the query, <eos> "
             "included, each given the words before and behind it, have the "
             "highest product"
-            if self.reads_ahead
-            else "with which the whole query, <eos> included, is most probable "
-            "after its context"
         )
         return (
             f"protocol cloze: the candidate {chosen}, the first of equals; "
-            "each question from an empty history"
+            "each question from the initial state"
         )
 
     def __str__(self):
@@ -81,7 +87,10 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
     vocabulary.
 
     Args:
-        model: a `memlm_keras.LanguageModel`.
+        model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a
+            model with `score` that keeps no state, as those of
+            `memlm_keras.ngrams`, which reads the whole text of each question
+            and candidate.
         questions: iterable of `memlm_keras.data.ClozeQuestion`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
         batch_size: integer, rows that the model reads at once. It changes time
@@ -96,10 +105,17 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Example:
 
-    >>> questions = memlm_keras.data.cbt_questions("NE", "test")
-    >>> result = memlm_keras.evaluation.cloze_accuracy(
-    ...     lm, questions, corpus.vocabulary
+    >>> question = memlm_keras.data.ClozeQuestion(
+    ...     context=(("the", "man", "was", "born", "in", "york"),),
+    ...     query=("the", "XXXXX", "said"),
+    ...     answer="man",
+    ...     candidates=("man", "york"),
     ... )
+    >>> result = memlm_keras.evaluation.cloze_accuracy(
+    ...     lm, [question], corpus.vocabulary
+    ... )
+    >>> result.questions
+    1
     """
     questions = list(questions)
     scores = cloze_scores(model, questions, vocabulary, batch_size, verbose)
@@ -116,7 +132,11 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
         for question in questions
     )
     result = ClozeAccuracy(
-        correct, len(questions), chosen, unknown, model.reads_ahead
+        correct=correct,
+        questions=len(questions),
+        chosen=chosen,
+        unknown_answers=unknown,
+        causal=model.causal,
     )
     if verbose:
         print(result)
@@ -130,9 +150,9 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
     Every sentence ends with the end-of-sentence token, which also comes before
     the first. Questions are read side by side, which changes nothing: their
     contexts are not padded, and a query is only with ends of sentences, behind
-    its own: there the model has passed it, or, if it reads ahead, reads none of
-    them. What such a model gives to each word is its probability between the
-    words before and behind it.
+    its own: there the model has passed it, or, if it is bidirectional, reads
+    none of them. The score of a word is then its probability between the words
+    before and behind it.
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
@@ -144,20 +164,26 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
         float64. Candidates that make the same ids have the same score.
 
     Raises:
-        ValueError: for no questions, a vocabulary of another size than the
-            model's, a batch size below 1, or a question with a context for a
-            model that reads ahead.
+        ValueError: for a model without `score`, no questions, a vocabulary of
+            another size than the model's, a batch size below 1, or a question
+            with a context for a bidirectional model.
 
     Example:
 
+    >>> question = memlm_keras.data.ClozeQuestion(
+    ...     context=(("the", "man", "was", "born", "in", "york"),),
+    ...     query=("the", "XXXXX", "said"),
+    ...     answer="man",
+    ...     candidates=("man", "york"),
+    ... )
     >>> scores = memlm_keras.evaluation.cloze_scores(
-    ...     lm, questions, corpus.vocabulary
+    ...     kneser_ney, [question], corpus.vocabulary
     ... )
     >>> scores[0].shape
-    (10,)
+    (2,)
     """
     questions = list(questions)
-    _check(model, questions, vocabulary, batch_size)
+    _require_questions(model, questions, vocabulary, batch_size)
     encoded = [_Encoded(question, vocabulary) for question in questions]
     # Questions of like lengths need the same pieces at the same time.
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].context))
@@ -166,7 +192,11 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
     )
     for begin in range(0, len(order), batch_size):
         batch = [encoded[at] for at in order[begin : begin + batch_size]]
-        _score(model, batch, batch_size, rows=min(batch_size, len(encoded)))
+        if hasattr(model, "read"):
+            rows = min(batch_size, len(encoded))
+            _score(model, batch, batch_size, rows)
+        else:
+            _score_whole_texts(model, batch)
         progress.add(len(batch))
     return [question.scores[question.places] for question in encoded]
 
@@ -203,12 +233,22 @@ class _Encoded:
         self.scores = np.zeros(len(self.sentences))
 
 
+def _score_whole_texts(model, batch):
+    """Fills the scores of a batch by a model that keeps no state."""
+    for question in batch:
+        for place, ids in enumerate(question.sentences):
+            # An end of sentence is taken to stand before a text.
+            text = np.concatenate([question.context, ids])[1:]
+            query = model.score(text)[1 - len(ids) :]
+            question.scores[place] = query.sum()
+
+
 def _score(model, batch, batch_size, rows):
     """Fills the scores of a batch of questions."""
     contexts = [question.context for question in batch]
     # The last batch has as many rows as the others, or it would be compiled.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
-    state = None if model.reads_ahead else model.read(contexts)
+    state = model.read(contexts) if model.causal else None
     waiting = [
         (owner, place, ids)
         for owner, question in enumerate(batch)
@@ -228,15 +268,15 @@ def _score_sentences(model, state, owners, sentences, batch_size):
 
     Args:
         model: the language model.
-        state: dict of tensors, one row a question; `None` for a model that
-            reads ahead.
+        state: dict of tensors, one row a question; `None` for a
+            bidirectional model.
         owners: rows of `state` from which the sentences begin.
         sentences: 1-D int32 arrays, no more than `batch_size`.
         batch_size: rows that the model reads, filled up with padding.
     """
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
-    # The end of a sentence, of which a model that reads ahead reads none.
+    # The end of a sentence, of which a bidirectional model reads none.
     tokens = np.full((batch_size, steps + 1), sentences[0][-1], "int32")
     for row, ids in enumerate(sentences):
         tokens[row, : len(ids)] = ids
@@ -253,14 +293,15 @@ def _score_sentences(model, state, owners, sentences, batch_size):
     return np.sum(scores, axis=1, where=counts)
 
 
-def _check(model, questions, vocabulary, batch_size):
+def _require_questions(model, questions, vocabulary, batch_size):
+    require_method("score", model)
     require_positive_integer("batch_size", batch_size)
     if not questions:
         raise ValueError(
             "`questions` must hold at least one question. Received: none"
         )
     require_vocabulary(model, vocabulary)
-    if not model.reads_ahead:
+    if model.causal:
         return
     name, end = type(model.memory).__name__, vocabulary.end_of_sentence_id
     own_end = getattr(model.memory, "end_of_sentence_id", end)
@@ -273,8 +314,7 @@ def _check(model, questions, vocabulary, batch_size):
     for index, question in enumerate(questions):
         if question.context:
             raise ValueError(
-                "`questions` must have no context for a model that reads "
-                f"ahead, as its {name} does: it reads a sentence by itself. "
-                f"Received: question {index} with a context of "
-                f"{len(question.context)} sentences"
+                "`questions` must have no context for a bidirectional model: "
+                f"its {name} reads a sentence by itself. Received: question "
+                f"{index} with a context of {len(question.context)} sentences"
             )

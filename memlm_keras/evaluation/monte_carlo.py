@@ -2,16 +2,16 @@
 smoothed matrices.
 """
 
-import dataclasses
 import math
 
 import keras
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.evaluation.perplexity import of_scores
+from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.models import copies
 
 
@@ -28,11 +28,11 @@ def monte_carlo_perplexity(
 
     Args:
         model: `memlm_keras.LanguageModel`.
-        batches: as of `perplexity`.
+        batches: as for `perplexity`.
         samples: integer, number of networks with fixed dropout.
         seed: integer, that of the first.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-        also: as of `perplexity`.
+        also: as for `perplexity`.
 
     Returns:
         `Perplexity`.
@@ -45,9 +45,15 @@ def monte_carlo_perplexity(
     Example:
 
     >>> batches = corpus.batches("test", batch_size=1, segment_length=100)
-    >>> memlm_keras.evaluation.monte_carlo_perplexity(lm, batches, samples=100)
+    >>> model = memlm_keras.LanguageModel(
+    ...     len(corpus.vocabulary), 4, [keras.layers.LSTM(6)], dropout=0.5
+    ... )
+    >>> result = memlm_keras.evaluation.monte_carlo_perplexity(
+    ...     model, batches, samples=3
+    ... )
     """
     require_positive_integer("samples", samples)
+    require_method("with_fixed_dropout", model)
     if not copies.drops(model):
         raise ValueError(
             "`model` must drop something, as all its networks with fixed "
@@ -56,12 +62,6 @@ def monte_carlo_perplexity(
         )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)
-    result = dataclasses.replace(
-        result,
-        protocol=(
-            f"{result.protocol}, mean of {samples} networks with fixed dropout"
-        ),
-    )
     if verbose:
         print(result)
     return result
@@ -76,10 +76,12 @@ class _Average:
         self.seed = seed
         self.verbose = verbose
         self.memory = model.memory
-        self.reads_ahead = model.reads_ahead
+        self.causal = model.causal
+        self.vocabulary = getattr(model, "vocabulary", None)
+        self.description = f"mean of {samples} networks with fixed dropout"
 
     def score_batches(self, batches, verbose=0):
-        """As of `LanguageModel`."""
+        """Natural-log probabilities of the targets, as by `LanguageModel`."""
         total, copy = -np.inf, None
         progress = keras.utils.Progbar(self.samples, verbose=self.verbose)
         for index in range(self.samples):
@@ -109,7 +111,7 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
 
     Args:
         model: a `memlm_keras.LanguageModel` with a `smoothing`.
-        batches: as of `perplexity`.
+        batches: as for `perplexity`.
         samples: integer, K.
         seed: integer from which the draws follow.
         verbose: 0 prints nothing, 1 the result.
@@ -125,22 +127,30 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     Example:
 
     >>> result = memlm_keras.evaluation.sampled_perplexity(
-    ...     lm, batches, samples=20
+    ...     smoothed, batches, samples=3
     ... )
+    >>> other = result.others["mean_log_probability"]
+    >>> other.perplexity > result.perplexity
+    True
     """
     require_positive_integer("samples", samples)
+    require_method("sampled_score_batches", model)
     require_beginning(batches)
     read = model.sampled_score_batches(batches, samples, seed)
     scores, (weights, *_) = zip(*read)
     scores = np.stack(scores).astype("float64")
 
-    def result(values, what, others=None):
-        protocol = f"; the mean {what} of {samples} samples, seed {seed}"
-        return of_scores(model, batches, values, weights, protocol, others)
+    def perplexity_of_mean(name, values, **fields):
+        note = f"; the mean {name} of {samples} samples, seed {seed}"
+        return Perplexity.from_scores(
+            model, batches, values, weights, note, **fields
+        )
 
-    beside = result(scores.mean(axis=0), "log-probability")
+    other = perplexity_of_mean("log-probability", scores.mean(axis=0))
     mean = np.logaddexp.reduce(scores, axis=0) - math.log(samples)
-    found = result(mean, "probability", {"mean_log_probability": beside})
+    found = perplexity_of_mean(
+        "probability", mean, others={"mean_log_probability": other}
+    )
     if verbose:
         print(found)
     return found

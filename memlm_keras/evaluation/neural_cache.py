@@ -1,4 +1,4 @@
-"""Theta and weight of the neural cache of Grave et al. (2017), by a search."""
+"""Search for theta and weight of the neural cache of Grave et al. (2017)."""
 
 import dataclasses
 import functools
@@ -8,13 +8,13 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.masking import masked_softmax
+from memlm_keras.mixtures.grave2017 import THETAS
+from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import compile_inference
-
-THETAS = tuple(round(0.1 * step, 1) for step in range(11))
-WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +80,14 @@ def choose_cache(
 
     Example:
 
-    >>> batches = corpus.batches("validation", batch_size=1, segment_length=100)
-    >>> choice = memlm_keras.evaluation.choose_cache(lm, batches, size=500)
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=20)
+    >>> choice = memlm_keras.evaluation.choose_cache(
+    ...     lm, batches, size=5, thetas=(0.1, 0.3), weights=(0.1, 0.2)
+    ... )
     >>> cached = lm.with_mixture(choice.cache)
     """
     thetas, weights = tuple(thetas), tuple(weights)
-    _check(model, thetas, weights)
+    _require_choices(model, thetas, weights)
     require_beginning(batches)
     cache, state = NeuralCache(size), None
     compare = compile_inference(cache, functools.partial(_compare, cache))
@@ -117,12 +119,12 @@ def choose_cache(
         predicted += sample_weight.sum()
         progress.add(1)
     choice = CacheChoice(
-        size,
-        thetas,
-        weights,
-        np.exp(losses / predicted),
-        float(np.exp(without / predicted)),
-        int(predicted),
+        size=size,
+        thetas=thetas,
+        weights=weights,
+        perplexities=np.exp(losses / predicted),
+        without=float(np.exp(without / predicted)),
+        predicted_tokens=int(predicted),
     )
     if verbose:
         print(choice)
@@ -150,7 +152,8 @@ def _float64(tensor):
     return ops.convert_to_numpy(tensor).astype("float64")
 
 
-def _check(model, thetas, weights):
+def _require_choices(model, thetas, weights):
+    require_method("outputs_batches", model)
     if model.mixture is not None:
         raise ValueError(
             "`model` must have no mixture of its own; try "

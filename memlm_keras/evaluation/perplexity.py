@@ -1,10 +1,11 @@
-"""The one function from which every reported perplexity comes."""
+"""Perplexity: every reported one comes from here."""
 
 import dataclasses
 import math
 
 import numpy as np
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 
 OTHER_PROTOCOLS = ("salton2017",)
@@ -22,11 +23,14 @@ class Perplexity:
         protocol: string, how the text was read.
         divided_by: integer, tokens that the loss is divided by; `None` stands
             for `predicted_tokens`, and all else is another paper's protocol.
-        others: dict of `Perplexity`, what other protocols make of the same
-            predictions, by their names.
-        reads_ahead: whether the model read behind what it predicted. Then the
-            number is called a pseudo-perplexity: it chooses among epochs of
-            such a model, and is far below what a language model can reach.
+        others: dict of `Perplexity` of the same predictions by other
+            protocols, by their names.
+        causal: whether the model read nothing behind what it predicted. The
+            number of a bidirectional model is called a pseudo-perplexity: it
+            chooses among epochs of such a model, and is far below what a
+            language model can reach.
+        words: integer, words of the text, ends of sentences counted, where
+            tokens are pieces of words; `None` where tokens are words.
     """
 
     loss: float
@@ -35,7 +39,41 @@ class Perplexity:
     protocol: str
     divided_by: int | None = None
     others: dict = dataclasses.field(default_factory=dict)
-    reads_ahead: bool = False
+    causal: bool = True
+    words: int | None = None
+
+    @classmethod
+    def from_scores(cls, model, batches, scores, weights, note="", **fields):
+        """Perplexity of natural-log probabilities that a model gave.
+
+        Args:
+            model: as for `perplexity`.
+            batches: the batches that it read.
+            scores, weights: as `model.score_batches` returns them.
+            note: string, added to the protocol.
+            **fields: further attributes, such as `words`.
+
+        Returns:
+            `Perplexity`.
+
+        Raises:
+            ValueError: if a token of the batches was not predicted once.
+        """
+        predicted = int(weights.sum())
+        if predicted != batches.num_tokens:
+            raise ValueError(
+                "`batches` must predict each of their "
+                f"{batches.num_tokens} tokens once. Received: batches that "
+                f"predict {predicted}"
+            )
+        return cls(
+            loss=_loss(scores, weights),
+            predicted_tokens=predicted,
+            total_tokens=batches.num_tokens,
+            protocol=_protocol(model, batches) + note,
+            causal=model.causal,
+            **fields,
+        )
 
     @property
     def nats(self):
@@ -47,21 +85,31 @@ class Perplexity:
         """exp(loss / predicted tokens), or as `divided_by` says."""
         return math.exp(self.nats)
 
+    @property
+    def per_word(self):
+        """exp(loss / words), which vocabularies of pieces have in common."""
+        return math.exp(self.loss / (self.words or self.predicted_tokens))
+
     def __str__(self):
-        name = "pseudo-perplexity" if self.reads_ahead else "perplexity"
+        name = "perplexity" if self.causal else "pseudo-perplexity"
         tokens = (
             f"{self.predicted_tokens} predicted tokens of {self.total_tokens}"
             if self.divided_by is None
             else f"{self.divided_by} tokens, {self.predicted_tokens} predicted"
         )
+        by_word = (
+            ""
+            if self.words is None
+            else f", {self.per_word:.2f} per word of {self.words} words"
+        )
         line = (
             f"{name} {self.perplexity:.2f} = "
-            f"exp({self.loss:.1f} nats / {tokens}); {self.protocol}"
+            f"exp({self.loss:.1f} nats / {tokens}){by_word}; {self.protocol}"
         )
         return "\n".join([line, *map(str, self.others.values())])
 
 
-def perplexity(model, batches, verbose=1, also=()):
+def perplexity(model, batches, verbose=1, also=(), words=None):
     """Perplexity of a text, with the state carried through it.
 
     Every token is predicted once, ends of sentences included; padding never
@@ -78,77 +126,66 @@ def perplexity(model, batches, verbose=1, also=()):
       before the first word; models here do.
 
     Args:
-        model: a `memlm_keras.LanguageModel`.
+        model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
+            of `memlm_keras.ngrams`, or any other with `score_batches` and
+            `causal` as they have them.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
             the text as a single stream, as published figures mostly do; more
-            rows are faster, and each begins with an empty history. Or
-            `memlm_keras.data.SentenceBatches`, which a model that reads ahead
+            rows are faster, and each begins in the initial state. Or
+            `memlm_keras.data.SentenceBatches`, which a bidirectional model
             needs.
         verbose: 0 prints nothing, 1 the protocol and the result, with a
             progress bar.
         also: tuple of strings, other protocols to report.
+        words: integer, words of the text, ends of sentences counted, where
+            tokens are pieces of words: perplexity is then given by word as
+            well. `None` has them counted by the model's vocabulary, if it has
+            one.
 
     Returns:
         `Perplexity`, with the other protocols in `others`.
 
     Raises:
-        ValueError: if the batches hold ids outside the vocabulary, do not
-            begin at their beginning, lack a token, or may cut sentences where
-            the model reads ahead; for an unknown protocol; and for
-            `salton2017` if the history is not emptied at each sentence, or the
-            model reads ahead.
+        ValueError: for a model without `score_batches`; if the batches hold
+            ids outside the vocabulary, do not begin at their beginning, lack a
+            token, or may cut sentences where the model is bidirectional; for
+            an unknown protocol or number of words; and for `salton2017` if the
+            state is not reset at each sentence, or the model is bidirectional.
 
     Example:
 
-    >>> corpus = memlm_keras.data.load("embedded")
     >>> batches = corpus.batches("test", batch_size=8, segment_length=50)
     >>> result = memlm_keras.evaluation.perplexity(lm, batches)
+    >>> baseline = memlm_keras.evaluation.perplexity(kneser_ney, batches)
+    >>> baseline.perplexity < result.perplexity
+    True
     """
-    _check_protocols(also, model, batches)
+    require_method("score_batches", model)
+    _require_protocols(also, model, batches)
     require_beginning(batches)
+    words = _count_words(words, model, batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    result = of_scores(
+    result = Perplexity.from_scores(
         model,
         batches,
         scores,
         weights,
         others={name: _salton2017(batches, scores, weights) for name in also},
+        words=words,
     )
     if verbose:
         print(result)
     return result
 
 
-def of_scores(model, batches, scores, weights, protocol="", others=None):
-    """Perplexity of natural-log probabilities that a model gave to batches.
-
-    Args:
-        model: a `memlm_keras.LanguageModel`.
-        batches: what it read.
-        scores, weights: as `model.score_batches` returns them.
-        protocol: string, how it read them, beside what is always said.
-        others: dict of `Perplexity`, or `None`.
-
-    Returns:
-        `Perplexity`.
-
-    Raises:
-        ValueError: if a token of the batches was not predicted once.
-    """
-    predicted = int(weights.sum())
-    if predicted != batches.num_tokens:
+def require_method(name, model):
+    """Raises `ValueError` for a model that lacks a method."""
+    if not hasattr(model, name):
         raise ValueError(
-            f"`batches` must predict each of their {batches.num_tokens} tokens "
-            f"once. Received: batches that predict {predicted}"
+            f"`model` must have the method `{name}`, as a "
+            "`memlm_keras.LanguageModel` has. Received: "
+            f"{type(model).__name__}, which has none"
         )
-    return Perplexity(
-        -float(np.sum(scores.astype("float64") * weights)),
-        predicted,
-        batches.num_tokens,
-        _protocol(model, batches) + protocol,
-        others=others or {},
-        reads_ahead=model.reads_ahead,
-    )
 
 
 def require_beginning(batches):
@@ -161,13 +198,13 @@ def require_beginning(batches):
 
 
 def _protocol(model, batches):
-    histories = (
-        f"history emptied at each {batches.context_of}"
+    state = (
+        f"state reset at each {batches.context_of}"
         if batches.has_documents
-        else "history carried through each row"
+        else "state carried through each row"
     )
     name = "standard"
-    if model.reads_ahead:
+    if not model.causal:
         name = (
             "pseudo-perplexity, NO PERPLEXITY OF A LANGUAGE MODEL: each token "
             "is predicted from the words before and behind it"
@@ -175,11 +212,33 @@ def _protocol(model, batches):
     return (
         f"protocol {name}: natural logarithm, every token with <eos> "
         f"predicted once, padding not counted, {batches.batch_size} "
-        f"row{'s' if batches.batch_size > 1 else ''}, {histories}"
+        f"row{'s' if batches.batch_size > 1 else ''}, {state}"
+        f"{_description(model)}"
     )
 
 
-def _check_protocols(also, model, batches):
+def _description(model):
+    description = getattr(model, "description", None)
+    return f"; {description}" if description else ""
+
+
+def _loss(scores, weights):
+    return -float(np.sum(scores.astype("float64") * weights))
+
+
+def _count_words(words, model, batches):
+    """Words of the text, or `None` where each token is one."""
+    if words is not None:
+        require_positive_integer("words", words)
+        return words
+    vocabulary = getattr(model, "vocabulary", None)
+    if vocabulary is None:
+        return None
+    words = vocabulary.count_words(batches.tokens)
+    return None if words == batches.num_tokens else words
+
+
+def _require_protocols(also, model, batches):
     unknown = [name for name in also if name not in OTHER_PROTOCOLS]
     if unknown:
         raise ValueError(
@@ -191,14 +250,14 @@ def _check_protocols(also, model, batches):
     by_sentence = batches.has_documents and batches.context_of == "sentence"
     if also and not by_sentence:
         raise ValueError(
-            "The protocol salton2017 reads each sentence from an empty "
-            "history: make batches with `corpus.batches(..., sentences=True)`. "
+            "The protocol salton2017 reads each sentence from the initial "
+            "state: make batches with `corpus.batches(..., sentences=True)`. "
             "Received: batches that do not"
         )
 
 
 def _salton2017(batches, scores, weights):
-    """What the protocol of Salton et al. (2017) makes of the same scores."""
+    """Perplexity of the same scores by the protocol of Salton et al."""
     first = np.zeros(weights.shape, "bool")
     for index, (inputs, _, _) in enumerate(batches):
         token_ids = inputs["token_ids"]
@@ -209,10 +268,10 @@ def _salton2017(batches, scores, weights):
         first[rows, : token_ids.shape[1]] = ended
     weights = np.where(first, 0.0, weights)
     return Perplexity(
-        -float(np.sum(scores.astype("float64") * weights)),
-        int(weights.sum()),
-        batches.num_tokens,
-        "protocol salton2017: natural logarithm, the first word of each "
-        "sentence not predicted, but all tokens with <eos> divided by",
+        loss=_loss(scores, weights),
+        predicted_tokens=int(weights.sum()),
+        total_tokens=batches.num_tokens,
+        protocol="protocol salton2017: natural logarithm, the first word of "
+        "each sentence not predicted, but all tokens with <eos> divided by",
         divided_by=batches.num_tokens,
     )

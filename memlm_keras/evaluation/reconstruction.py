@@ -1,4 +1,4 @@
-"""How much of a sequence an autoencoder gives back."""
+"""Accuracy of the sequences that an autoencoder gives back."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Reconstruction(NamedTuple):
-    """What an autoencoder wrote, compared with what it had read.
+    """Accuracy of the sequences that an autoencoder wrote again.
 
     Attributes:
         token_accuracy: float, share of the tokens, ends counted, that stand in
@@ -42,7 +42,6 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
 
     Example:
 
-    >>> import memlm_keras
     >>> sentences = memlm_keras.data.AutoencodingBatches(
     ...     np.array([5, 7, 0, 6, 0]), 2
     ... )

@@ -13,6 +13,10 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 
+# Values of theta and weight that are tried on a development text.
+THETAS = tuple(round(0.1 * step, 1) for step in range(11))
+WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
+
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class NeuralCache(Mixture):

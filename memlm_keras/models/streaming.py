@@ -37,12 +37,13 @@ class StreamingModel(keras.Model):
         return self.mixture
 
     @property
-    def reads_ahead(self):
-        """Whether the memory reads words behind the one to predict.
+    def causal(self):
+        """Whether the memory reads no words behind the one to predict.
 
-        Then a row is one whole sentence, and there is no state to go on from.
+        If it does, a row is one whole sentence, and there is no state to go on
+        from.
         """
-        return self.memory is not None and self.memory.reads_ahead
+        return self.memory is None or not self.memory.reads_ahead
 
     def initial_state(self, batch_size):
         """The state before the first token.
@@ -179,7 +180,7 @@ class StreamingModel(keras.Model):
             longest: integer, a power of two, most steps of a piece.
         """
         steps = token_ids.shape[1] - left_out
-        if not self.reads_ahead:
+        if self.causal:
             yield from segments(steps, longest)
             return
         checks.one_sentence_a_row(name, token_ids, self.memory)

@@ -47,6 +47,9 @@ def read_arpa(path, vocabulary, verbose=1):
 
     Example:
 
+    >>> memlm_keras.ngrams.write_arpa(
+    ...     kneser_ney, "kn5.arpa", corpus.vocabulary
+    ... )
     >>> model = memlm_keras.ngrams.read_arpa("kn5.arpa", corpus.vocabulary)
     """
     with open(path, "rb") as file:

@@ -39,9 +39,12 @@ class BackoffModel(Scorer):
 
     Example:
 
+    >>> memlm_keras.ngrams.write_arpa(
+    ...     kneser_ney, "kn5.arpa", corpus.vocabulary
+    ... )
     >>> model = memlm_keras.ngrams.read_arpa("kn5.arpa", corpus.vocabulary)
-    >>> model.score(corpus.test).shape
-    (82430,)
+    >>> model.score(corpus.test).shape == corpus.test.tokens.shape
+    True
     """
 
     def __init__(self, vocabulary_size, sentence_boundaries=True, tables=None):
@@ -62,13 +65,13 @@ class BackoffModel(Scorer):
 
     @property
     def description(self):
-        """String that says what the model is, for the protocol."""
-        return f"back-off model of order {self.order}, {self._histories()}"
+        """String that names the model in a protocol."""
+        return f"back-off model of order {self.order}, {self._contexts()}"
 
-    def _histories(self):
+    def _contexts(self):
         if self.sentence_boundaries:
-            return "history cut at each <eos>"
-        return "history carried through the text"
+            return "context cut at each <eos>"
+        return "context carried through the text"
 
     def score(self, text, verbose=0):
         """Natural-log probability of each token, given those before it.
@@ -162,6 +165,8 @@ class BackoffModel(Scorer):
         Example:
 
         >>> after_the = kneser_ney.log_probabilities([[vocabulary["the"]]])
+        >>> np.exp(after_the).sum(axis=-1).round(6).tolist()
+        [1.0]
         """
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
@@ -251,6 +256,7 @@ def load(path):
 
     Example:
 
+    >>> kneser_ney.save("runs/kn5.npz")
     >>> kneser_ney = memlm_keras.ngrams.load("runs/kn5.npz")
     """
     try:

@@ -23,8 +23,8 @@ class UnigramCache(Scorer):
         size: integer, number of tokens that the cache goes back.
         decay: float above 0 and at most 1, by which a token counts less with
             every token that follows it (Clarkson and Robinson, 1997).
-        articles: boolean, whether the cache is empty where an article begins.
-            Texts must then be `memlm_keras.data.Split`s with articles.
+        documents: boolean, whether the cache is empty where a document begins.
+            Texts must then be `memlm_keras.data.Split`s with documents.
 
     Raises:
         ValueError: if an argument is not as above.
@@ -40,7 +40,7 @@ class UnigramCache(Scorer):
     adaptation using mixtures and an exponentially decaying cache*.
     """
 
-    def __init__(self, vocabulary_size, size, decay=1.0, articles=False):
+    def __init__(self, vocabulary_size, size, decay=1.0, documents=False):
         require_positive_integer("vocabulary_size", vocabulary_size, 2)
         require_positive_integer("size", size)
         if not 0 < decay <= 1:
@@ -51,12 +51,12 @@ class UnigramCache(Scorer):
         self.vocabulary_size = vocabulary_size
         self.size = size
         self.decay = decay
-        self.articles = articles
+        self.documents = documents
 
     @property
     def description(self):
-        """String that says what the model is, for the protocol."""
-        emptied = ", emptied at each article" if self.articles else ""
+        """String that names the model in a protocol."""
+        emptied = ", emptied at each document" if self.documents else ""
         decay = f", decay {self.decay}" if self.decay < 1 else ""
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
@@ -73,10 +73,10 @@ class UnigramCache(Scorer):
 
         Raises:
             ValueError: if the text is not one-dimensional, an id is not in
-                the vocabulary, or articles are asked for and not there.
+                the vocabulary, or documents are asked for and not there.
         """
         tokens = token_ids(text, self.vocabulary_size)
-        ages = np.arange(tokens.size) - self._article_begins(text)
+        ages = np.arange(tokens.size) - self._document_starts(text)
         ages = np.minimum(ages, self.size)
         weights = self.decay ** np.arange(ages.max(initial=0))
         counts = np.zeros(tokens.size)
@@ -89,15 +89,15 @@ class UnigramCache(Scorer):
         scores[ages == 0] = -np.log(self.vocabulary_size)
         return scores
 
-    def _article_begins(self, text):
-        """Where the article of each token begins, or 0 for all."""
-        if not self.articles:
+    def _document_starts(self, text):
+        """Offset of the document of each token, or 0 for all."""
+        if not self.documents:
             return 0
         starts = getattr(text, "document_starts", None)
         if starts is None:
             raise ValueError(
-                "`text` must be a `Split` with articles for a cache with "
-                f"`articles=True`. Received: {type(text).__name__} without"
+                "`text` must be a `Split` with documents for a cache with "
+                f"`documents=True`. Received: {type(text).__name__} without"
             )
         lengths = np.diff(starts, append=len(text))
         return np.repeat(starts, lengths)

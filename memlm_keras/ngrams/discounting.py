@@ -108,7 +108,7 @@ def warn_of_fallback(levels, orders, kind):
 
 
 def discounted(counts, discounts):
-    """What remains of counts: c - D_c, with D_3 for all above, at least 0.
+    """Discounted counts: c - D_c, with D_3 for all above, at least 0.
 
     Args:
         counts: integer array.

@@ -43,7 +43,7 @@ class KneserNey(BackoffModel):
     out and their mass goes to the order below, as with KenLM's `--prune`.
     Discounts, and the counts of lower orders, are of the whole text.
 
-    Articles make no difference.
+    Documents make no difference.
 
     **Memory.** Training takes up to 60 bytes, and the model 24, for each
     distinct n-gram of all orders; or, for texts of few distinct n-grams, up to
@@ -73,9 +73,10 @@ class KneserNey(BackoffModel):
 
     Example:
 
-    >>> corpus = memlm_keras.data.load("ptb", data_dir="data")
     >>> model = KneserNey(len(corpus.vocabulary), order=5).fit(corpus.train)
     >>> result = model.perplexity(corpus.test)
+    >>> result.predicted_tokens == len(corpus.test)
+    True
 
     References: Kneser and Ney, 1995, *Improved backing-off for m-gram
     language modeling*; Chen and Goodman, 1998, *An empirical study of
@@ -106,14 +107,14 @@ class KneserNey(BackoffModel):
 
     @property
     def description(self):
-        """String that says what the model is, for the protocol."""
+        """String that names the model in a protocol."""
         kind = "" if self._explicit_discounts else f" {self.discounts}"
         cut_offs = ""
         if max(self._cut_offs) > 1:
             cut_offs = f", cut-offs {'-'.join(map(str, self._cut_offs))}"
         return (
             f"interpolated{kind} Kneser-Ney of order {self.order}{cut_offs}, "
-            f"{self._histories()}"
+            f"{self._contexts()}"
         )
 
     def fit(self, text, verbose=1):

@@ -30,7 +30,8 @@ class Mixture(Scorer):
 
     Example:
 
-    >>> mixture = Mixture([kneser_ney, UnigramCache(10_000, 500)], [0.9, 0.1])
+    >>> cache = UnigramCache(kneser_ney.vocabulary_size, size=500)
+    >>> mixture = Mixture([kneser_ney, cache], [0.9, 0.1])
     """
 
     def __init__(self, models, weights):
@@ -56,7 +57,7 @@ class Mixture(Scorer):
 
     @property
     def description(self):
-        """String that says what the model is, for the protocol."""
+        """String that names the model in a protocol."""
         parts = " + ".join(
             f"{weight:.4f} * ({model.description})"
             for weight, model in zip(self.weights, self.models)
@@ -117,6 +118,7 @@ def mix(models, text, verbose=1):
 
     Example:
 
+    >>> cache = UnigramCache(kneser_ney.vocabulary_size, size=500)
     >>> mixture = mix([kneser_ney, cache], corpus.validation)
     """
     scores = [model.score(text, verbose=verbose) for model in models]
@@ -179,7 +181,7 @@ def with_cache(
     text,
     sizes=_CACHE_SIZES,
     decays=(1.0,),
-    articles=False,
+    documents=False,
     verbose=1,
 ):
     """Mixes a model with the unigram cache that is best for a text.
@@ -193,7 +195,7 @@ def with_cache(
             model was not trained on.
         sizes: integers, the sizes of the cache to try.
         decays: floats, the decays of the cache to try with each size.
-        articles: as for `UnigramCache`.
+        documents: as for `UnigramCache`.
         verbose: 0 or 1, whether to show a progress bar.
 
     Returns:
@@ -219,7 +221,7 @@ def with_cache(
     )
     best, best_sum = None, -np.inf
     for size, decay in settings:
-        cache = UnigramCache(model.vocabulary_size, size, decay, articles)
+        cache = UnigramCache(model.vocabulary_size, size, decay, documents)
         both = [scores, cache.score(text)]
         weights = mixture_weights(both)
         total = _mixed(both, weights).sum()

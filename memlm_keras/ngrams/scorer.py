@@ -1,16 +1,22 @@
-"""What all models of this package have in common: they score texts."""
+"""The base of all models here: scores of texts, batches and contexts."""
 
+import keras
 import numpy as np
 
+from memlm_keras.data.token_store import Split
 from memlm_keras.evaluation.perplexity import Perplexity
+from memlm_keras.ngrams.counts import END_OF_SENTENCE
 
 
 class Scorer:
     """A model that gives each token of a text a probability.
 
     A subclass sets `vocabulary_size` and defines `score`,
-    `log_probabilities` and `description`.
+    `log_probabilities` and `description`. `memlm_keras.evaluation.perplexity`
+    and `cloze_accuracy` take it as they take a `memlm_keras.LanguageModel`.
     """
+
+    causal = True
 
     def score(self, text, verbose=0):
         """Natural-log probability of each token, given those before it.
@@ -50,10 +56,76 @@ class Scorer:
 
     @property
     def description(self):
-        """String that says what the model is, for `protocol`."""
+        """String that names the model in a protocol."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `description`."
         )
+
+    def score_batches(self, batches, verbose=0):
+        """Natural-log probability of every target of batches.
+
+        Each row is read from its last `reset` on; the first input after it is
+        the context of what follows.
+
+        Args:
+            batches: `memlm_keras.data.Batches` or `SentenceBatches`, of an
+                `end_of_sentence_id` of 0.
+            verbose: 0 or 1, whether to show a progress bar.
+
+        Returns:
+            `(scores, sample_weight)`, two arrays `(number of batches *
+            batch_size, time of the longest)`, float64 and float32; scores
+            where the weight is zero mean nothing.
+
+        Raises:
+            ValueError: as `score`, or for another end of sentence.
+
+        Example:
+
+        >>> scores, sample_weight = kneser_ney.score_batches(
+        ...     corpus.batches("test", batch_size=1, segment_length=100)
+        ... )
+        """
+        if batches.end_of_sentence_id != END_OF_SENTENCE:
+            raise ValueError(
+                "`batches` must end sentences with the id "
+                f"{END_OF_SENTENCE}, as n-gram models do. Received: batches of "
+                f"end_of_sentence_id={batches.end_of_sentence_id}"
+            )
+        inputs, targets, weights = zip(*batches)
+        time = max(each.shape[1] for each in targets)
+        # (batches, rows, time): a row goes on in the batch after.
+        targets, weights = (
+            np.stack([_pad(each, time) for each in arrays])
+            for arrays in (targets, weights)
+        )
+        first = np.stack([each["token_ids"][:, 0] for each in inputs])
+        reset = np.stack([each["reset"] for each in inputs])
+        documents = batches.has_documents and batches.context_of == "document"
+        scores = np.zeros(targets.shape)
+        progress = keras.utils.Progbar(
+            batches.num_tokens, verbose=verbose, unit_name="token"
+        )
+        for row in range(targets.shape[1]):
+            begins = np.union1d([0], np.flatnonzero(reset[:, row]))
+            for begin, end in zip(begins, [*begins[1:], len(targets)]):
+                counts = weights[begin:end, row] > 0
+                tokens = targets[begin:end, row][counts]
+                scores[begin:end, row][counts] = self._score_after(
+                    first[begin, row], tokens, documents
+                )
+                progress.add(tokens.size)
+        rows = (-1, time)
+        return scores.reshape(rows), weights.reshape(rows)
+
+    def _score_after(self, before, tokens, document):
+        """Scores tokens that follow one token, or an end of sentence."""
+        # An end of sentence is taken to stand before a text anyway.
+        context = int(before != END_OF_SENTENCE)
+        text = np.concatenate([[before][:context], tokens]).astype("int32")
+        if document:
+            text = Split(text, np.zeros(1, "int64"))
+        return self.score(text)[context:]
 
     def perplexity(self, text, verbose=1):
         """Perplexity of a text, every token predicted once.
@@ -84,10 +156,19 @@ class Scorer:
             f"predicted once; {self.description}"
         )
         loss = -float(scores.sum())
-        result = Perplexity(loss, scores.size, scores.size, protocol)
+        result = Perplexity(
+            loss=loss,
+            predicted_tokens=scores.size,
+            total_tokens=scores.size,
+            protocol=protocol,
+        )
         if verbose:
             print(result)
         return result
+
+
+def _pad(array, time):
+    return np.pad(array, [(0, 0), (0, time - array.shape[1])])
 
 
 def token_ids(text, vocabulary_size, name="text", dimensions=1):

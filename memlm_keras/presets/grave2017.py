@@ -21,9 +21,9 @@ import dataclasses
 
 import keras
 
-from memlm_keras.evaluation.neural_cache import THETAS
-from memlm_keras.evaluation.neural_cache import WEIGHTS
-from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures.grave2017 import THETAS
+from memlm_keras.mixtures.grave2017 import WEIGHTS
+from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.presets.rows import Row as BaseRow
 from memlm_keras.presets.rows import drawn
 from memlm_keras.presets.rows import uniform

@@ -21,7 +21,9 @@ from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 
 
-def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
+def export(
+    model, path, vocabulary=None, top_k=10, overwrite=False, labels=None
+):
     """Writes a model as a SavedModel for TensorFlow Serving.
 
     The SavedModel is a plain TensorFlow graph, made on the CPU whatever
@@ -61,17 +63,19 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
             `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
             version.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
+            is the model's own.
         top_k: integer, how many of the most probable tokens `step` returns; of
             language models.
         overwrite: bool, whether to replace a SavedModel that is at `path`.
         labels: sequence of strings, such as `PairCorpus.labels`, what the
-            classes of a classifier are called; only of classifiers.
+            classes of a classifier are called; only of classifiers. `None` is
+            the model's own, if it has them.
 
     Raises:
         ValueError: for a path that does not end with a version, an object of
-            another class, a model that reads ahead, a vocabulary of another
-            size than the model's, a `top_k` not between 1 and that size, or
+            another class, a model that is not causal, a vocabulary that is
+            missing or contradicts the model's, a `top_k` not between 1 and that size, or
             `labels` that are not one for each class.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
@@ -81,9 +85,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
 
     Example:
 
-    >>> memlm_keras.serving.export(
-    ...     lm, "saved_models/key_value_predict/1", vocabulary=vocabulary
-    ... )
+    >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict/1")
     """  # noqa: E501
     path = pathlib.Path(path)
     check_path(path, overwrite)
@@ -91,7 +93,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
         options = _classifier_options(model, labels)
     else:
         options = _language_model_options(model, top_k, labels)
-    _check_vocabulary(model, vocabulary)
+    vocabulary = _vocabulary_of(model, vocabulary)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     with atomic_path(path) as temporary:
@@ -103,7 +105,7 @@ def export(model, path, vocabulary, top_k=10, overwrite=False, labels=None):
             _write_in_other_process(model, vocabulary, options, temporary)
         extra = temporary / "assets.extra"
         vocabulary.save(extra / "vocabulary.json")
-        if labels is not None:
+        if "labels" in options:
             (extra / "labels.json").write_text(
                 json.dumps(options["labels"]) + "\n"
             )
@@ -156,6 +158,8 @@ def _next_version(path):
 
 def _classifier_options(model, labels):
     """Options of the signatures of a classifier, checked."""
+    if labels is None:
+        labels = getattr(model, "labels", None)
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     strings = list(map(str, labels)) if several else []
     if not len(set(strings)) == len(strings) == model.num_classes:
@@ -190,13 +194,17 @@ def _language_model_options(model, top_k, labels):
     return {"top_k": top_k}
 
 
-def _check_vocabulary(model, vocabulary):
+def _vocabulary_of(model, vocabulary):
+    """The vocabulary that is given, or else the model's own, checked."""
+    if vocabulary is None:
+        vocabulary = getattr(model, "vocabulary", None)
     if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
-            "`vocabulary` must be a `memlm_keras.data.Vocabulary`. Received: "
-            f"{type(vocabulary).__name__}"
+            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, unless the "
+            f"model has one itself. Received: {type(vocabulary).__name__}"
         )
     require_vocabulary(model, vocabulary)
+    return vocabulary
 
 
 def _traces_for_cpu():

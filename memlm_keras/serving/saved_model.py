@@ -28,6 +28,6 @@ def write_saved_model(model, vocabulary, options, path):
     # The model is not tracked itself: it may hold a state carried from batch
     # to batch, which all requests to a server would share.
     module = tf.Module()
-    module.ids_of_words = signatures.words.table
+    module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
     tf.saved_model.save(module, str(path), signatures=functions)

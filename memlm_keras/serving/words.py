@@ -2,20 +2,26 @@
 
 import tensorflow as tf
 
+from memlm_keras.data.pieces import WORD_START
+from memlm_keras.data.pieces import LongestMatchTokenizer
+from memlm_keras.data.pieces import SentencePieceTokenizer
 from memlm_keras.data.tokenizer import NUMBER_PATTERN
 from memlm_keras.data.tokenizer import WHITE_SPACE
 from memlm_keras.data.tokenizer import lower_case
 
 
 class Words:
-    """A vocabulary in a graph, of TensorFlow's core operators.
+    """A vocabulary in a graph.
+
+    Its operators are TensorFlow's own, but that a SentencePiece model needs
+    those of tensorflow_text, which TensorFlow Serving has.
 
     Args:
         vocabulary: `memlm_keras.data.Vocabulary`.
 
     Attributes:
         tokens: string tensor `(V,)`.
-        table: the lookup table, which whatever is saved must refer to.
+        resources: list, which whatever is saved must refer to.
     """
 
     def __init__(self, vocabulary):
@@ -26,7 +32,14 @@ class Words:
             ),
             default_value=vocabulary.unknown_id,
         )
-        self._tokenizer = vocabulary.tokenizer
+        tokenizer = vocabulary.tokenizer
+        if isinstance(tokenizer, SentencePieceTokenizer):
+            self._tokenizer = tokenizer.in_graph()
+        elif isinstance(tokenizer, LongestMatchTokenizer):
+            self._tokenizer = LongestMatchInGraph(tokenizer)
+        else:
+            self._tokenizer = TokenizerInGraph(tokenizer)
+        self.resources = [self.table, self._tokenizer]
 
     def encode(self, text):
         """Looks up ids of texts `(B,)`, as `Vocabulary.encode` does.
@@ -42,31 +55,109 @@ class Words:
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
     def tokenize(self, text):
-        """Parts texts `(B,)` into tokens, as `Tokenizer.tokenize` does.
+        """Parts texts `(B,)` into tokens, as the vocabulary's tokenizer does.
 
         Returns:
             Ragged string tensor `(B, None)`.
         """
-        if self._tokenizer.split == "white_space":
-            # By itself, TensorFlow splits at less than Python.
-            text = tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
-            tokens = tf.strings.split(text)
+        return self._tokenizer.tokenize(text)
+
+
+class TokenizerInGraph(tf.Module):
+    """`Tokenizer.tokenize` of many texts."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._rules = tokenizer
+
+    def tokenize(self, text):
+        if self._rules.split == "white_space":
+            tokens = split_at_white_space(text)
         else:
             tokens = split_at_scripts(text)
         return tokens.with_flat_values(self._normalized(tokens.flat_values))
 
     def _normalized(self, tokens):
         """`Tokenizer.normalize` of tokens `(N,)`."""
-        if self._tokenizer.lowercase:
+        if self._rules.lowercase:
             codes = tf.strings.unicode_decode(tokens, "UTF-8")
             lowered = lowered_codes(codes.flat_values)
             tokens = tf.strings.unicode_encode(
                 codes.with_flat_values(lowered), "UTF-8"
             )
-        if self._tokenizer.numbers is not None:
+        if self._rules.numbers is not None:
             is_number = tf.strings.regex_full_match(tokens, NUMBER_PATTERN)
-            tokens = tf.where(is_number, self._tokenizer.numbers, tokens)
+            tokens = tf.where(is_number, self._rules.numbers, tokens)
         return tokens
+
+
+class LongestMatchInGraph(tf.Module):
+    """`LongestMatchTokenizer.tokenize` of many texts."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._rules = tokenizer
+        matched = tf.constant(sorted(tokenizer.matched))
+        self.matched = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                matched, tf.ones_like(matched, tf.int32)
+            ),
+            default_value=0,
+        )
+
+    def tokenize(self, text):
+        words = split_at_white_space(text)
+        if self._rules.unit == "words":
+            return words
+        pieces = self._pieces(
+            tf.strings.join([self._rules.mark, words.flat_values])
+        )
+        counts = words.with_flat_values(pieces.row_lengths())
+        return tf.RaggedTensor.from_row_lengths(
+            pieces.flat_values, tf.reduce_sum(counts, axis=1)
+        )
+
+    def _pieces(self, words):
+        """Ragged pieces of words `(N,)`, all words one piece further a turn."""
+        lengths = tf.range(self._rules.longest, 0, -1)
+
+        def cut(rest, pieces):
+            shape = (tf.size(rest), self._rules.longest)
+            starts = tf.strings.substr(
+                tf.broadcast_to(rest[:, None], shape),
+                tf.zeros(shape, tf.int32),
+                tf.broadcast_to(lengths, shape),
+                unit="UTF8_CHAR",
+            )
+            found = self.matched.lookup(starts)
+            longest = tf.argmax(found, axis=1)
+            piece = tf.where(
+                tf.reduce_any(found > 0, axis=1),
+                tf.gather(starts, longest, batch_dims=1),
+                starts[:, -1],
+            )
+            size = tf.strings.length(piece)
+            left = tf.strings.substr(rest, size, tf.strings.length(rest) - size)
+            lone = (piece == WORD_START) & (self.matched.lookup(piece) == 0)
+            piece = tf.where(lone, "", piece)
+            return left, tf.concat([pieces, piece[:, None]], axis=1)
+
+        nothing = tf.fill((tf.size(words), 0), "")
+        _, pieces = tf.while_loop(
+            lambda rest, _: tf.reduce_any(rest != ""),
+            cut,
+            (words, nothing),
+            shape_invariants=(words.shape, tf.TensorShape((None, None))),
+        )
+        return tf.ragged.boolean_mask(pieces, pieces != "")
+
+
+def split_at_white_space(text):
+    """Parts texts `(B,)` as Python's `str.split` does, into a ragged tensor."""
+    # By itself, TensorFlow splits at less.
+    return tf.strings.split(
+        tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
+    )
 
 
 def split_at_scripts(text):

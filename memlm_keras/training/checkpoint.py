@@ -1,26 +1,11 @@
 """Checkpoints from which training goes on exactly."""
 
-import json
 import pathlib
 import sys
-import zipfile
 
 import keras
-import numpy as np
 
-from memlm_keras import files
-from memlm_keras.training.counters import get_counters
-from memlm_keras.training.counters import set_counters
-
-FORMAT = 1
-
-# What Keras' callbacks change in themselves while they watch a training run.
-_CALLBACK_STATE = {
-    "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
-    "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
-    "ModelCheckpoint": ("best",),
-    "History": ("epoch", "history"),
-}
+from memlm_keras.training import run_state
 
 
 class Checkpoint(keras.callbacks.Callback):
@@ -41,18 +26,29 @@ class Checkpoint(keras.callbacks.Callback):
     more patience, as if it had had them from the beginning. Put it last in the
     list of callbacks.
 
+    What would make another run of it is refused: other data, batches, callbacks
+    or backend, another model or optimizer, and another learning rate, unless
+    `learning_rate` says which of the two is meant.
+
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
-        batches: the `memlm_keras.data.Batches` that are trained on.
+        batches: the `memlm_keras.data.Batches` that are trained on. Of batches
+            of another kind, `identity()` returns plain values that say which
+            they are, and `start_at(epoch, batch)` moves them.
         callbacks: list of the other callbacks, whose state is kept too. A
             callback that Keras does not have takes part if it has `get_state`
             (returning JSON values) and `set_state`.
         frequency: integer or `None`, batches between checkpoints; there is one
             at the end of each epoch besides.
+        learning_rate: `None`, or which learning rate a resumed run goes on
+            with: `"checkpoint"` for the one that it had come to, `"model"` for
+            the one that the model is compiled with. With `None` it is the
+            checkpoint's, and a model compiled with another one than the run
+            began with is refused.
 
     Raises:
-        ValueError: if `path` holds a damaged checkpoint, one of another model
-            or of other batches, each when it is found.
+        ValueError: if an argument is none of these; if `path` holds a damaged
+            checkpoint, or one of another run, each when it is found.
 
     Example:
 
@@ -62,18 +58,34 @@ class Checkpoint(keras.callbacks.Callback):
     >>> lm.fit(batches, epochs=10, callbacks=[*callbacks, checkpoint])
     """
 
-    def __init__(self, path, batches, callbacks=(), frequency=None):
+    def __init__(
+        self,
+        path,
+        batches,
+        callbacks=(),
+        frequency=None,
+        learning_rate=None,
+    ):
         super().__init__()
         if frequency is not None and frequency < 1:
             raise ValueError(
                 "`frequency` must be a positive number of batches, or None. "
                 f"Received: frequency={frequency}"
             )
+        if learning_rate not in (None, "checkpoint", "model"):
+            raise ValueError(
+                "`learning_rate` must be 'checkpoint', 'model' or None. "
+                f"Received: learning_rate={learning_rate!r}"
+            )
         self.path = pathlib.Path(path)
         self.batches = batches
         self.callbacks = list(callbacks)
         self.frequency = frequency
+        self.learning_rate = learning_rate
         self.resumed_from = None
+        # The rates that the run began with and that it goes on with.
+        self._first_rate = None
+        self._next_rate = None
         self._epoch = 0
         self._first_batch = 0
         self._saved = None
@@ -82,7 +94,7 @@ class Checkpoint(keras.callbacks.Callback):
         # and not in the same way in a whole epoch and in a resumed one.
         self._counters = None
         if self.path.exists():
-            self._saved = _read(self.path)
+            self._saved = run_state.read(self.path)
             position = self._saved["meta"]
             self._check(position)
             self.resumed_from = (position["epoch"], position["batch"])
@@ -90,13 +102,23 @@ class Checkpoint(keras.callbacks.Callback):
             batches.start_at(*self.resumed_from)
 
     def on_train_begin(self, logs=None):
+        optimizer = self.model.optimizer
         if self._saved is None:
+            if self._first_rate is None:
+                self._first_rate = run_state.get_rate(optimizer)
             return
-        self.model.optimizer.build(self.model.trainable_variables)
-        _assign(self._variables(metrics=False), self._saved, self.path)
-        self._counters = _loaded_counters(self._saved)
+        optimizer.build(self.model.trainable_variables)
+        self._check_optimizer()
+        self._choose_rate()
+        self._assign("model")
+        self._assign("optimizer")
+        self._set_rate()
+        self._counters = self._numbered("counter")
+        states = self._saved["meta"]["callbacks"]
         for index, callback in enumerate(self.callbacks):
-            _restore_callback(callback, index, self._saved)
+            best_weights = self._numbered(f"callback_{index}_weight")
+            state = states[index][1]
+            run_state.set_callback_state(callback, state, best_weights)
         # The way in which Keras' own BackupAndRestore tells `fit`. A run that
         # had come to its end has no epoch left.
         ended = self._saved["meta"]["ended"]
@@ -112,25 +134,24 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._counters is not None:
-            set_counters(self.model, self._counters)
+            run_state.set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and self._first_batch:
             # A scheduler has just changed the rate, at what it takes for the
             # beginning of an epoch.
-            for key, variable in self._variables(metrics=False).items():
-                if variable.name == "learning_rate":
-                    variable.assign(self._saved[key])
+            self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
             # TensorFlow makes the metrics in the first step. They are sums
-            # over batches, so those of before the interruption are added.
-            metrics = self._variables(metrics=True)
-            _assign(metrics, self._saved, self.path, add=True)
+            # over batches, so those of before the interruption are added. At
+            # the beginning of an epoch they are of the epoch before.
+            if self._first_batch:
+                self._assign("metric", add=True)
             self._saved = None
         done = self._first_batch + batch + 1
         if done == self.batches.batches_per_epoch:
-            self._counters = get_counters(self.model)
+            self._counters = run_state.get_counters(self.model)
         if self.frequency and done % self.frequency == 0:
             if done < self.batches.batches_per_epoch:
                 self.save(self._epoch, done)
@@ -144,39 +165,38 @@ class Checkpoint(keras.callbacks.Callback):
 
     def save(self, epoch, batch):
         """Writes the checkpoint: the next batch to train on is `batch`."""
-        arrays = {}
+        optimizer = self.model.optimizer
         meta = {
-            "format": FORMAT,
             "backend": keras.backend.backend(),
             "epoch": epoch,
             "batch": batch,
             "ended": batch == 0 and bool(self.model.stop_training),
-            **self.batches.identity(),
+            "batches": run_state.plain(self.batches.identity()),
+            "optimizer": run_state.get_optimizer_config(optimizer),
+            "first_learning_rate": self._first_rate,
             "callbacks": [],
         }
-        for key, variable in self._variables().items():
-            array = keras.ops.convert_to_numpy(variable)
-            # NumPy's file format has no bfloat16; float32 holds it exactly.
-            lossless = (
-                "float32" if variable.dtype == "bfloat16" else array.dtype
-            )
-            arrays[key] = array.astype(lossless)
-        counters = self._counters or get_counters(self.model)
+        arrays = {
+            key: _array(variable) for key, variable in self._variables().items()
+        }
+        if isinstance(run_state.get_rate(optimizer), float):
+            arrays["learning_rate"] = _array(optimizer.learning_rate)
+        counters = self._counters or run_state.get_counters(self.model)
         for index, value in enumerate(counters):
             arrays[f"counter_{index}"] = value
         for index, callback in enumerate(self.callbacks):
             name = type(callback).__name__
-            meta["callbacks"].append([name, _callback_state(callback)])
-            for position, weight in enumerate(_best_weights(callback)):
+            state = run_state.get_callback_state(callback)
+            meta["callbacks"].append([name, state])
+            best_weights = run_state.get_best_weights(callback)
+            for position, weight in enumerate(best_weights):
                 arrays[f"callback_{index}_weight_{position}"] = weight
-        with files.atomic_path(self.path) as temporary:
-            with open(temporary, "wb") as file:
-                np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+        run_state.write(self.path, meta, arrays)
 
-    def _variables(self, metrics=None):
-        """Variables by key; `metrics` picks only those, or all but those."""
-        metric_variables = self.model.metrics_variables
-        left_out = {id(variable) for variable in metric_variables}
+    def _variables(self, group=None):
+        """Variables by key, of one group or of all."""
+        metrics = self.model.metrics_variables
+        left_out = {id(variable) for variable in metrics}
         groups = {
             # Each evaluation begins anew, so what it carries need not be kept.
             "model": [
@@ -185,15 +205,55 @@ class Checkpoint(keras.callbacks.Callback):
                 if id(variable) not in left_out
                 and "carried_evaluation_state_" not in variable.path
             ],
-            "optimizer": self.model.optimizer.variables,
-            "metric": metric_variables,
+            # The learning rate is no variable where it follows a schedule.
+            "optimizer": [
+                variable
+                for variable in self.model.optimizer.variables
+                if variable.name != "learning_rate"
+            ],
+            "metric": metrics,
         }
         return {
-            f"{group}_{index}": variable
-            for group, variables in groups.items()
-            if metrics in (None, group == "metric")
+            f"{name}_{index}": variable
+            for name, variables in groups.items()
+            if group in (None, name)
             for index, variable in enumerate(variables)
         }
+
+    def _assign(self, group, add=False):
+        """Assigns the arrays of the checkpoint to the variables of a group."""
+        variables = list(self._variables(group).values())
+        arrays = self._numbered(group)
+        expected = [tuple(variable.shape) for variable in variables]
+        received = [array.shape for array in arrays]
+        if received != expected:
+            same = [a == b for a, b in zip(expected, received)]
+            first = same.index(False) if False in same else len(same)
+            named = "nothing"
+            if first < len(variables):
+                named = f"{variables[first].path}, of shape {expected[first]}"
+            found = "nothing"
+            if first < len(received):
+                found = f"an array of shape {received[first]}"
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to another model: for "
+                f"{named}, it has {found}. Resume with the model, optimizer "
+                "and metrics that it was made with, or begin anew with another "
+                "`path`."
+            )
+        for variable, array in zip(variables, arrays):
+            (variable.assign_add if add else variable.assign)(array)
+
+    def _numbered(self, name):
+        """The arrays `<name>_0`, `<name>_1` and so on of the checkpoint."""
+        arrays = []
+        while f"{name}_{len(arrays)}" in self._saved:
+            arrays.append(self._saved[f"{name}_{len(arrays)}"])
+        return arrays
+
+    def _set_rate(self):
+        if isinstance(self._next_rate, float):
+            self.model.optimizer.learning_rate = self._next_rate
 
     def _check(self, meta):
         backend = keras.backend.backend()
@@ -211,99 +271,74 @@ class Checkpoint(keras.callbacks.Callback):
                 f"The checkpoint {self.path} belongs to the callbacks {saved}, "
                 f"in this order. Received: callbacks {given}"
             )
-        expected = self.batches.identity()
-        received = {key: meta.get(key) for key in expected}
+        expected, received = (
+            meta["batches"],
+            run_state.plain(self.batches.identity()),
+        )
         if received != expected:
             raise ValueError(
-                f"The checkpoint {self.path} belongs to other batches. "
-                f"Received batches with {expected}; the checkpoint was made "
-                f"with {received}. Resume with the same data and sizes, or "
-                "begin anew with another `path`."
+                f"The checkpoint {self.path} belongs to other batches: "
+                f"{_differences(expected, received)}. Resume with the same "
+                "data and sizes, or begin anew with another `path`."
+            )
+
+    def _check_optimizer(self):
+        expected = self._saved["meta"]["optimizer"]
+        received = run_state.get_optimizer_config(self.model.optimizer)
+        if received["class_name"] != expected["class_name"]:
+            expected = {"class_name": expected["class_name"]}
+            received = {"class_name": received["class_name"]}
+        if received != expected:
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to another optimizer: "
+                f"{_differences(expected, received)}. Compile the model with "
+                "that optimizer, or begin anew with another `path`."
+            )
+
+    def _choose_rate(self):
+        first = self._saved["meta"]["first_learning_rate"]
+        last = self._saved.get("learning_rate")
+        # Of a schedule there is none but the first.
+        last = first if last is None else float(last)
+        asked = run_state.get_rate(self.model.optimizer)
+        self._first_rate, self._next_rate = first, last
+        if self.learning_rate == "model":
+            self._first_rate, self._next_rate = asked, asked
+        elif asked not in (first, last):
+            floats = isinstance(last, float) and isinstance(asked, float)
+            if floats and self.learning_rate == "checkpoint":
+                return
+            first, last, asked = map(_shown, (first, last, asked))
+            advice = [f"compile the model with {first}"]
+            if floats:
+                advice.append(f"say `learning_rate='checkpoint'` for {last}")
+            advice.append(f"say `learning_rate='model'` for {asked}")
+            raise ValueError(
+                f"The checkpoint {self.path} belongs to a run that began with "
+                f"a learning rate of {first} and has come to {last}. Received "
+                f"a model compiled with {asked}. To go on, "
+                f"{', or '.join(advice)}."
             )
 
 
-def _loaded_counters(saved):
-    names = sorted(
-        (name for name in saved if name.startswith("counter_")),
-        key=lambda name: int(name.removeprefix("counter_")),
-    )
-    return [saved[name] for name in names]
+def _array(variable):
+    array = keras.ops.convert_to_numpy(variable)
+    # NumPy's file format has no bfloat16; float32 holds it exactly.
+    return array.astype("float32") if variable.dtype == "bfloat16" else array
 
 
-def _read(path):
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            saved = {key: archive[key] for key in archive.files}
-        saved["meta"] = json.loads(str(saved["meta"]))
-    except (
-        OSError,
-        ValueError,
-        KeyError,
-        EOFError,
-        zipfile.BadZipFile,
-    ) as error:
-        raise ValueError(
-            f"The checkpoint {path} is damaged and cannot be read ({error}). "
-            "Remove it to begin anew, or put an intact copy in its place."
-        ) from error
-    if saved["meta"]["format"] != FORMAT:
-        raise ValueError(
-            f"The checkpoint {path} is of format {saved['meta']['format']}; "
-            f"this version reads format {FORMAT}. Resume it with the version "
-            "of memlm_keras that wrote it."
-        )
-    return saved
+def _shown(rate):
+    # Of a float in single precision no more digits are meant.
+    if isinstance(rate, float):
+        return f"{rate:.6g}"
+    return rate["class_name"] if isinstance(rate, dict) else str(rate)
 
 
-def _assign(variables, saved, path, add=False):
-    expected = {key: tuple(v.shape) for key, v in variables.items()}
-    received = {key: saved[key].shape for key in expected if key in saved}
-    if received != expected:
-        wrong = sorted(k for k in expected if received.get(k) != expected[k])
-        raise ValueError(
-            f"The checkpoint {path} belongs to another model: "
-            f"{variables[wrong[0]].path} has shape {expected[wrong[0]]}, in "
-            f"the checkpoint it is {received.get(wrong[0])}. Resume with the "
-            "model, optimizer and callbacks that it was made with."
-        )
-    for key, variable in variables.items():
-        if add:
-            variable.assign_add(saved[key])
-        else:
-            variable.assign(saved[key])
-
-
-def _callback_state(callback):
-    if hasattr(callback, "get_state"):
-        return callback.get_state()
-    names = _CALLBACK_STATE.get(type(callback).__name__, ())
-    return {name: _plain(getattr(callback, name, None)) for name in names}
-
-
-def _restore_callback(callback, index, saved):
-    _, state = saved["meta"]["callbacks"][index]
-    if hasattr(callback, "set_state"):
-        callback.set_state(state)
-        return
-    for name, value in state.items():
-        setattr(callback, name, value)
-    weights = []
-    while f"callback_{index}_weight_{len(weights)}" in saved:
-        weights.append(saved[f"callback_{index}_weight_{len(weights)}"])
-    if weights:
-        callback.best_weights = weights
-
-
-def _best_weights(callback):
-    return getattr(callback, "best_weights", None) or []
-
-
-def _plain(value):
-    """Returns a value that JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return float(value)
+def _differences(expected, received):
+    differences = [
+        f"{key} is {received.get(key)!r}, in the checkpoint it is "
+        f"{expected.get(key)!r}"
+        for key in {**expected, **received}
+        if received.get(key) != expected.get(key)
+    ]
+    return "; ".join(differences)

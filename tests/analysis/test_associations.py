@@ -1,10 +1,11 @@
-"""What was written against what was read, step by step."""
+"""Writes and reads of an associative memory, step by step."""
 
 import csv
 
 import keras
 import numpy as np
 import pytest
+from written_files import is_png
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
@@ -152,7 +153,7 @@ def test_pictures_and_numbers(tmp_path):
     analysis.plot_associations(
         similarity, source, target, tmp_path / "a.png", title="pair"
     )
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert is_png(tmp_path / "a.png")
     analysis.write_associations(similarity, source, target, tmp_path / "a.csv")
     with open(tmp_path / "a.csv", newline="") as file:
         rows = list(csv.reader(file))

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from written_files import is_png
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
@@ -10,8 +11,6 @@ from memlm_keras.data import Batches
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import NGram
-
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture
@@ -87,11 +86,11 @@ def test_pictures_are_written(model, tmp_path):
     weights = model.attention(np.arange(7)[None])[0]
     path = tmp_path / "new" / "map.png"
     analysis.plot_attention(weights, [f"w{i}" for i in range(7)], path)
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     path = tmp_path / "mean.png"
     means = {"one": np.full(4, 0.25), "two": np.full(6, 1 / 6)}
     analysis.plot_mean_attention(means, path, title="two models")
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     analysis.plot_mean_attention(means["one"], path)
 
 

@@ -1,11 +1,12 @@
 """Attention by dependency, and the reader of parses."""
 
-import csv
 import pathlib
 
 import keras
 import numpy as np
 import pytest
+from written_files import is_png
+from written_files import read_csv
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
@@ -14,7 +15,6 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
 
-PNG = b"\x89PNG\r\n\x1a\n"
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ud"
 TREEBANKS = ["de_gsd-ud-dev", "de_gsd-ud-test", "it_isdt-ud-dev"]
 
@@ -199,11 +199,10 @@ def test_dependency_attention(model, sentences, subtypes, tmp_path):
 
     path = tmp_path / "dependencies.png"
     analysis.plot_dependency_attention(found, path, title="dependencies")
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     analysis.plot_dependency_attention(found, path, ["obj←", "ALL"])
     analysis.write_dependency_attention(found, tmp_path / "dependencies.csv")
-    with open(tmp_path / "dependencies.csv", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "dependencies.csv")
     assert len(rows) == found.counts.size
     assert [int(row["pairs"]) for row in rows] == found.counts.ravel().tolist()
     assert [float(row["mass"]) for row in rows] == found.mass.ravel().tolist()
@@ -251,7 +250,7 @@ def test_a_bin_without_pairs_is_white(tmp_path):
     assert found.dependencies == ("ALL",) and np.isnan(found.means).all()
     path = tmp_path / "white.png"
     analysis.plot_dependency_attention(found, path)
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     with pytest.raises(ValueError, match="some of those found.*'→obj'"):
         analysis.plot_dependency_attention(found, path, ["→obj"])
 
@@ -284,4 +283,4 @@ def test_a_real_treebank(tmp_path):
     assert "→obj" in found.dependencies and "det←" in found.dependencies
     picture = tmp_path / "dependencies.png"
     analysis.plot_dependency_attention(found, picture, ["ALL", "→obj"])
-    assert picture.read_bytes().startswith(PNG)
+    assert is_png(picture)

@@ -1,10 +1,10 @@
 """Analyses of Tran et al. (2016), each against a computation step by step."""
 
-import csv
-
 import keras
 import numpy as np
 import pytest
+from written_files import is_png
+from written_files import read_csv
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
@@ -15,7 +15,6 @@ from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import NGram
 
-PNG = b"\x89PNG\r\n\x1a\n"
 WORDS = ["$", "b$c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 VOCABULARY = Vocabulary(WORDS)
 
@@ -55,11 +54,6 @@ def steps(model, tokens):
         start += len(sentence)
 
 
-def read_csv(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def test_attention_columns(model, text, tmp_path):
     columns = analysis.attention_columns(
         model, Split(text), VOCABULARY, samples=30, batch_size=3, verbose=0
@@ -76,7 +70,7 @@ def test_attention_columns(model, text, tmp_path):
     assert columns.distances[-1] == 1 + back
     path = tmp_path / "columns.png"
     analysis.plot_attention_columns(columns, path, title="columns")
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     analysis.write_attention_columns(columns, tmp_path / "columns.csv")
     rows = read_csv(tmp_path / "columns.csv")
     assert [row["word"] for row in rows] == list(columns.words)
@@ -131,7 +125,7 @@ def test_sentence_predictions(model, tmp_path):
 
     path = tmp_path / "sentence.png"
     analysis.plot_sentence_predictions(found, path, title="a sentence")
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     analysis.write_sentence_predictions(found, tmp_path / "sentence.csv")
     rows = read_csv(tmp_path / "sentence.csv")
     assert [row["word_2"] for row in rows] == [top[1] for top in found.top]
@@ -228,7 +222,7 @@ def test_distant_pairs(model, text, random, tmp_path):
 
     path = tmp_path / "pairs.png"
     analysis.plot_distant_pairs(pairs, path, title="pairs")
-    assert path.read_bytes().startswith(PNG)
+    assert is_png(path)
     analysis.write_distant_pairs(pairs, tmp_path / "pairs.csv")
     rows = read_csv(tmp_path / "pairs.csv")
     assert [row["predicted"] for row in rows] == list(pairs.predicted)

@@ -28,7 +28,7 @@ MODELS = {
     "ngram": lambda: ([keras.layers.GRU(5), keras.layers.GRU(6)], NGram(3)),
 }
 LARGE = keras.initializers.RandomUniform(-0.7, 0.7)
-READS_AHEAD = {
+BIDIRECTIONAL = {
     "bidirectional": lambda: (
         [keras.layers.LSTM(5)],
         BidirectionalMemoryBlock(2, kernel_initializer=LARGE),
@@ -44,7 +44,7 @@ READS_AHEAD = {
 def make(name="key_value_predict"):
     """A model whose weights are large enough to tell sentences apart."""
     keras.utils.set_random_seed(3)
-    recurrent, memory = {**MODELS, **READS_AHEAD}[name]()
+    recurrent, memory = {**MODELS, **BIDIRECTIONAL}[name]()
     return LanguageModel(
         len(VOCABULARY), 6, recurrent, memory, initializer=LARGE
     )
@@ -74,7 +74,7 @@ def make_questions(count, seed=0, sentences=20):
 
 
 def scored_one_by_one(model, question):
-    """The definition: each whole text scored from an empty history."""
+    """The definition: each whole text scored from the initial state."""
     end = VOCABULARY.end_of_sentence
     scores = []
     for candidate in question.candidates:
@@ -123,7 +123,7 @@ def test_any_batch_size_and_any_order(sentences, count, batch_size, seed):
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 32])
-def test_a_model_that_reads_ahead_scores_each_sentence_by_itself(batch_size):
+def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
     """Unpadded, each candidate alone."""
     model, questions = make("bidirectional"), make_questions(5, 0, 0)
     found = cloze_scores(model, questions, VOCABULARY, batch_size, 0)
@@ -133,7 +133,7 @@ def test_a_model_that_reads_ahead_scores_each_sentence_by_itself(batch_size):
     assert "given the words before and behind" in result.protocol
 
 
-def test_what_a_model_that_reads_ahead_refuses():
+def test_what_a_bidirectional_model_refuses():
     questions = [*make_questions(2, 0, 0), *make_questions(1, 0, 3)]
     with pytest.raises(ValueError, match="no context.* question 2 .* of 3 sen"):
         cloze_scores(make("bidirectional"), questions, VOCABULARY)

@@ -46,7 +46,7 @@ def test_one_row_equals_the_score_of_the_whole_text(
     assert result.loss == pytest.approx(-scores.sum(), rel=1e-5)
 
 
-def test_documents_are_read_each_from_an_empty_history(model, tokens):
+def test_documents_are_begin_in_the_initial_state(model, tokens):
     starts = [0, 20, 33, 90]
     batches = Batches(tokens, 3, 6, document_starts=starts)
     result = perplexity(model, batches, verbose=0)
@@ -61,7 +61,11 @@ def test_whole_sentences_equal_sentences_in_segments(model, tokens):
     """Batches of different times, and each sentence in one row or in many."""
     tokens[-1] = 0
     streams = Batches(
-        *(tokens, 4, 3, sentence_starts(tokens)), context_of="sentence"
+        tokens,
+        batch_size=4,
+        segment_length=3,
+        document_starts=sentence_starts(tokens),
+        context_of="sentence",
     )
     expected = perplexity(model, streams, verbose=0)
     batches = SentenceBatches(tokens, 4, length_multiple=4)
@@ -111,6 +115,34 @@ def test_the_result_is_arithmetic():
     result = Perplexity(np.log(8.0) * 50, 50, 60, "protocol of a test")
     assert result.perplexity == pytest.approx(8.0)
     assert str(result).startswith("perplexity 8.00 = exp(104.0 nats / 50")
+
+
+# === Pieces of words ===
+
+
+class Pieces:
+    """A vocabulary in which only ids from 5 on begin a word."""
+
+    def count_words(self, ids):
+        return int(np.sum((ids >= 5) | (ids == 0)))
+
+
+def test_pieces_of_words_are_counted_by_word_as_well(tokens):
+    model, batches = Uniform(13), Batches(tokens, 4, 7)
+    plain = perplexity(model, batches, verbose=0)
+    assert plain.words is None
+    assert plain.per_word == plain.perplexity
+    assert "per word" not in str(plain)
+    model.vocabulary = Pieces()
+    result = perplexity(model, batches, verbose=0)
+    words = int(np.sum((tokens >= 5) | (tokens == 0)))
+    assert (result.words, result.perplexity) == (words, plain.perplexity)
+    assert result.per_word == pytest.approx(13 ** (101 / words), rel=1e-6)
+    assert f"{result.per_word:.2f} per word of {words} words" in str(result)
+    given = perplexity(model, batches, verbose=0, words=50)
+    assert given.per_word == pytest.approx(13 ** (101 / 50), rel=1e-6)
+    with pytest.raises(ValueError, match="`words` must be an integer.*words=0"):
+        perplexity(model, batches, verbose=0, words=0)
 
 
 # === Other protocols ===
@@ -164,7 +196,7 @@ def test_both_protocols_are_printed(model, capsys):
 class Uniform:
     """A model of `size` equally probable words, that reads nothing."""
 
-    reads_ahead = False
+    causal = True
 
     def __init__(self, size):
         self.size = size
@@ -198,5 +230,5 @@ def test_what_other_protocols_refuse(model, tokens):
             perplexity(model, Batches(tokens, 4, 7), verbose=0, also=also)
     for starts in (None, [0, 20]):
         batches = Batches(tokens, 4, 7, document_starts=starts)
-        with pytest.raises(ValueError, match="sentence from an empty history"):
+        with pytest.raises(ValueError, match="sentence from the initial state"):
             perplexity(model, batches, verbose=0, also=("salton2017",))

@@ -126,7 +126,7 @@ def test_saved_models_load(model, tmp_path):
     np.testing.assert_allclose(
         array(loaded(tokens)), array(model(tokens)), atol=1e-6
     )
-    assert loaded.reads_ahead
+    assert not loaded.causal
 
 
 def test_evaluation_equals_the_scores(capsys):

@@ -1,4 +1,4 @@
-"""What back-off models do once they are trained: scores, files, errors."""
+"""Trained back-off models: scores, files, errors."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_perplexity_says_what_it_counted(text, capsys):
     )
     assert result.predicted_tokens == result.total_tokens == 100
     assert (
-        "interpolated modified Kneser-Ney of order 3, cut-offs 1-1-2, history "
+        "interpolated modified Kneser-Ney of order 3, cut-offs 1-1-2, context "
         "cut at each <eos>"
     ) in result.protocol
     assert str(result) in capsys.readouterr().out

@@ -149,7 +149,7 @@ def test_scores_are_in_the_distributions(text):
             )
 
 
-def test_a_history_ends_with_its_line(text):
+def test_a_context_ends_with_its_line(text):
     model = trained(text, 40, order=5)
     assert model.score([1, 2, 3, 0, 4, 5])[4:].tolist() == pytest.approx(
         model.score([4, 5]).tolist(), rel=1e-12

@@ -81,7 +81,7 @@ def test_models_that_complete_sentences(row):
         assert (model.memory.temporal, model.memory.composition) == (
             *(True, "gated"),
         )
-    assert model.reads_ahead == (sides == 2)
+    assert model.causal == (sides == 1)
 
 
 @every_row

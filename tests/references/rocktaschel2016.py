@@ -4,8 +4,13 @@ import numpy as np
 
 # Names of the layer's weights, in the order of the arguments.
 WEIGHTS = (
-    *("premise_kernel", "query_kernel", "read_kernel", "score_kernel"),
-    *("transition_kernel", "final_read_kernel", "final_output_kernel"),
+    "premise_kernel",
+    "query_kernel",
+    "read_kernel",
+    "score_kernel",
+    "transition_kernel",
+    "final_read_kernel",
+    "final_output_kernel",
 )
 
 

@@ -1,4 +1,4 @@
-"""What a backend runs, operation by operation."""
+"""The operations that a backend runs."""
 
 import keras
 import numpy as np

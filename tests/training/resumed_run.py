@@ -2,8 +2,9 @@
 
     python resumed_run.py FOLDER KILL_AT
 
-Kills itself with SIGKILL after KILL_AT batches in all; -1 lets it end. Writes
-`weights.npz` and `history.json` at its end.
+Kills itself with SIGKILL after KILL_AT batches, or, where it is no whole
+number, so many seconds after the first batch, wherever it then is; -1 lets it
+end. Writes `weights.npz` and `history.json` at its end.
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import pathlib
 import signal
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -21,14 +23,23 @@ EPOCHS = 4
 
 
 class Kill(keras.callbacks.Callback):
-    def __init__(self, batches_left):
+    def __init__(self, kill_at):
         super().__init__()
-        self.batches_left = batches_left
+        self.kill_at = kill_at
+        self.batches = 0
 
     def on_train_batch_end(self, batch, logs=None):
-        self.batches_left -= 1
-        if self.batches_left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        self.batches += 1
+        if self.batches == self.kill_at:
+            kill()
+        if self.batches == 1 and not self.kill_at.is_integer():
+            timer = threading.Timer(self.kill_at, kill)
+            timer.daemon = True
+            timer.start()
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(folder, kill_at):
@@ -89,4 +100,4 @@ def main(folder, kill_at):
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
+    main(pathlib.Path(sys.argv[1]), float(sys.argv[2]))

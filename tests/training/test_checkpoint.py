@@ -1,6 +1,8 @@
 """Exact resume, and what a checkpoint refuses."""
 
 import json
+import multiprocessing
+import os
 import pathlib
 import signal
 import subprocess
@@ -12,35 +14,50 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
+from memlm_keras.data import PairBatches
 from memlm_keras.memory import NGram
 from memlm_keras.training import Checkpoint
+from memlm_keras.training import halve_after
+from memlm_keras.training import run_state
 
 SCRIPT = pathlib.Path(__file__).with_name("resumed_run.py")
 
 
-def run(folder, kill_at=-1):
-    return subprocess.run(
+def start(folder, kill_at=-1):
+    return subprocess.Popen(
         [sys.executable, str(SCRIPT), str(folder), str(kill_at)],
-        capture_output=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def end(process):
+    _, errors = process.communicate()
+    return process.returncode, errors
 
 
 def test_killed_run_resumes_to_the_same_weights(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()
     killed.mkdir()
-    result = run(whole)
-    assert result.returncode == 0, result.stderr
+    whole_run = start(whole)
     # 30 batches an epoch: killed in the second epoch, past its checkpoint.
-    result = run(killed, kill_at=47)
-    assert result.returncode == -signal.SIGKILL, result.stderr
+    code, errors = end(start(killed, kill_at=47))
+    assert code == -signal.SIGKILL, errors
     assert not (killed / "weights.npz").exists()
     with np.load(killed / "checkpoint.npz") as saved:
         meta = json.loads(str(saved["meta"]))
     assert meta["epoch"] == 1 and 0 < meta["batch"] < 30
-    result = run(killed)
-    assert result.returncode == 0, result.stderr
+    # Then anywhere: in a step, in a save, in validation.
+    moment = 0.5 * np.random.default_rng().random() + 1e-3
+    code, errors = end(start(killed, kill_at=moment))
+    if code:
+        assert code == -signal.SIGKILL, errors
+        code, errors = end(start(killed))
+    assert code == 0, errors
+    code, errors = end(whole_run)
+    assert code == 0, errors
 
     tolerance = 1e-6 if keras.backend.backend() == "torch" else 0.0
     with np.load(whole / "weights.npz") as expected:
@@ -58,11 +75,39 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
         )
 
 
-def small_run(path, units=6, callbacks=(), **kwargs):
+def small_run(
+    path,
+    units=6,
+    callbacks=(),
+    optimizer="sgd",
+    learning_rate=None,
+    tokens=None,
+    **kwargs,
+):
     model = LanguageModel(11, 4, [keras.layers.LSTM(units)], NGram(2))
-    model.compile("sgd")
-    batches = Batches(np.arange(80) % 11, **{"batch_size": 2, **kwargs})
-    return model, batches, Checkpoint(path, batches, callbacks)
+    model.compile(optimizer)
+    tokens = np.arange(80) % 11 if tokens is None else tokens
+    batches = Batches(tokens, **{"batch_size": 2, **kwargs})
+    checkpoint = Checkpoint(
+        path, batches, callbacks, learning_rate=learning_rate
+    )
+    return model, batches, checkpoint
+
+
+def resume(path, epochs=2, **kwargs):
+    """Trains a new model from a checkpoint on, and returns it."""
+    model, batches, checkpoint = small_run(path, **kwargs)
+    callbacks = [*checkpoint.callbacks, checkpoint]
+    model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0)
+    return model
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A checkpoint at the end of the first epoch."""
+    path = tmp_path / "checkpoint.npz"
+    resume(path, epochs=1)
+    return path
 
 
 def test_ended_run_trains_no_further(tmp_path):
@@ -107,55 +152,240 @@ def test_ended_run_goes_on_with_more_patience(tmp_path):
         np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("kept", [0, 10, 0.5, 0.99])
-def test_damaged_checkpoint_is_named(tmp_path, kept):
-    path = tmp_path / "checkpoint.npz"
-    model, batches, checkpoint = small_run(path)
-    model.fit(batches, callbacks=[checkpoint], verbose=0)
-    content = path.read_bytes()
-    size = kept if isinstance(kept, int) else int(kept * len(content))
-    path.write_bytes(content[:size])
+def contents(path):
+    with np.load(path) as archive:
+        return {key: archive[key] for key in archive.files}
+
+
+def damaged_copies(whole, random):
+    """Yields what a file may look like after an accident."""
+    size = len(whole)
+    for kept in (0, 1, 10, size // 2, size - 1):
+        yield whole[:kept]
+    yield bytes(size)
+    yield b"\x93NUMPY" + whole
+    yield b"not a checkpoint"
+    for _ in range(60):
+        copy = bytearray(whole)
+        copy[random.integers(size)] ^= 1 << int(random.integers(8))
+        yield bytes(copy)
+    # Of an archive the end says where all is, and by which names.
+    for _ in range(60):
+        copy = bytearray(whole)
+        copy[-int(random.integers(1, 2000))] = int(random.integers(256))
+        yield bytes(copy)
+    for _ in range(40):
+        begin, length = random.integers(size), random.integers(1, 600)
+        yield whole[:begin] + random.bytes(length) + whole[begin + length :]
+    for _ in range(40):
+        begin, length = random.integers(size), random.integers(1, 600)
+        yield whole[:begin] + whole[begin + length :]
+
+
+def test_damaged_checkpoints_are_named(saved, random):
+    """Each gives the one error, or is as good as the undamaged one."""
+    whole = saved.read_bytes()
+    expected = contents(saved)
+    batches = small_run(saved.with_name("other.npz"))[1]
+    refused = 0
+    for copy in damaged_copies(whole, random):
+        saved.write_bytes(copy)
+        try:
+            Checkpoint(saved, batches)
+        except ValueError as error:
+            message = str(error)
+            assert "checkpoint.npz is damaged" in message
+            assert "Remove it to begin anew" in message
+            assert "\n" not in message
+            refused += 1
+        else:
+            # Archives say some things twice, and some that do not matter.
+            received = contents(saved)
+            assert received.keys() == expected.keys()
+            for name, array in expected.items():
+                np.testing.assert_array_equal(received[name], array)
+    assert refused > 150
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda arrays: arrays.pop("model_1"),
+        lambda arrays: arrays.pop("counter_0"),
+        lambda arrays: arrays.update(model_0=arrays["model_0"].T.copy()),
+        lambda arrays: arrays.update(model_0=arrays["model_0"] + 1),
+        lambda arrays: arrays.update(meta=np.array("{}")),
+        lambda arrays: arrays.update(more=np.zeros(2)),
+    ],
+)
+def test_wrong_arrays_are_found(saved, change):
+    arrays = contents(saved)
+    change(arrays)
+    np.savez(saved, **arrays)
     with pytest.raises(ValueError, match="checkpoint.npz is damaged.*Remove"):
-        small_run(path)
+        small_run(saved)
 
 
-def test_changed_byte_is_found(tmp_path):
+def test_killed_while_saving(saved):
+    """What was saved before is still there, and training goes on from it."""
+    before = saved.read_bytes()
+    arrays = contents(saved)
+    meta = json.loads(str(arrays.pop("meta")))
+
+    def save_and_be_killed():
+        def write_half(file, **arrays):
+            file.write(before[: len(before) // 2])
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        run_state.np.savez = write_half
+        run_state.write(saved, meta, arrays)
+
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=save_and_be_killed)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert saved.read_bytes() == before
+    assert len(list(saved.parent.iterdir())) == 2
+    resume(saved)
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_other_batches_and_models_are_refused(saved):
+    with pytest.raises(ValueError, match="other batches.*segment_length is 3"):
+        small_run(saved, segment_length=3)
+    with pytest.raises(ValueError, match="another model: for .*shape"):
+        resume(saved, units=8)
+
+
+def test_other_text_of_the_same_length_is_refused(saved):
+    tokens = np.arange(80) % 11
+    tokens[40] = 5
+    with pytest.raises(ValueError, match="other batches: checksum_of_tokens"):
+        small_run(saved, tokens=tokens)
+    small_run(saved, tokens=(np.arange(80) % 11).astype("int16"))
+    with pytest.raises(ValueError, match="checksum_of_documents"):
+        small_run(saved, document_starts=[0, 40])
+
+
+def test_other_pairs_of_the_same_number_are_refused():
+    pairs = [[1, 2], [3]], [[4], [5, 6]], [0, 1]
+    identity = PairBatches(*pairs).identity()
+    assert identity == PairBatches(*pairs).identity()
+    others = [
+        ([[1, 2], [4]], [[4], [5, 6]], [0, 1]),
+        ([[1], [2, 3]], [[4], [5, 6]], [0, 1]),
+        ([[1, 2], [3]], [[4], [5, 6]], [1, 1]),
+    ]
+    for other in others:
+        assert PairBatches(*other).identity() != identity
+
+
+def test_another_optimizer_is_refused(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    model, batches, checkpoint = small_run(path)
-    model.fit(batches, callbacks=[checkpoint], verbose=0)
-    content = bytearray(path.read_bytes())
-    # In the middle of the first array's data, past its header.
-    content[content.index(b"\x93NUMPY") + 200] ^= 0xFF
-    path.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match="is damaged"):
-        small_run(path)
+    sgd = keras.optimizers.SGD
+    resume(path, epochs=1, optimizer=keras.optimizers.Adam(0.01))
+    with pytest.raises(
+        ValueError, match="optimizer: class_name is 'SGD'.*Adam"
+    ):
+        resume(path, optimizer=sgd(0.01))
+    resume(path, optimizer=keras.optimizers.Adam(0.01))
+    path.unlink()
+    resume(path, epochs=1, optimizer=sgd(0.01, momentum=0.9))
+    with pytest.raises(ValueError, match="momentum is 0.5, in the ch.* 0.9"):
+        resume(path, optimizer=sgd(0.01, momentum=0.5))
+    with pytest.raises(ValueError, match="global_clipnorm is 5.0, in.* None"):
+        resume(path, optimizer=sgd(0.01, momentum=0.9, global_clipnorm=5.0))
 
 
-def test_other_batches_and_models_are_refused(tmp_path):
+def test_another_learning_rate_is_refused_or_chosen(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    model, batches, checkpoint = small_run(path)
-    model.fit(batches, callbacks=[checkpoint], verbose=0)
-    with pytest.raises(ValueError, match="other batches.*segment_length"):
-        small_run(path, segment_length=3)
-    model, batches, checkpoint = small_run(path, units=8)
-    with pytest.raises(ValueError, match="another model.*shape"):
-        model.fit(batches, epochs=2, callbacks=[checkpoint], verbose=0)
+
+    def train(epochs, rate, learning_rate=None):
+        schedule = keras.callbacks.LearningRateScheduler(halve_after(1))
+        model = resume(
+            path,
+            epochs=epochs,
+            optimizer=keras.optimizers.SGD(rate),
+            callbacks=[schedule],
+            learning_rate=learning_rate,
+        )
+        return float(model.optimizer.learning_rate)
+
+    assert train(3, 0.4) == pytest.approx(0.1)
+    message = "began with a learning rate of 0.4 and has come to 0.1. .* 0.3. "
+    with pytest.raises(ValueError, match=message + ".*'checkpoint'.*'model'"):
+        train(4, 0.3)
+    assert train(4, 0.4) == pytest.approx(0.05)
+    # A model that was trained in the same program has the rate it came to.
+    assert train(5, 0.05) == pytest.approx(0.025)
+    assert train(6, 0.3, "checkpoint") == pytest.approx(0.0125)
+    assert train(7, 0.8, "model") == pytest.approx(0.4)
+    assert train(8, 0.8) == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="'checkpoint', 'model' or None.*'it'"):
+        train(9, 0.8, "it")
 
 
-def test_other_callbacks_and_backends_are_refused(tmp_path):
+def test_schedules_of_the_learning_rate(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    model, batches, checkpoint = small_run(path)
-    model.fit(batches, callbacks=[checkpoint], verbose=0)
+
+    def decay(rate):
+        schedule = keras.optimizers.schedules.ExponentialDecay(rate, 10, 0.5)
+        return keras.optimizers.SGD(schedule)
+
+    resume(path, epochs=1, optimizer=decay(0.2))
+    for other in (decay(0.1), keras.optimizers.SGD(0.1)):
+        with pytest.raises(ValueError, match="rate of ExponentialDecay"):
+            resume(path, optimizer=other, learning_rate="checkpoint")
+    resume(path, optimizer=decay(0.2))
+    model = resume(
+        path,
+        epochs=3,
+        optimizer=keras.optimizers.SGD(0.1),
+        learning_rate="model",
+    )
+    assert float(model.optimizer.learning_rate) == pytest.approx(0.1)
+    assert int(model.optimizer.iterations) == 6
+
+
+def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
+    """Not those of the epoch before, nor those of its validation."""
+
+    def losses(path, stops):
+        found = []
+        for epochs in stops:
+            keras.utils.set_random_seed(7)
+            model, batches, checkpoint = small_run(path)
+            found += model.fit(
+                batches,
+                epochs=epochs,
+                validation_data=Batches(np.arange(30) % 7, 2),
+                callbacks=[checkpoint],
+                verbose=0,
+            ).history["loss"]
+        return found
+
+    whole = losses(tmp_path / "whole.npz", [3])
+    parts = losses(tmp_path / "parts.npz", [1, 2, 3])
+    np.testing.assert_allclose(parts, whole, rtol=1e-6)
+
+
+def test_other_callbacks_and_backends_are_refused(saved, monkeypatch):
     stop = keras.callbacks.EarlyStopping("loss")
     with pytest.raises(ValueError, match=r"callbacks \[\].*EarlyStopping"):
-        Checkpoint(path, batches, [stop])
-    with np.load(path) as saved:
-        arrays = dict(saved)
-    meta = json.loads(str(arrays.pop("meta")))
-    meta["backend"] = "another"
-    np.savez(path, meta=np.array(json.dumps(meta)), **arrays)
-    with pytest.raises(ValueError, match="backend another.*Received"):
-        small_run(path)
+        small_run(saved, callbacks=[stop])
+    monkeypatch.setattr(keras.backend, "backend", lambda: "another")
+    with pytest.raises(ValueError, match="Received: backend another"):
+        small_run(saved)
+
+
+def test_other_formats_are_refused(saved):
+    arrays = contents(saved)
+    meta = {**json.loads(str(arrays["meta"])), "format": 1}
+    np.savez(saved, **{**arrays, "meta": np.array(json.dumps(meta))})
+    with pytest.raises(ValueError, match="is of format 1; this version reads"):
+        small_run(saved)
 
 
 def test_unwritable_folder_and_frequency(tmp_path):

@@ -1,0 +1,270 @@
+"""Vocabularies of pieces of words, with the ids of the file they come from."""
+
+import base64
+import functools
+import pathlib
+
+import keras
+import numpy as np
+
+from memlm_keras.data.pieces import WORD_START
+from memlm_keras.data.pieces import LongestMatchTokenizer
+from memlm_keras.data.pieces import SentencePieceTokenizer
+from memlm_keras.data.text import read_lines
+from memlm_keras.data.vocabulary import Vocabulary
+from memlm_keras.data.vocabulary import check_specials
+from memlm_keras.data.vocabulary import checked_tokens
+
+_ENDS = ("</s>", "<eos>", "<sos/eos>", "[SEP]")
+_UNKNOWN = ("<unk>", "<UNK>", "[UNK]")
+_UNITS = ("pieces", "characters", "words")
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class SubwordVocabulary(Vocabulary):
+    """Pieces of words with the ids that another program gave them.
+
+    A language model that rescores what a recogniser or translator writes must
+    have its pieces, and their ids. These come from the SentencePiece model of
+    that engine (`from_sentencepiece`), or from its `tokens.txt`, as sherpa and
+    icefall write it (`from_tokens_file`). No id means anything by itself: the
+    end of a sentence and the unknown piece are where the file has them.
+
+    Text becomes pieces by the SentencePiece model, where there is one, with
+    `tensorflow_text`. Otherwise each word is matched from its left with the
+    longest piece that there is, which is not always how the engine parts it:
+    give its model too where you have it.
+
+    Args:
+        tokens: Iterable of distinct, non-empty strings, in the order of ids.
+        unknown: The one of them that stands for what no piece matches; `None`
+            finds `<unk>`.
+        end_of_sentence: The one that ends each sentence; `None` finds `</s>`,
+            `<eos>` or `<sos/eos>`.
+        sentencepiece: `None`, or the SentencePiece model, bytes of its file.
+        unit: What a token is: `"pieces"`, of which those that begin a word
+            begin with U+2581; `"characters"`; or `"words"`. `None` tells it by
+            the tokens.
+
+    Raises:
+        ValueError: A token is empty or given twice, a special token is not
+            among them, or the SentencePiece model is damaged.
+        ImportError: `tensorflow_text` is not installed.
+
+    Example:
+
+    >>> vocabulary = SubwordVocabulary(
+    ...     ["<blk>", "<sos/eos>", "<unk>", "\u2581the", "\u2581cat", "s"]
+    ... )
+    >>> vocabulary.encode("the cats")
+    array([3, 4, 5], dtype=int32)
+    >>> vocabulary.detokenize([3, 4, 5])
+    'the cats'
+    """
+
+    def __init__(
+        self,
+        tokens,
+        unknown=None,
+        end_of_sentence=None,
+        sentencepiece=None,
+        unit=None,
+    ):
+        tokens = checked_tokens(tokens)
+        if isinstance(sentencepiece, str):
+            sentencepiece = _decoded(sentencepiece)
+        self.tokens = tokens
+        self.unknown = _special("unknown", unknown, _UNKNOWN, tokens)
+        self.end_of_sentence = _special(
+            "end_of_sentence", end_of_sentence, _ENDS, tokens
+        )
+        check_specials(self.end_of_sentence, self.unknown)
+        self.sentencepiece = sentencepiece
+        self.unit = _unit(unit, tokens, (self.unknown, self.end_of_sentence))
+        if sentencepiece is None:
+            self.tokenizer = LongestMatchTokenizer(tokens, self.unit)
+        else:
+            self.tokenizer = SentencePieceTokenizer(sentencepiece)
+        self._number()
+
+    @classmethod
+    def build(cls, *arguments, **keywords):
+        """Refused: pieces are found by the engine, or by SentencePiece."""
+        raise ValueError(
+            "A `SubwordVocabulary` is not built of a text here: train a "
+            "SentencePiece model, and take `from_sentencepiece`."
+        )
+
+    @classmethod
+    def from_sentencepiece(cls, path, unknown=None, end_of_sentence=None):
+        """Reads a SentencePiece model, whose ids stay as they are.
+
+        Args:
+            path: Path of the `.model` file.
+            unknown, end_of_sentence: As for the class.
+
+        Returns:
+            `SubwordVocabulary`, with the model inside.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: It is no SentencePiece model, or has no such pieces.
+            ImportError: `tensorflow_text` is not installed.
+        """
+        model = pathlib.Path(path).read_bytes()
+        try:
+            tokens = SentencePieceTokenizer(model).pieces()
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        return cls(tokens, unknown, end_of_sentence, model)
+
+    @classmethod
+    def from_tokens_file(
+        cls,
+        path,
+        sentencepiece=None,
+        unknown=None,
+        end_of_sentence=None,
+        unit=None,
+    ):
+        """Reads an engine's `tokens.txt`: lines of a token and its id.
+
+        Args:
+            path: Path of the file, in UTF-8.
+            sentencepiece: `None`, or path of the SentencePiece model that
+                parts words into these tokens. Its own ids do not matter.
+            unknown, end_of_sentence, unit: As for the class.
+
+        Returns:
+            `SubwordVocabulary`.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            ValueError: The file is not UTF-8, a line is not a token and an id,
+                or the ids are not 0, 1, 2 and so on, in any order.
+        """
+        tokens = {}
+        for number, line in enumerate(read_lines(path), 1):
+            if not line.strip():
+                continue
+            token, _, id = line.strip().rpartition(" ")
+            if not id.isdecimal() or not token.strip() or int(id) in tokens:
+                raise ValueError(
+                    f"{path}, line {number}: expected a token, a space and an "
+                    f"id that no line before has. Received: {line[:60]!r}"
+                )
+            tokens[int(id)] = token.strip()
+        missing = [id for id in range(len(tokens)) if id not in tokens]
+        if missing or not tokens:
+            raise ValueError(
+                f"The ids of {path} must be 0 to {len(tokens) - 1}, one for "
+                f"each of its {len(tokens)} tokens. There is no {missing[:1]}"
+            )
+        return cls(
+            [tokens[id] for id in range(len(tokens))],
+            unknown,
+            end_of_sentence,
+            sentencepiece and pathlib.Path(sentencepiece).read_bytes(),
+            unit,
+        )
+
+    def detokenize(self, ids_or_tokens):
+        """Joins pieces to words.
+
+        Args:
+            ids_or_tokens: 1-D integers, or an iterable of pieces.
+
+        Returns:
+            String.
+        """
+        tokens = self._tokens(ids_or_tokens)
+        if self.unit == "words":
+            return " ".join(tokens)
+        specials = (self.unknown, self.end_of_sentence)
+        text = b"".join(
+            f" {token} ".encode() if token in specials else _bytes_of(token)
+            for token in tokens
+        ).decode("utf-8", "replace")
+        return " ".join(text.replace(WORD_START, " ").split())
+
+    def count_words(self, ids):
+        ids = np.asarray(ids)
+        if self.unit != "pieces":
+            return int(ids.size)
+        return int(np.count_nonzero(self._begins_word[ids]))
+
+    @functools.cached_property
+    def _begins_word(self):
+        return np.array(
+            [
+                token.startswith(WORD_START) or token == self.end_of_sentence
+                for token in self.tokens
+            ]
+        )
+
+    def get_config(self):
+        model = self.sentencepiece
+        return {
+            "tokens": list(self.tokens),
+            "unknown": self.unknown,
+            "end_of_sentence": self.end_of_sentence,
+            "sentencepiece": model and base64.b64encode(model).decode(),
+            "unit": self.unit,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config)
+
+    def __repr__(self):
+        by = "SentencePiece" if self.sentencepiece else "longest match"
+        return (
+            f"SubwordVocabulary({len(self)} {self.unit} by {by}, "
+            f"unknown={self.unknown!r}, "
+            f"end_of_sentence={self.end_of_sentence!r})"
+        )
+
+
+def _decoded(text):
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError as error:
+        raise ValueError(
+            "`sentencepiece` must be the bytes of a SentencePiece model, or "
+            f"base64 of them. Received: {text[:40]!r}"
+        ) from error
+
+
+def _special(name, token, candidates, tokens):
+    if token is None:
+        token = next((item for item in candidates if item in tokens), None)
+    if token is None or token not in tokens:
+        raise ValueError(
+            f"`{name}` must be one of the tokens. Received: {name}={token!r}, "
+            f"and of {', '.join(candidates)} none is there. Tokens are "
+            f"{', '.join(tokens[:8])} and so on."
+        )
+    return token
+
+
+def _unit(unit, tokens, specials):
+    if unit is None:
+        ordinary = [token for token in tokens if token not in specials]
+        if any(token.startswith(WORD_START) for token in ordinary):
+            return "pieces"
+        plain = [token for token in ordinary if not token.startswith("<")]
+        single = all(len(token) == 1 for token in plain)
+        return "characters" if single and plain else "words"
+    if unit not in _UNITS:
+        raise ValueError(f"`unit` must be one of {_UNITS}. Received: {unit!r}")
+    return unit
+
+
+def _bytes_of(token):
+    """UTF-8 of a piece; `<0xE4>` is a byte of a character with no piece."""
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        try:
+            return bytes.fromhex(token[3:5])
+        except ValueError:
+            pass
+    return token.encode()

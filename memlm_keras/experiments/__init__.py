@@ -1,0 +1,27 @@
+"""Experiments: presets trained, measured and tabulated; the `memlm` command.
+
+`memlm_keras.experiments.Experiment` is one run, `memlm` is the command line in
+front of it. Nothing is imported until it is used, as the command must know the
+backend before Keras is there.
+"""
+
+import importlib
+
+__all__ = ["Experiment", "RunFolder", "TableRuns"]
+
+_MODULES = {
+    "Experiment": "experiment",
+    "RunFolder": "run_folder",
+    "TableRuns": "table",
+}
+
+
+def __getattr__(name):
+    if name in _MODULES:
+        module = importlib.import_module(f"{__name__}.{_MODULES[name]}")
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])

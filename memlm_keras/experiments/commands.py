@@ -1,0 +1,270 @@
+"""Commands that list, train, measure and tabulate, once Keras is there."""
+
+import fnmatch
+import pathlib
+import shlex
+
+import keras
+
+from memlm_keras import presets as all_presets
+from memlm_keras.evaluation import perplexity
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import options
+from memlm_keras.experiments import report
+from memlm_keras.experiments import run_folder
+from memlm_keras.experiments import settings
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.language_models import evaluation_batches
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.table import TableRuns
+from memlm_keras.experiments.table_runs import fill
+from memlm_keras.models import Ensemble
+from memlm_keras.presets import count_params
+
+_END = "(end of sentence)"
+_TOP_K = 10
+
+
+def presets(positional, values, command):
+    """Lists presets as one line each."""
+    pattern = positional.pattern or "*"
+    names = all_presets.names()
+    found = [
+        name
+        for name in names
+        if pattern in name or fnmatch.fnmatch(name, pattern)
+    ]
+    if not found:
+        raise UsageError(
+            f"No preset is like {pattern}.{options.nearest(pattern, names)}"
+        )
+    size = values.get("vocabulary_size", 10_000)
+    scale = values.get("scale", 1.0)
+    width = max(map(len, found))
+    print(f"{'preset':{width}} {'units':>6} {f'V={size:,}':>12}  source")
+    for name in found:
+        preset = all_presets.get(name, scale=scale)
+        count = count_params(name, size, scale=scale)
+        print(
+            f"{name:{width}} {preset['units']:>6} {count:>12,}  "
+            f"{preset['source']}",
+            flush=True,
+        )
+
+
+def train(positional, values, command):
+    """Trains, and tells what came of it and what may come next."""
+    running = read_options(settings.RUNNING, _take(settings.RUNNING, values))
+    measures = _take(settings.MEASURES, values)
+    pictures = read_options(settings.PICTURES, _take(settings.PICTURES, values))
+    run_dir = values.pop("run_dir", "runs")
+    overwrite = values.pop("overwrite", False)
+    experiment = Experiment(
+        positional.preset, values.pop("dataset", "embedded"), **values
+    )
+    measures = read_options(settings.MEASURES, measures, experiment.kind)
+    figures.check_pictures(experiment, pictures)
+    folder = pathlib.Path(run_dir, experiment.name)
+    results = experiment.run(
+        folder,
+        **running,
+        measures=measures,
+        pictures=pictures,
+        overwrite=overwrite,
+        command=command,
+    )
+    _tell(experiment, folder, results)
+
+
+def _tell(experiment, folder, results):
+    print(report.outcome(results, experiment.task.measures))
+    print(f"All of it is in {folder}")
+    if not experiment.task.is_trained:
+        return
+    path = shlex.quote(str(folder))
+    lines = [f"memlm attention {path}", f"memlm export {path}"]
+    if not list(folder.glob("*.png")):
+        lines.pop(0)
+    if experiment.kind == options.LANGUAGE_MODEL:
+        lines.insert(0, f'memlm generate {path} "{_prompt(experiment)}"')
+    elif experiment.kind == options.CLASSIFIER:
+        decode = experiment.corpus.vocabulary.decode
+        test = experiment.corpus.test
+        pair = (
+            shlex.quote(" ".join(decode(sequence[0])))
+            for sequence in (test.premises, test.hypotheses)
+        )
+        lines.insert(0, f"memlm predict {path} {' '.join(pair)}")
+    else:
+        lines.pop()
+    if lines:
+        print("\n  ".join(["Next, for instance:", *lines]))
+
+
+def _prompt(experiment):
+    """The first words of the test text."""
+    words = figures.drawn_words(experiment.corpus)[:3]
+    return " ".join(words).replace('"', "")
+
+
+def evaluate(positional, values, command):
+    """Measures a run again, and by what is asked for besides."""
+    verbose = values.pop("verbose", 1)
+    measures = _take(settings.MEASURES, values)
+    folders = [run_folder.find(path) for path in positional.run]
+    if len(folders) > 1:
+        return _evaluate_mean(positional.run, folders, verbose)
+    folder = folders[0]
+    if folder is None:
+        raise UsageError(
+            f"{positional.run[0]} is a model without its run folder, so nobody "
+            "knows which text it is to be measured on. Name the run folder."
+        )
+    recipe = {**folder.recipe(), **values}
+    experiment = again(recipe, folder if not values else None)
+    measures = read_options(settings.MEASURES, measures, experiment.kind)
+    experiment.task.check_measures(experiment, measures)
+    model = folder.model()
+    found = experiment.task.measure(experiment, model, verbose)
+    if not values and folder.results() is not None:
+        more = experiment.task.measure_more(
+            experiment, model, measures, verbose, folder.results()
+        )
+        found = folder.add_results({**found, **more})
+    _tell_numbers(found)
+
+
+def _evaluate_mean(paths, folders, verbose):
+    """Measures the mean of what several models predict."""
+    if None in folders:
+        raise UsageError("Several models are named by their run folders.")
+    experiments = [again(folder.recipe(), folder) for folder in folders]
+    first = experiments[0]
+    for path, experiment in zip(paths, experiments):
+        if experiment.kind != options.LANGUAGE_MODEL:
+            raise UsageError(f"{path} is no language model.")
+        if experiment.corpus.fingerprint != first.corpus.fingerprint:
+            raise UsageError(
+                f"{path} is of another text than {paths[0]}, or of another "
+                "vocabulary."
+            )
+        if experiment.dataset.sentences != first.dataset.sentences:
+            raise UsageError(
+                "Models that all read sentences can be averaged, or that none "
+                f"does. Received: {paths[0]} and {path}"
+            )
+    ensemble = Ensemble([folder.model() for folder in folders])
+    found = {
+        split: report.plain_perplexity(
+            perplexity(ensemble, batches, verbose=verbose)
+        )
+        for split, batches in evaluation_batches(first, ensemble).items()
+    }
+    count = ensemble.count_params()
+    print(f"Average of {len(folders)} models, {count:,} parameters:")
+    _tell_numbers(found)
+
+
+def _tell_numbers(found):
+    """Prints the numbers of results, one a line."""
+    for key, value in found.items():
+        if not isinstance(value, dict):
+            continue
+        if "validation" in value or "test" in value or key == "cbt":
+            _tell_numbers(
+                {
+                    f"{key}, {split}": inner
+                    for split, inner in value.items()
+                    if isinstance(inner, dict)
+                }
+            )
+            continue
+        for name in (
+            "perplexity",
+            "accuracy",
+            "token_accuracy",
+            "sequence_accuracy",
+        ):
+            if name in value:
+                print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
+
+
+def table(positional, values, command):
+    """Trains a table; returns the exit status."""
+    rows = values.pop("rows", None)
+    seeds = _integers(values.pop("seeds", "0"))
+    finished_only = values.pop("finished_only", False)
+    passed = {
+        **read_options(settings.RUNNING, _take(settings.RUNNING, values)),
+        **_take(settings.PICTURES, values),
+        **{k: values.pop(k) for k in ("overwrite",) if k in values},
+    }
+    measures = read_options(settings.MEASURES, _take(settings.MEASURES, values))
+    run_dir = values.pop("run_dir", "runs")
+    dataset = values.pop("dataset", None)
+    overrides = read_options(settings.OVERRIDES.values(), values)
+    runs = TableRuns(
+        positional.table,
+        dataset,
+        run_dir=run_dir,
+        rows=None if rows is None else rows.split(","),
+        grid=_grid(positional.grid or ()),
+        overrides=overrides,
+        measures=measures,
+    )
+
+    def flags_of(recipe):
+        recipe = dict(recipe)
+        preset = recipe.pop("preset")
+        told = {
+            **recipe,
+            **passed,
+            **measures,
+            "run_dir": run_dir,
+            "backend": keras.backend.backend(),
+            # A progress bar would fill the log with every step.
+            "verbose": 2,
+        }
+        return [preset, *(_flag(k, v) for k, v in told.items())]
+
+    failed = fill(runs, seeds, flags_of, finished_only, command)
+    return 1 if failed else 0
+
+
+def _flag(name, value):
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={value}"
+
+
+def _grid(texts):
+    """`SETTING=VALUE,VALUE` as a dict of lists."""
+    grid = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise UsageError(
+                "--grid lists settings, such as learning_rate=0.1,1. "
+                f"Received: {text!r}"
+            )
+        grid[name.lstrip("-")] = values.split(",")
+    return grid
+
+
+def _integers(text):
+    parts = text.split(",")
+    if not all(p.strip().isdecimal() for p in parts) or len(
+        {int(p) for p in parts}
+    ) < len(parts):
+        raise UsageError(
+            "--seeds must list different integers, such as 0,1,2. Received: "
+            f"{text!r}"
+        )
+    return [int(part) for part in parts]
+
+
+def _take(group, values):
+    """Takes the flags of a group of options out of all that are positional."""
+    return {o.name: values.pop(o.name) for o in group if o.name in values}

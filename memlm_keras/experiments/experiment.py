@@ -1,0 +1,314 @@
+"""One experiment: a preset, a dataset and what is changed of the preset."""
+
+import functools
+
+import keras
+
+from memlm_keras import training
+from memlm_keras.experiments import report
+from memlm_keras.experiments.datasets import Dataset
+from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.settings import OVERRIDES
+from memlm_keras.experiments.settings import READING
+from memlm_keras.experiments.tasks import resolve
+from memlm_keras.experiments.tasks import task_of
+
+_FREQUENCY = 500
+
+# Overrides that are no settings by themselves: others follow from them.
+_READING = ("document_start", "tokenize")
+# In run folders' names, without their value.
+_SWITCHES = {"match_parameters": "matched", "lowercase": "lowercase"}
+# Paths: the texts that they lead to are known by the fingerprint.
+_UNNAMED = ("data_dir", "document_start", "tokenize", "vectors")
+
+
+class Experiment:
+    """A preset trained on a dataset, and measured.
+
+    The same experiment has the same settings and the same results, whichever
+    way it is asked for: here, by `memlm train` or as a row of a table.
+
+    Args:
+        preset: string, one of `memlm_keras.presets.names()`, its row alone
+            where no other paper has one of that name, or `"kneser_ney_5"` or
+            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016).
+        dataset: string, as for `memlm_keras.experiments.datasets.Dataset`.
+        seed: integer, of weights, dropout and shuffling.
+        **overrides: what is to be other than in the preset, by the names of
+            `memlm_keras.experiments.settings.OVERRIDES`, such as `scale`,
+            `batch_size` or `tokenize`; `None` is the preset's.
+
+    Attributes:
+        preset: the preset as a plain value, at the sizes that are asked for.
+        kind: string, the kind of model.
+        dataset: `Dataset`.
+        overrides: dict of the overrides that are given.
+
+    Raises:
+        UsageError: (a `ValueError`) for a name, an override or a path that
+            cannot be; nothing has been written then.
+
+    Example:
+
+    >>> from memlm_keras.experiments import Experiment
+    >>> experiment = Experiment(
+    ...     "daniluk2017/key_value_predict", scale=0.05, batch_size=64
+    ... )
+    >>> experiment.name
+    'embedded-daniluk2017-key_value_predict-scale0.05-batch_size64-seed0'
+    >>> results = experiment.run("runs/kvp", epochs=1)  # doctest: +SKIP
+    """
+
+    def __init__(self, preset, dataset="embedded", *, seed=0, **overrides):
+        self.preset_name = resolve(preset)
+        self.seed = int(seed)
+        self.task = task_of(self.preset_name)
+        self.kind = self.task.kind
+        self.overrides = read_options(
+            OVERRIDES.values(), overrides, kind=self.kind
+        )
+        self.preset = self.task.preset(self.preset_name, self.overrides)
+        self.dataset = Dataset(
+            dataset,
+            self.kind,
+            sentences=reads_sentences(self.preset),
+            reading={
+                name: value
+                for name, value in self.overrides.items()
+                if name in {option.name for option in READING}
+            },
+        )
+
+    @property
+    def name(self):
+        """Name of the run's folder: dataset, row, what is changed, seed."""
+        parts = [self.dataset.label, self.preset_name.replace("/", "-")]
+        for name, value in self.overrides.items():
+            if name in _SWITCHES:
+                parts += [_SWITCHES[name]] if value else []
+            elif name not in _UNNAMED:
+                text = f"{value:g}" if isinstance(value, float) else value
+                parts.append(f"{name}{text}")
+        return "-".join([*parts, f"seed{self.seed}"])
+
+    @property
+    def recipe(self):
+        """All arguments, plain: `Experiment(**recipe)` is this one again."""
+        return {
+            "preset": self.preset_name,
+            "dataset": self.dataset.name,
+            "seed": self.seed,
+            **self.overrides,
+        }
+
+    @functools.cached_property
+    def corpus(self):
+        """The corpus, loaded where it is first needed."""
+        return self.dataset.load()
+
+    @functools.cached_property
+    def settings(self):
+        """Plain values that say what the run is."""
+        own = self.task.settings(self)
+        settings = {
+            "preset": self.preset_name,
+            "units": self.preset.get("units"),
+            "dataset": self.dataset.label,
+            "corpus": self.corpus.fingerprint,
+            "vocabulary_size": len(self.corpus.vocabulary),
+            **{k: v for k, v in self.overrides.items() if k in _READING},
+            **own,
+            "seed": self.seed,
+            "backend": keras.backend.backend(),
+        }
+        return {k: v for k, v in settings.items() if v is not None}
+
+    def epochs(self, epochs=None, patience=None):
+        """Most epochs, and patience, where they are not given."""
+        return self.task.epochs(self, epochs, patience)
+
+    def make(self):
+        """Makes the model, compiled; call `keras.utils.set_random_seed` first.
+
+        Returns:
+            The model, and the callbacks that its preset trains with.
+        """
+        model = self.task.make(self)
+        return model, self.task.compile(self, model)
+
+    def run(
+        self,
+        folder,
+        epochs=None,
+        patience=None,
+        checkpoint_frequency=None,
+        tensorboard=False,
+        verbose=1,
+        measures=None,
+        pictures=None,
+        overwrite=False,
+        command=None,
+    ):
+        """Trains to the best epoch, measures and draws, in a run folder.
+
+        Nothing is destroyed: a run that is finished is not trained again but
+        measured by what is new in `measures`, one that was interrupted goes on,
+        and a folder of other settings is refused.
+
+        Args:
+            folder: path of the run folder.
+            epochs, patience: integers; `None` is the preset's, and, of a
+                finished run, what it was trained with.
+            checkpoint_frequency: integer, batches between checkpoints.
+            tensorboard: whether to log for TensorBoard too.
+            verbose: 0 silent, 1 progress bar, 2 lines.
+            measures: dict of what is measured besides, by the names of
+                `memlm_keras.experiments.settings.MEASURES`.
+            pictures: dict of what is drawn, by those of `PICTURES`.
+            overwrite: whether to move an older folder aside, and begin anew.
+            command: string, what to tell that was typed, in the results.
+
+        Returns:
+            What `results.json` holds, a dict.
+
+        Raises:
+            UsageError: if the folder holds a run of other settings, or
+                something cannot be measured of this model.
+            OSError: if the folder cannot be written.
+        """
+        self.task.check_measures(self, measures or {})
+        run_folder = RunFolder(folder)
+        if overwrite:
+            run_folder.move_aside()
+        state = run_folder.open(self.settings, epochs, patience)
+        if state == "finished":
+            print(f"{folder} is finished, and is not trained again.")
+            results = run_folder.results()
+            if self.task.lacks(self, measures or {}, results):
+                found = self.task.measure_more(
+                    self, run_folder.model(), measures or {}, verbose, results
+                )
+                results = run_folder.add_results(found)
+            return results
+        keras.utils.set_random_seed(self.seed)
+        epochs, patience = self.epochs(epochs, patience)
+        run_folder.write_config(self.settings, self.recipe)
+        if not self.task.is_trained:
+            results = self.task.estimate(self)
+            return run_folder.write_results(
+                self.settings, results, epochs, patience, command
+            )
+        model, callbacks = self.make()
+        print(
+            f"{self.preset_name}: {model.count_params():,} parameters on "
+            f"{self.corpus.name}, run folder {folder}"
+        )
+        finite = self._train(
+            model,
+            callbacks,
+            run_folder,
+            epochs=epochs,
+            patience=patience,
+            frequency=checkpoint_frequency or _FREQUENCY,
+            tensorboard=tensorboard,
+            verbose=verbose,
+        )
+        results = {
+            "parameters": model.count_params(),
+            "finite": finite,
+            **self.task.measure(self, model, verbose),
+        }
+        results = run_folder.write_results(
+            self.settings,
+            results,
+            epochs,
+            patience,
+            command,
+            monitor=self.task.monitor,
+        )
+        more = self.task.measure_more(
+            self, model, measures or {}, verbose, results
+        )
+        if more:
+            results = run_folder.add_results(more)
+        self.task.draw(self, model, run_folder, pictures or {}, verbose)
+        return results
+
+    def _train(
+        self,
+        model,
+        callbacks,
+        run_folder,
+        *,
+        epochs,
+        patience,
+        frequency,
+        tensorboard,
+        verbose,
+    ):
+        """Trains, or goes on; returns whether the loss stayed finite."""
+        batches, validation = self.task.training_batches(self, model)
+        goes_on = run_folder.checkpoint.exists()
+        stop_on_nan = training.StopOnNaN()
+        monitor = self.task.monitor
+        callbacks = [
+            *callbacks,
+            training.Throughput(batches),
+            stop_on_nan,
+            keras.callbacks.EarlyStopping(
+                monitor=monitor,
+                mode=report.better(monitor).__name__,
+                patience=patience,
+                restore_best_weights=True,
+                verbose=verbose,
+            ),
+            keras.callbacks.CSVLogger(str(run_folder.log), append=goes_on),
+        ]
+        if tensorboard:
+            path = run_folder.path / "tensorboard"
+            callbacks.append(keras.callbacks.TensorBoard(str(path)))
+        checkpoint = training.Checkpoint(
+            run_folder.checkpoint, batches, callbacks, frequency=frequency
+        )
+        if checkpoint.resumed_from:
+            epoch, batch = checkpoint.resumed_from
+            print(
+                f"Going on in {run_folder.path} in epoch {epoch + 1} at batch "
+                f"{batch}."
+            )
+        model.fit(
+            batches,
+            epochs=epochs,
+            validation_data=validation,
+            callbacks=[*callbacks, checkpoint],
+            verbose=verbose,
+        )
+        run_folder.save(model, self.corpus.vocabulary)
+        if stop_on_nan.stopped:
+            print("The loss was not finite; the last good weights were kept.")
+        return not stop_on_nan.stopped
+
+
+def again(recipe, folder):
+    """The experiment of a run, of the text that it was of.
+
+    Args:
+        recipe: dict, arguments of `Experiment`.
+        folder: `RunFolder` of the run, or `None` where another text is meant.
+
+    Raises:
+        UsageError: if the text is another one now.
+    """
+    experiment = Experiment(**recipe)
+    if folder is not None:
+        corpus = folder.settings().get("corpus")
+        if corpus != experiment.corpus.fingerprint:
+            raise UsageError(
+                f"{experiment.dataset.name} is not the text any more that "
+                f"{folder.path} was trained on."
+            )
+    return experiment

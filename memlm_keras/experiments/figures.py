@@ -1,0 +1,361 @@
+"""Pictures of what trained models show, and of whole tables."""
+
+import itertools
+import pathlib
+
+import numpy as np
+
+from memlm_keras import analysis
+from memlm_keras import files
+from memlm_keras.data import sentence_starts
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
+
+MEAN_ATTENTION = "mean_attention.csv"
+# Analyses of Tran et al. (2016, Section 5), and the names of their files.
+ANALYSES = {
+    "columns": ("attention_columns.png", "attention_columns.csv"),
+    "predictions": ("sentence_predictions.png", "sentence_predictions.csv"),
+    "pairs": (
+        "distant_pairs.png",
+        "distant_pairs.csv",
+        "distant_pairs_by_distance.csv",
+    ),
+    "dependencies": ("dependency_attention.png", "dependency_attention.csv"),
+}
+_PASSAGE = 24
+_COLUMNS = 100
+_LONGEST = 20  # Words of a sentence that is chosen to be drawn.
+_NEAREST = 7  # "More than six positions to the left."
+_DEPENDENCIES_DRAWN = 24
+# Of fewer, the mean is as good as that of one.
+_FEWEST_PAIRS = 10
+
+
+def check_pictures(experiment, pictures):
+    """Refuses what cannot be drawn, before anything is trained.
+
+    Args:
+        experiment: `Experiment`.
+        pictures: dict, by the names of `settings.PICTURES`.
+
+    Raises:
+        UsageError: for an unknown analysis, a model that does not attend, and
+            pictures that need what is not given.
+    """
+    names = analyses_of(pictures)
+    for option, analysis_name in (
+        ("columns", "columns"),
+        ("conllu", "dependencies"),
+    ):
+        if option in pictures and analysis_name not in names:
+            raise UsageError(f"{option} needs analyses={analysis_name}.")
+    if "sentence" in pictures and not pictures["sentence"].split():
+        raise UsageError("sentence must hold at least one word.")
+    if ("premise" in pictures) != ("hypothesis" in pictures):
+        raise UsageError("premise and hypothesis go together.")
+    if not names:
+        return
+    memory = experiment.preset.get("model", {}).get("memory")
+    if memory is None or "Bidirectional" in memory["class_name"]:
+        raise UsageError(
+            "analyses need a model with a memory that attends to what was "
+            "read before, such as tran2016/rm_tm_gated. Received: "
+            f"preset={experiment.preset_name}"
+        )
+    window = memory["config"].get("window", _NEAREST)
+    if "pairs" in names and window < _NEAREST:
+        raise UsageError(
+            f"analyses=pairs needs a window of at least {_NEAREST}: its words "
+            f"are so far apart. Received: window={window}"
+        )
+    if "dependencies" in names:
+        _parses(experiment, pictures)
+
+
+def analyses_of(pictures):
+    """List of the analyses that are asked for.
+
+    Raises:
+        UsageError: for one that there is not.
+    """
+    names = [n for n in pictures.get("analyses", "").split(",") if n]
+    for name in names:
+        if name not in ANALYSES:
+            raise UsageError(
+                f"analyses must list some of {', '.join(ANALYSES)}. Received: "
+                f"{name!r}.{nearest(name, ANALYSES)}"
+            )
+    return names
+
+
+def draw_language_model(experiment, model, folder, pictures, verbose=1):
+    """Draws where a model attends, and the analyses that are asked for.
+
+    Args:
+        experiment: `Experiment`.
+        model: trained `LanguageModel`.
+        folder: `pathlib.Path` of the run folder.
+        pictures: dict, by the names of `settings.PICTURES`.
+        verbose: as of `Experiment.run`.
+
+    Returns:
+        List of the paths of the pictures; empty for models that do not attend
+        to what was read before.
+    """
+    if model.attending is None or not model.causal:
+        return []
+    from memlm_keras.experiments.language_models import evaluation_batches
+
+    corpus = experiment.corpus
+    name = experiment.preset_name.rpartition("/")[2]
+    title = f"{name} on {corpus.name}"
+    batches = evaluation_batches(experiment, model)["test"]
+    drawn = [folder / "attention.png"]
+    tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
+    # Slots before these have nothing in them yet.
+    weights = model.attention(tokens[None])[0][:, -len(tokens) :]
+    analysis.plot_attention(
+        weights,
+        corpus.vocabulary.decode(tokens),
+        drawn[0],
+        title=title,
+        steps_back=model.attending.steps_back,
+    )
+    drawn += _draw_mean(model, name, corpus, batches, folder)
+    if "sentence" in pictures or experiment.preset["data"].get("sentences"):
+        path = folder / "sentence_attention.png"
+        draw_sentence({name: model}, corpus, path, pictures.get("sentence"))
+        drawn.append(path)
+    for each in analyses_of(pictures):
+        paths = [folder / file for file in ANALYSES[each]]
+        _DRAW[each](experiment, model, title, paths, pictures, verbose)
+        drawn.append(paths[0])
+    return drawn
+
+
+def draw_sentence(models, corpus, path, sentence=None):
+    """Draws where models attend along one sentence, side by side.
+
+    Args:
+        models: dict of `LanguageModel`s by name.
+        corpus: `Corpus`.
+        path: path of the PNG file.
+        sentence: string, or `None` for one of the test text.
+    """
+    words = drawn_words(corpus, sentence)
+    found = {
+        name: analysis.sentence_predictions(model, words, corpus.vocabulary)
+        for name, model in models.items()
+    }
+    analysis.plot_sentence_attention(found, path)
+
+
+def drawn_words(corpus, sentence=None):
+    """Words of the sentence that pictures show.
+
+    Args:
+        corpus: `Corpus`.
+        sentence: string; `None` is the longest of the test text with at most
+            20 words, all of them known.
+    """
+    vocabulary = corpus.vocabulary
+    unknown = vocabulary.unknown_id
+    if sentence is not None:
+        given = sentence.split()
+        known = vocabulary.encode(given) != unknown
+        if not known.all():
+            lacking = [word for word, has in zip(given, known) if not has]
+            print("The vocabulary lacks, of the sentence:", " ".join(lacking))
+        return given
+    tokens = np.asarray(corpus.test.tokens)
+
+    def preference(found):
+        short = len(found) <= _LONGEST + 1
+        length = len(found) if short else -len(found)
+        return short, unknown not in found, length
+
+    starts = sentence_starts(tokens, vocabulary.end_of_sentence_id)
+    chosen = max(np.split(tokens, starts[1:]), key=preference)
+    return vocabulary.decode(chosen[:-1])
+
+
+def write_mean_attention(folder, mean):
+    """Writes mean attention weights by position, the most recent -1."""
+    with files.atomic_path(folder / MEAN_ATTENTION) as temporary:
+        np.savetxt(
+            temporary,
+            np.stack([np.arange(-len(mean), 0), mean], axis=1),
+            fmt=("%d", "%.8f"),
+            delimiter=",",
+            header="position,weight",
+            comments="",
+        )
+
+
+def read_mean_attention(folder):
+    """Reads what `write_mean_attention` wrote; `None` if it wrote nothing."""
+    path = pathlib.Path(folder) / MEAN_ATTENTION
+    if not path.exists():
+        return None
+    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)[:, 1]
+
+
+def draw_lines(panels, path, x_label, y_label):
+    """Draws lines in panels side by side, as PNG.
+
+    Args:
+        panels: dict by title of dicts by label of dicts from x to
+            `report.Summary`.
+        path: path of the PNG file.
+        x_label, y_label: strings.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5 * len(panels), 4), layout="constrained")
+    labels = list(dict.fromkeys(label for p in panels.values() for label in p))
+    for axes, (title, lines) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items()
+    ):
+        for label, line in lines.items():
+            points = dict(sorted(line.items()))
+            deviations = [s.standard_deviation for s in points.values()]
+            axes.errorbar(
+                list(points),
+                [summary.mean for summary in points.values()],
+                None if None in deviations else deviations,
+                label=label,
+                # The same model has the same colour in every panel.
+                color=f"C{labels.index(label)}",
+                marker="o",
+                capsize=3,
+            )
+            axes.set_xticks(
+                sorted({x for line in lines.values() for x in line})
+            )
+        axes.set_title(title)
+        axes.set_xlabel(x_label)
+        axes.set_ylabel(y_label)
+        if lines:
+            axes.legend()
+    with files.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+
+
+def _passage(corpus, batches, length):
+    """The beginning of the test text; of models of sentences the first."""
+    tokens = corpus.test.tokens
+    if getattr(batches, "context_of", None) == "sentence":
+        # As it is read: begun by the end of another, and no further.
+        end = corpus.vocabulary.end_of_sentence_id
+        first = tokens[: np.flatnonzero(tokens == end)[0]]
+        tokens = np.concatenate([[end], first])
+    return np.asarray(tokens[:length])
+
+
+def _draw_mean(model, name, corpus, batches, folder):
+    try:
+        mean = analysis.mean_attention(model, batches)
+    except ValueError as error:
+        print(f"Mean attention is not drawn: {error}")
+        return []
+    write_mean_attention(folder, mean)
+    path = folder / "mean_attention.png"
+    analysis.plot_mean_attention(
+        {name: mean}, path, title=f"Mean attention, test text of {corpus.name}"
+    )
+    return [path]
+
+
+def _draw_columns(experiment, model, title, paths, pictures, verbose):
+    corpus = experiment.corpus
+    end = corpus.vocabulary.end_of_sentence_id
+    words = np.count_nonzero(corpus.test.tokens != end)
+    columns = analysis.attention_columns(
+        model,
+        corpus.test,
+        corpus.vocabulary,
+        samples=min(pictures.get("columns", _COLUMNS), words),
+        seed=experiment.seed,
+        verbose=int(verbose == 1),
+    )
+    analysis.plot_attention_columns(columns, paths[0], title)
+    analysis.write_attention_columns(columns, paths[1])
+
+
+def _draw_predictions(experiment, model, title, paths, pictures, verbose):
+    corpus = experiment.corpus
+    words = drawn_words(corpus, pictures.get("sentence"))
+    found = analysis.sentence_predictions(model, words, corpus.vocabulary)
+    analysis.plot_sentence_predictions(found, paths[0], title)
+    analysis.write_sentence_predictions(found, paths[1])
+
+
+def _draw_pairs(experiment, model, title, paths, pictures, verbose):
+    corpus = experiment.corpus
+    pairs = analysis.distant_pairs(
+        model,
+        corpus.test,
+        corpus.train,
+        corpus.vocabulary,
+        minimum_distance=_NEAREST,
+        verbose=int(verbose == 1),
+    )
+    analysis.plot_distant_pairs(pairs, paths[0], title)
+    analysis.write_distant_pairs(pairs, paths[1])
+    analysis.write_counts_by_distance(pairs, paths[2])
+
+
+def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
+    vocabulary = experiment.corpus.vocabulary
+    parsed = _parsed_files(experiment, pictures)
+    parses = _parses(experiment, pictures)
+    words = [word for sentence in parses for word in sentence.words]
+    unknown = np.mean(vocabulary.encode(words) == vocabulary.unknown_id)
+    name = parsed[0].stem
+    print(
+        f"{name}: {len(parses):,} sentences, {len(words):,} words, of which "
+        f"the vocabulary lacks {unknown:.1%}."
+    )
+    attention = analysis.dependency_attention(
+        model, parses, vocabulary, verbose=int(verbose == 1)
+    )
+    analysis.plot_dependency_attention(
+        attention,
+        paths[0],
+        attention.most_frequent(_DEPENDENCIES_DRAWN),
+        f"{title}, {name}",
+        minimum_pairs=_FEWEST_PAIRS,
+    )
+    analysis.write_dependency_attention(attention, paths[1])
+
+
+_DRAW = {
+    "columns": _draw_columns,
+    "predictions": _draw_predictions,
+    "pairs": _draw_pairs,
+    "dependencies": _draw_dependencies,
+}
+
+
+def _parses(experiment, pictures):
+    parsed = _parsed_files(experiment, pictures)
+    return list(
+        itertools.chain.from_iterable(map(analysis.read_conllu, parsed))
+    )
+
+
+def _parsed_files(experiment, pictures):
+    if "conllu" in pictures:
+        path = pathlib.Path(pictures["conllu"])
+        if not path.is_file():
+            raise UsageError(f"There is no file conllu={path}.")
+        return [path]
+    treebank = experiment.dataset.treebank()
+    if treebank is None:
+        raise UsageError(
+            "analyses=dependencies needs conllu, the path of a file of parsed "
+            "sentences, such as de_gsd-ud-test.conllu, where the dataset is no "
+            "treebank."
+        )
+    return treebank[-1]

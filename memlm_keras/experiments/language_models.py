@@ -1,0 +1,363 @@
+"""Experiments with language models."""
+
+import functools
+import math
+
+import keras
+import numpy as np
+
+from memlm_keras import presets
+from memlm_keras import smoothing
+from memlm_keras import training
+from memlm_keras.data import sentence_starts
+from memlm_keras.evaluation import perplexity
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import report
+from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import NoUseError
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.tasks import DROPOUTS
+from memlm_keras.experiments.tasks import Task
+from memlm_keras.models import LanguageModel
+
+# Which of our perplexities a paper's own protocol stands beside.
+_ALSO = {"salton2017": ("salton2017",)}
+# Bytes of the logits of a batch that are worth a word before training.
+LARGE_LOGITS = 2**30
+_MEMORIES = {"key_value_predict": "KeyValuePredict"}
+_MEMORY_WINDOW = 5
+
+
+class LanguageModelTask(Task):
+    """A language model that reads continuous text, documents or sentences."""
+
+    kind = LANGUAGE_MODEL
+
+    def preset(self, name, overrides):
+        """Extends `Task`: with noise, smoothing and memory as they are told."""
+        sizes = dict(overrides)
+        window = sizes.pop("window", None) if "memory" in sizes else None
+        preset = super().preset(name, sizes)
+        _change_smoothing(name, preset, overrides)
+        if "memory" in overrides:
+            _put_memory(name, preset["model"], window or _MEMORY_WINDOW)
+        return preset
+
+    def settings(self, experiment):
+        """Sizes, rates and how much is read at once."""
+        preset, overrides = experiment.preset, experiment.overrides
+        data, schedule = preset["data"], preset["schedule"]
+        smooth = (preset["model"].get("smoothing") or {"config": {}})["config"]
+        noise = preset.get("noise") or {}
+        rate = preset["optimizer"]["config"]["learning_rate"]
+        lengths = {}
+        if reads_sentences(preset):
+            lengths["longest"] = overrides.get(
+                "segment_length", data.get("longest")
+            )
+            lengths["length_multiple"] = overrides.get("length_multiple", 8)
+        else:
+            lengths["segment_length"] = overrides.get(
+                "segment_length", data["segment_length"]
+            )
+            lengths["documents"] = reads_documents(experiment)
+        return {
+            "units": units_of(experiment),
+            "embedding_dim": preset["model"]["embedding_dim"],
+            "scale": overrides.get("scale", 1.0),
+            **{
+                name: overrides.get(name)
+                for name in ("match_parameters", "window", "initial_range")
+            },
+            "dropout": 0.0,
+            **{k: v for k, v in preset["model"].items() if k in DROPOUTS},
+            "batch_size": overrides.get("batch_size", data["batch_size"]),
+            **lengths,
+            "learning_rate": overrides.get("learning_rate", rate),
+            "halve_after": overrides.get(
+                "halve_after", schedule.get("halve_after")
+            ),
+            "factor": schedule.get("factor"),
+            "rate": noise.get("rate", smooth.get("rate")),
+            "l2": smooth.get("l2"),
+            **{k: overrides.get(k) for k in ("other_words", "memory")},
+        }
+
+    def new_model(self, experiment):
+        """Extends `Task`: at the matched size where that is asked for."""
+        if experiment.overrides.get("match_parameters"):
+            sizes = {
+                name: experiment.overrides[name]
+                for name in ("window", "initial_range", "dropout")
+                if name in experiment.overrides
+            }
+            sizes["units"] = units_of(experiment)
+            sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
+            changed = Task.preset(self, experiment.preset_name, sizes)
+            experiment.preset["model"] = changed["model"]
+        return super().new_model(experiment)
+
+    def make(self, experiment):
+        """Extends `Task`: smoothing knows the training text."""
+        model = self.new_model(experiment)
+        if model.smoothing is not None:
+            model.smoothing.adapt(statistics(experiment))
+        return model
+
+    def callbacks(self, experiment, model):
+        """Schedules of the learning rate."""
+        settings = experiment.settings
+        if "halve_after" in settings:
+            schedule = training.halve_after(
+                settings["halve_after"], settings.get("factor", 0.5)
+            )
+            return [keras.callbacks.LearningRateScheduler(schedule)]
+        plateau = experiment.preset["schedule"].get("reduce_on_plateau")
+        if plateau is None:
+            return []
+        return [keras.callbacks.ReduceLROnPlateau(**plateau)]
+
+    def training_batches(self, experiment, model):
+        """Sentences, documents or continuous text, as the preset reads."""
+        settings, corpus = experiment.settings, experiment.corpus
+        size = settings["batch_size"]
+        evaluation = evaluation_batches(experiment, model)["validation"]
+        if reads_sentences(experiment.preset):
+            _warn_of_long_sentences(experiment)
+            batches = sentence_batches(
+                experiment,
+                "train",
+                shuffle=True,
+                longest=settings.get("longest"),
+                equal_lengths=experiment.preset["data"].get(
+                    "equal_lengths", True
+                ),
+            )
+            return self._noised(experiment, batches), evaluation
+        length, documents = settings["segment_length"], settings["documents"]
+        if corpus.train.document_starts is not None and not documents:
+            print(
+                f"{corpus.name} has documents, and this run reads across them; "
+                "--documents begins each afresh."
+            )
+        batches = corpus.batches(
+            "train",
+            batch_size=size,
+            segment_length=length,
+            documents=documents,
+            shuffle=documents,
+            seed=experiment.seed,
+        )
+        if not documents:
+            evaluation = corpus.batches("validation", size, length)
+        return self._noised(experiment, batches), evaluation
+
+    def _noised(self, experiment, batches):
+        noise = experiment.preset.get("noise")
+        if not noise:
+            return batches
+        return smoothing.NoisedBatches(
+            batches,
+            statistics=statistics(experiment),
+            seed=experiment.seed,
+            **noise,
+        )
+
+    def measure(self, experiment, model, verbose):
+        """Perplexities, and what a corpus has questions for."""
+        also = _ALSO.get(experiment.preset_name.partition("/")[0], ())
+        found = {
+            split: report.plain_perplexity(
+                perplexity(model, batches, verbose=verbose, also=also)
+            )
+            for split, batches in evaluation_batches(experiment, model).items()
+        }
+        if experiment.dataset.name == "cbt":
+            found["cbt"] = measuring.answer_cbt(experiment, model, verbose)
+        return found
+
+    def check_measures(self, experiment, measures):
+        """See `Task`."""
+        measuring.check(experiment, measures)
+
+    def lacks(self, experiment, measures, results):
+        """See `Task`."""
+        return bool(measuring.missing(experiment, measures, results))
+
+    def measure_more(self, experiment, model, measures, verbose, results):
+        """See `Task`."""
+        return measuring.measure(experiment, model, measures, verbose, results)
+
+    def draw(self, experiment, model, run_folder, pictures, verbose):
+        """See `Task`."""
+        return figures.draw_language_model(
+            experiment, model, run_folder.path, pictures, verbose
+        )
+
+
+def reads_documents(experiment):
+    """Whether an experiment begins each document afresh."""
+    has = experiment.corpus.train.document_starts is not None
+    wanted = experiment.overrides.get("documents")
+    if wanted and not has:
+        raise UsageError(
+            f"documents needs a corpus that says where they begin; "
+            f"{experiment.corpus.name} does not. Give --document_start, or a "
+            "folder of documents."
+        )
+    if wanted is None:
+        wanted = experiment.preset["data"].get("documents", False)
+    return bool(wanted and has)
+
+
+def units_of(experiment):
+    """Units of the recurrent layers, matched if that is asked for."""
+    name, overrides = experiment.preset_name, experiment.overrides
+    if not overrides.get("match_parameters"):
+        return experiment.preset["units"]
+    return _matched_units(
+        name,
+        len(experiment.corpus.vocabulary),
+        experiment.preset["model"]["embedding_dim"],
+        overrides.get("scale", 1.0),
+        overrides.get("window"),
+        experiment.preset["units"],
+    )
+
+
+@functools.cache
+def _matched_units(name, size, embedding_dim, scale, window, units):
+    paper = presets.papers()[name.partition("/")[0]]
+    row = name.partition("/")[2]
+    if paper.matched_to is None:
+        raise UsageError(
+            f"match_parameters: {paper.citation} has no row that the others "
+            f"are as large as. Received: preset={name}"
+        )
+    if row in paper.unmatched:
+        return units
+    reference = LanguageModel.from_preset(
+        f"{paper.name}/{paper.matched_to}", vocabulary_size=size, scale=scale
+    )
+    return presets.match_parameters(
+        reference.count_params(),
+        name,
+        size,
+        embedding_dim=embedding_dim,
+        **({} if window is None else {"window": window}),
+    )
+
+
+def statistics(experiment):
+    """Counts of the training text, for noise and smoothing."""
+    return smoothing.StreamStatistics.count(
+        experiment.corpus.train.tokens, len(experiment.corpus.vocabulary)
+    )
+
+
+def sentence_batches(experiment, split, **arguments):
+    """Batches of whole sentences of an experiment's corpus."""
+    settings = experiment.settings
+    return experiment.corpus.sentence_batches(
+        split,
+        settings["batch_size"],
+        length_multiple=settings["length_multiple"],
+        seed=experiment.seed,
+        **arguments,
+    )
+
+
+def evaluation_batches(experiment, model):
+    """Dict by split of the batches that perplexities are reported on."""
+    corpus, settings = experiment.corpus, experiment.settings
+    splits = ("validation", "test")
+    if reads_sentences(experiment.preset):
+        return {
+            split: corpus.batches(split, 64, 32, sentences=True)
+            if model.causal
+            else sentence_batches(experiment, split)
+            for split in splits
+        }
+    # Documents are independent, so more rows change nothing; one row reads a
+    # continuous text as published figures do.
+    return {
+        split: corpus.batches(
+            split,
+            batch_size=min(
+                settings["batch_size"],
+                len(getattr(corpus, split).document_starts),
+            ),
+            segment_length=settings["segment_length"],
+            documents=True,
+        )
+        if settings["documents"]
+        else corpus.batches(split, 1, 100)
+        for split in splits
+    }
+
+
+def _warn_of_long_sentences(experiment):
+    """Prints how large the largest batch is, if that may be too large."""
+    settings, corpus = experiment.settings, experiment.corpus
+    tokens = np.asarray(corpus.train.tokens)
+    starts = sentence_starts(tokens, corpus.vocabulary.end_of_sentence_id)
+    longest = int(np.diff([*starts, len(tokens)]).max())
+    longest = min(longest, settings.get("longest", longest))
+    rows = settings["batch_size"]
+    size = 4 * math.prod((rows, longest, len(corpus.vocabulary)))
+    if size > LARGE_LOGITS:
+        print(
+            f"The longest sentence of the training text has {longest:,} "
+            f"tokens: the logits of {rows} such rows take "
+            f"{size / 2**30:.1f} GiB, and training several times that. "
+            "Lower --batch_size, or divide such lines in the text."
+        )
+
+
+def _change_smoothing(name, preset, overrides):
+    """Sets the rate of noise or smoothing, the l2, and other words."""
+    from memlm_keras.presets import kong2019
+
+    noise = preset.get("noise")
+    smooth = preset["model"].get("smoothing")
+    if "rate" in overrides and not (noise or smooth):
+        raise NoUseError(
+            "rate",
+            "rate is of models that are noised or smoothed. Received: "
+            f"preset={name}",
+        )
+    kneser_ney = smooth and smooth["config"]["scheme"] == "kneser_ney"
+    if "other_words" in overrides and not kneser_ney:
+        raise NoUseError(
+            "other_words",
+            "other_words is of Kneser-Ney smoothing, such as "
+            f"kong2019/vs_kneser_ney_512. Received: preset={name}",
+        )
+    if noise and "rate" in overrides:
+        noise["rate"] = overrides["rate"]
+    if smooth:
+        for option in ("rate", "l2", "other_words"):
+            if option in overrides:
+                smooth["config"][option] = overrides[option]
+    elif overrides.get("l2"):
+        preset["model"]["smoothing"] = kong2019.plain_l2(overrides["l2"])
+
+
+def _put_memory(name, model, window):
+    """Puts a key-value-predict memory above the recurrent layers."""
+    from memlm_keras.memory import KeyValuePredict
+
+    if model.get("memory") is not None:
+        raise NoUseError(
+            "memory",
+            f"memory is of presets without one. Received: preset={name}",
+        )
+    last = model["recurrent"][-1]["config"]
+    while "cell" in last:
+        last = last["cell"]["config"]
+    last["units"] *= 3
+    model["memory"] = keras.saving.serialize_keras_object(
+        KeyValuePredict(window=window)
+    )

@@ -1,0 +1,68 @@
+"""Recipes: which experiments of a paper are run, and how.
+
+A recipe is a script that names steps, each of which is a `memlm` command with
+its flags, and hands them to `main`.
+"""
+
+import itertools
+import shlex
+import sys
+
+from memlm_keras.experiments import command_line
+from memlm_keras.experiments.options import nearest
+
+
+def main(steps, description, arguments=None):
+    """Runs the steps of a recipe that are asked for; returns the exit status.
+
+    What is typed behind the names of steps is added to their flags, where the
+    later one wins; `--model=PRESET` or `--table=PAPER/TABLE` instead of steps
+    is `memlm train` or `memlm table` of it.
+
+    Args:
+        steps: dict by name of lists of strings, arguments of `memlm`.
+        description: string, what the recipe says of itself.
+        arguments: list of strings; `None` are those of the process.
+
+    Example:
+
+    >>> memlm_keras.experiments.recipe.main(
+    ...     {"lstm": ["train", "lstm"]}, "An LSTM.", ["--help"])
+    An LSTM.
+    <BLANKLINE>
+      lstm: memlm train lstm
+    0
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    names = list(
+        itertools.takewhile(lambda a: not a.startswith("-"), arguments)
+    )
+    more = arguments[len(names) :]
+    instead = [a for a in more if a.startswith(("--model=", "--table="))]
+    if "--help" in more or not (names or instead):
+        print(f"{description.strip()}\n")
+        for name, step in steps.items():
+            print(f"  {name}: memlm {shlex.join(step)}")
+        return 0
+    unknown = [name for name in names if name not in steps]
+    if unknown:
+        print(
+            f"There is no step {unknown[0]}.{nearest(unknown[0], steps)} "
+            f"Steps are {', '.join(steps)}.",
+            file=sys.stderr,
+        )
+        return 2
+    commands = [[*steps[name], *more] for name in names]
+    if instead:
+        rest = [a for a in more if a not in instead]
+        verbs = {"--model": "train", "--table": "table"}
+        commands = [
+            [verbs[flag], value, *rest]
+            for flag, _, value in (a.partition("=") for a in instead)
+        ]
+    for command in commands:
+        print(f"memlm {shlex.join(command)}", flush=True)
+        status = command_line.main(command)
+        if status:
+            return status
+    return 0

@@ -1,0 +1,338 @@
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras
+from memlm_keras.experiments import command_line
+
+from .conftest import SMALL
+from .conftest import results_of
+from .conftest import write_file
+
+ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
+COMMAND = [sys.executable, "-m", "memlm_keras"]
+NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
+
+
+def environment(folder, **others):
+    path = os.pathsep.join(
+        [str(ROOT), str(folder), os.environ.get("PYTHONPATH", "")]
+    )
+    return {**os.environ, "PYTHONPATH": path, **others}
+
+
+def start(folder, *arguments, **others):
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)],
+        cwd=folder,
+        env=environment(folder, **others),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_from_text_to_a_model_that_serves(memlm, folder):
+    """What a new user does with a file of their own."""
+    write_file(folder / "mine.txt")
+    flags = ("--dataset=mine.txt", "--epochs=1", *SMALL)
+    told = memlm("train", "key_value_predict", *flags)
+    assert told.status == 0, told.err
+    assert "its first 64 lines are trained on" in told.out
+    assert "Words seen once in training become <unk>" in told.out
+    (run,) = (folder / "runs").iterdir()
+    assert results_of(run)["preset"] == "daniluk2017/key_value_predict"
+    assert results_of(run)["command"].startswith("memlm train key_value_pred")
+    assert {path.name for path in run.iterdir()} >= {
+        "attention.png",
+        "checkpoint.npz",
+        "config.json",
+        "log.csv",
+        "mean_attention.png",
+        "model.keras",
+        "results.json",
+        "vocabulary.json",
+    }
+    # What it tells to type next can be typed.
+    typed = re.findall(r"^  memlm (\w+) (\S+)", told.out, re.M)
+    assert [verb for verb, _ in typed] == ["generate", "attention", "export"]
+    for verb, path in typed[:2]:
+        told = memlm(verb, path)
+        assert told.status == 0, told.err
+    told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
+    assert len(told.out.splitlines()) == 3
+    assert all(line.startswith("the old") for line in told.out.splitlines())
+    assert memlm("generate", "runs", "the old", "--seed=1").status == 0
+
+    told = memlm("score", run, "the man", "zebra")
+    lines = told.out.split()
+    assert told.status == 0 and "2 sentences:" in told.out
+    assert lines[0] == "the" and float(lines[1]) < 0
+    told = memlm("score", run / "model.keras", "the man")
+    assert told.status == 0 and told.out.split()[:2] == lines[:2]
+
+    before = results_of(run)
+    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
+    assert told.status == 0, told.err
+    assert "cache, test: perplexity" in told.out
+    after = results_of(run)
+    assert after["cache"]["size"] == 9
+    assert after["test"]["perplexity"] == pytest.approx(
+        before["test"]["perplexity"], rel=1e-5
+    )
+
+
+def test_an_export(memlm, train, folder):
+    train("daniluk2017/lstm")
+    told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
+    assert told.status == 0, told.err
+    assert (folder / "saved_models/mine/1" / "saved_model.pb").exists()
+    assert "saved_models/mine/1" in told.out
+
+
+def test_a_command_given_twice_destroys_nothing(train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    told = train("daniluk2017/lstm")
+    assert "is finished, and is not trained again" in told.out
+    assert before == {path: path.stat().st_mtime_ns for path in run.iterdir()}
+    # More epochs go on with what is there.
+    told = train("daniluk2017/lstm", epochs=2)
+    assert "Going on" in told.out and results_of(run)["epochs"] == 2
+    told = train("daniluk2017/lstm", "--overwrite")
+    assert results_of(run)["epochs"] == 1
+    assert results_of(run.with_name(f"{NAME}-old1"))["epochs"] == 2
+    # Other settings have a folder of their own.
+    train("daniluk2017/lstm", "--learning_rate=0.5")
+    assert len(list((folder / "runs").iterdir())) == 3
+
+
+def test_a_run_of_another_text_in_the_same_folder(memlm, train, folder):
+    train("daniluk2017/lstm")
+    with open(folder / "text" / "train.txt", "a") as file:
+        file.write("the end\n")
+    told = memlm(
+        "train", "daniluk2017/lstm", "--dataset=text", "--epochs=1", *SMALL
+    )
+    assert told.status == 2
+    assert told.err.count("\n") == 1 and "other settings: corpus" in told.err
+    assert "--overwrite" in told.err
+    run = folder / "runs" / NAME
+    assert (run / "model.keras").exists()
+    told = memlm("attention", run)
+    assert told.status == 2 and "not the text any more" in told.err
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("config.json", "{"),
+        ("config.json", "[1]"),
+        ("results.json", '{"epochs": 1'),
+        ("results.json", "{}"),
+    ],
+)
+def test_damaged_files_of_a_run(name, content, memlm, train, folder):
+    train("daniluk2017/lstm")
+    (folder / "runs" / NAME / name).write_text(content)
+    told = memlm(
+        "train", "daniluk2017/lstm", "--dataset=text", "--epochs=1", *SMALL
+    )
+    assert told.status == 1
+    assert told.err.count("\n") == 1, told.err
+    assert f"{name} is damaged" in told.err
+
+
+@pytest.mark.parametrize(
+    "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
+)
+def test_an_interrupted_run_goes_on(number, status, folder, memlm):
+    flags = (
+        "train",
+        "daniluk2017/lstm",
+        "--dataset=text",
+        "--scale=0.02",
+        "--batch_size=4",
+        "--verbose=2",
+        "--patience=9999",
+    )
+    process = start(folder, *flags, "--epochs=9999")
+    run = folder / "runs" / NAME
+    end = time.monotonic() + 120
+    while not (run / "checkpoint.npz").exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "Traceback" not in err
+    assert f"goes on: memlm {' '.join(flags)} --epochs=9999" in err
+    assert not (run / "results.json").exists()
+    epochs = len((run / "log.csv").read_text().splitlines()) - 1
+    told = memlm(*flags, f"--epochs={epochs + 2}")
+    assert told.status == 0, told.err
+    assert "Going on" in told.out
+    assert results_of(run)["epochs"] == epochs + 2
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ("trian lstm", "Did you mean train?"),
+        ("train key_value_predct", "Did you mean daniluk2017/key_value_pred"),
+        ("train tran2016/rm_tm_gatd", "Did you mean tran2016/rm_tm_gated?"),
+        ("train lstm_attention --dataset=snil", "Did you mean snli?"),
+        ("train daniluk2017/lstm --datset=text", "Did you mean --dataset?"),
+        ("train daniluk2017/lstm --epochs=two", "epochs"),
+        (
+            "train daniluk2017/lstm --epochs=0",
+            "epochs must be an integer of at least 1",
+        ),
+        ("train daniluk2017/lstm --backend=jacks", "backend"),
+        (
+            "train daniluk2017/lstm --dataset=txt",
+            "no file, folder or corpus txt",
+        ),
+        ("train daniluk2017/lstm --dataset=ptbb", "Did you mean ptb?"),
+        ("train daniluk2017/lstm --window=3", "has none"),
+        (
+            "train daniluk2017/lstm --documents --dataset=text",
+            "documents needs a corpus",
+        ),
+        (
+            "train daniluk2017/lstm --premise=a",
+            "premise and hypothesis go together",
+        ),
+        (
+            "train daniluk2017/lstm --beams=3",
+            "beams has no meaning for language models",
+        ),
+        ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
+        ("train gru_shared --dataset=ptb", "Classifiers are trained on"),
+        ("train", "PRESET"),
+        ("generate nowhere", "no run folder and no .keras file nowhere"),
+        ("generate text", "is no run folder"),
+        ("table daniluk2017/model", "Did you mean daniluk2017/models?"),
+        ("table daniluk2017/models --grid x", "such as learning_rate=0.1,1"),
+        (
+            "table daniluk2017/models --grid dropuot=0,1",
+            "Did you mean dropout?",
+        ),
+        ("table daniluk2017/models --seeds=0,0", "different integers"),
+        ("table daniluk2017/models --rows=lstmm", "Did you mean lstm?"),
+        ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
+        ("table tran2016/completion", "needs --questions and --answers"),
+        ("presets nothing_like_it", "No preset is like"),
+    ],
+)
+def test_wrong_use_is_one_line(arguments, message, memlm, folder):
+    told = memlm(*arguments.split())
+    assert told.status == 2, told
+    assert message in told.err
+    assert told.err.count("\n") == 1 and told.err.startswith("memlm: ")
+    assert not (folder / "runs").exists()
+
+
+def test_wrong_use_is_told_before_keras_is_imported(folder):
+    """In a process of its own, where Keras would not be found."""
+    (folder / "keras.py").write_text("raise SystemExit('Keras was imported')")
+    process = start(folder, "train", "daniluk2017/lstm", "--epoch=3")
+    _, err = process.communicate()
+    assert process.returncode == 2
+    assert err == (
+        "memlm: memlm train has no flag --epoch. Did you mean --epochs?\n"
+    )
+
+
+def test_a_backend_that_is_not_there(folder):
+    process = start(folder, "presets", KERAS_BACKEND="mxnet")
+    _, err = process.communicate()
+    assert process.returncode == 1
+    assert err.count("\n") == 1 and "mxnet is not installed: pip" in err
+
+
+def test_presets_are_listed_with_their_parameters(memlm):
+    told = memlm("presets", "tran2016/rm*", "--vocabulary_size=500")
+    assert told.status == 0, told.err
+    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines()[1:])
+    assert "tran2016/rmr_tm_linear" in lines and len(lines) == 8
+    model = memlm_keras.LanguageModel.from_preset(
+        "tran2016/rm_tm_gated", vocabulary_size=500
+    )
+    units, count, source = lines["tran2016/rm_tm_gated"].split(maxsplit=2)
+    assert (units, count) == ("128", f"{model.count_params():,}")
+    assert source.startswith("Tran et al. (2016)")
+
+
+def test_help_tells_of_all_flags(capfd):
+    assert command_line.main(["--help"]) == 0
+    out = capfd.readouterr().out
+    assert all(f"memlm {name}" in out for name in command_line.COMMANDS)
+    with pytest.raises(SystemExit) as ended:
+        command_line.main(["train", "--help"])
+    assert not ended.value.code
+    out = capfd.readouterr().out
+    for flag in ("dataset", "scale", "analyses", "cache_size", "backend"):
+        assert f"--{flag} " in out
+
+
+def test_a_classifier(memlm, folder):
+    from .conftest import write_sick
+
+    write_sick(folder / "sick")
+    vectors = folder / "vectors.txt"
+    vectors.write_text(
+        "".join(f"{w} {i} 1 {-i}\n" for i, w in enumerate(["a", "dog", "x"]))
+    )
+    flags = (
+        "--dataset=sick",
+        "--data_dir=sick",
+        "--scale=0.06",
+        "--batch_size=8",
+        "--verbose=0",
+        "--embedding_dim=3",
+        f"--vectors={vectors}",
+        "--embedding_range=0.5",
+        "--epochs=2",
+    )
+    told = memlm("train", "dual_am_gru_shared", *flags)
+    assert told.status == 0, told.err
+    assert "Vectors of 2 of 7 words." in told.out
+    (run,) = (folder / "runs").iterdir()
+    results = results_of(run)
+    assert results["embedding_range"] == 0.5 and results["test"]["pairs"] == 12
+    told = memlm("predict", run, "a man is not", "a dog")
+    assert told.status == 0, told.err
+    found = dict(line.split()[::-1] for line in told.out.splitlines())
+    assert set(found) == {"entailment", "neutral", "contradiction"}
+    assert sum(map(float, found.values())) == pytest.approx(1, abs=0.01)
+    told = memlm("attention", run, "--premise=a man is", "--hypothesis=a dog")
+    assert told.status == 0, told.err
+    rows = (run / "associations.csv").read_text().splitlines()
+    assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
+    told = memlm("generate", run, "a")
+    assert told.status and told.err.count("\n") == 1
+    model = keras.saving.load_model(run / "model.keras", compile=False)
+    assert np.abs(model.embedding.embeddings).max() > 0.3
+
+
+def test_the_average_of_two_runs(memlm, train, folder):
+    for seed in (0, 1):
+        train("zaremba2014/small", f"--seed={seed}")
+    runs = sorted((folder / "runs").iterdir())
+    told = memlm("evaluate", *runs, "--verbose=0")
+    assert told.status == 0, told.err
+    assert "Average of 2 models" in told.out
+    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    alone = [results_of(run)["test"]["perplexity"] for run in runs]
+    assert min(alone) * 0.8 < found < max(alone)

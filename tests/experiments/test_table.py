@@ -1,0 +1,236 @@
+"""Tables: rows and published numbers, and runs that are real but small."""
+
+import csv
+import dataclasses
+import json
+import math
+
+import keras
+import pytest
+
+from memlm_keras import presets
+from memlm_keras.experiments import report
+from memlm_keras.experiments import table as tables
+from memlm_keras.experiments import table_runs
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.run_folder import RunFolder
+
+from .conftest import results_of
+from .conftest import write_documents
+
+on_one_backend = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="processes and files do not depend on the backend: see tensorflow",
+)
+
+
+def read_csv(folder, name="table.csv"):
+    with open(folder / name, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_rows_and_numbers_of_the_papers_tables():
+    runs = tables.TableRuns("daniluk2017/windows", rows=["attention"])
+    assert [row.changes.get("window") for row in runs.rows] == [1, 5, None, 15]
+    runs = tables.TableRuns(
+        "daniluk2017/windows", rows=["attention"], grid={"window": ["1", "10"]}
+    )
+    assert [row.details["window"] for row in runs.rows] == [1, 10]
+    matched = {"match_parameters": True}
+    runs = tables.TableRuns("daniluk2017/models", overrides=matched)
+    labels = [row.label for row in runs.rows]
+    assert "key_value_predict" in labels or "key_value_predict_786" in labels
+    assert len(labels) == len(presets.tables()["daniluk2017/models"].rows) - 1
+    # The paper's numbers are of other text.
+    assert not runs.has_published
+    assert tables.TableRuns("kong2019/ptb").has_published
+    assert tables.TableRuns("kong2019/ptb").dataset == "ptb"
+
+
+def test_a_grid_varies_what_a_row_has_a_use_for():
+    runs = tables.TableRuns(
+        "kong2019/grid",
+        rows=["vanilla_tied_512", "dn_linear_512"],
+        grid={"rate": ["0.1", "0.4"], "learning_rate": ["0.01"]},
+    )
+    assert [row.changes for row in runs.rows] == [
+        {"learning_rate": 0.01},
+        {"rate": 0.1, "learning_rate": 0.01},
+        {"rate": 0.4, "learning_rate": 0.01},
+    ]
+    runs = tables.TableRuns("kong2019/grid", rows=["dn_linear_512"])
+    tuned = presets.get("kong2019/dn_linear_512")["tuned"]
+    assert len(runs.rows) == math.prod(map(len, tuned.values()))
+    with pytest.raises(UsageError, match="rate must be a number"):
+        tables.TableRuns("kong2019/grid", grid={"rate": ["x"]})
+
+
+@pytest.fixture
+def fill(tmp_path, monkeypatch):
+    """Fills a table whose runs are written down instead of trained.
+
+    The perplexity is 80 for `lstm` and 70 for all others, and 2 more for each
+    further seed.
+    """
+    backend = keras.backend.backend()
+
+    def train_one(run, flags):
+        if run.row.preset.endswith("/rnn"):
+            return "the reason"
+        perplexity = 80.0 if run.row.preset.endswith("/lstm") else 70.0
+        perplexity += 2 * run.seed
+        folder = RunFolder(run.folder)
+        folder.write_config(run.settings, run.recipe)
+        if "attention" in run.row.preset:
+            text = "position,weight\n-2,0.25\n-1,0.75\n"
+            (run.folder / "mean_attention.csv").write_text(text)
+        split = {"perplexity": perplexity, "protocol": "protocol standard"}
+        results = {
+            **run.settings,
+            "parameters": 1234,
+            "epochs": 5,
+            "best_epoch": 3,
+            "most_epochs": 5,
+            "patience": 5,
+            "tokens_per_second": 1000.0 + run.seed,
+            "seconds_per_epoch": 60.0,
+            "peak_memory_mib": 900,
+            "finite": True,
+            "validation": split,
+            "test": split,
+        }
+        (run.folder / "results.json").write_text(json.dumps(results))
+
+    def describe(function, recipes):
+        def name(recipe):
+            parts = [recipe["preset"].rpartition("/")[2], recipe["seed"]]
+            return "-".join(map(str, [*parts, *recipe["changes"].values()]))
+
+        return [
+            {
+                "name": name(recipe),
+                "recipe": {"preset": recipe["preset"]},
+                "settings": {
+                    "units": 3,
+                    "preset": recipe["preset"],
+                    "seed": recipe["seed"],
+                    "backend": backend,
+                    **recipe["overrides"],
+                    **recipe["changes"],
+                },
+            }
+            for recipe in recipes
+        ]
+
+    monkeypatch.setattr(table_runs, "_train_one", train_one)
+    monkeypatch.setattr(table_runs, "in_fresh_process", describe)
+
+    def fill(rows, seeds=(0, 1), finished_only=False, **others):
+        table = tables.TableRuns(
+            "daniluk2017/models", run_dir=tmp_path, rows=rows, **others
+        )
+        failed = table_runs.fill(table, seeds, list, finished_only)
+        return failed, table.folder
+
+    return fill
+
+
+def test_mean_standard_deviation_and_the_papers_numbers(fill):
+    failed, folder = fill(["lstm", "attention"], seeds=(0, 1, 2))
+    assert not failed
+    row, _ = read_csv(folder)
+    assert float(row["test"]) == 82.0
+    assert float(row["test_standard_deviation"]) == 2.0
+    assert float(row["test_minimum"]) == 80.0
+    assert float(row["test_maximum"]) == 84.0
+    assert (row["seeds"], row["best_epoch"]) == ("0 1 2", "3/5 3/5 3/5")
+    text = (folder / "table.md").read_text(encoding="utf-8")
+    assert "| 82.00 ± 2.00 (80.00 to 84.00) | 1,001 | 60 | 900 |" in text
+    assert "* protocol standard\n" in text
+    # Of another text, in a table of their own.
+    ours, papers = text.split("Published, of other texts")
+    assert "85.2" not in ours and "| lstm | 83.2 | 85.2 |" in papers
+    assert (folder / "mean_attention.png").exists()
+
+
+def test_finished_runs_are_kept(fill, capsys):
+    fill(["lstm", "attention"])
+    capsys.readouterr()
+    _, folder = fill(["lstm", "attention"], seeds=(0, 1, 2))
+    told = capsys.readouterr().out
+    assert told.count("finished before") == 4
+    assert "5/6 lstm seed 2: dev 84.00" in told
+    fill(["lstm", "attention", "key_value"], (0, 1, 2, 3), finished_only=True)
+    assert capsys.readouterr().out.count("finished before") == 6
+    assert [row["seeds"] for row in read_csv(folder)] == ["0 1 2", "0 1 2", ""]
+
+
+def test_a_failed_row_is_told_and_the_others_go_on(fill, capsys):
+    failed, folder = fill(["rnn", "attention"], seeds=(0,))
+    assert failed == 1
+    assert "1/2 rnn seed 0: the reason" in capsys.readouterr().out
+    rnn, attention = read_csv(folder)
+    assert (rnn["failed"], rnn["test"]) == ("0", "")
+    assert float(attention["test"]) == 70.0
+    text = (folder / "table.md").read_text()
+    assert "Failed: rnn, seed 0" in text
+
+
+def test_the_best_of_a_grid_is_chosen_by_validation(fill, capsys):
+    grid = {"dropout": ["0", "0.5"]}
+    _, folder = fill(["lstm"], seeds=(0,), grid=grid)
+    (best,) = read_csv(folder, "best.csv")
+    assert best["row"] == "lstm dropout 0.0"
+    assert float(best["chosen by dev"]) == float(best["test"]) == 80.0
+    assert "Chosen: lstm dropout 0.0: dev 80.00" in capsys.readouterr().out
+
+
+def test_measures_that_are_asked_for_are_required():
+    table = tables.TableRuns("baselines/ptb", measures={"cache_size": 9})
+    cached = {m.name: m for m in table.measures}["test, cache"]
+    results = {"cache": {"size": 8, "test": {"perplexity": 3.0}}}
+    assert not cached.optional and not cached.is_in(results)
+    results["cache"]["size"] = 9
+    assert cached.is_in(results)
+    plain = tables.TableRuns("baselines/ptb").measures
+    assert {m.name: m for m in plain}["test, cache"].optional
+
+
+def test_sample_standard_deviation():
+    summary = report.summarize([1.0, 2.0, 4.0])
+    assert math.isclose(summary.mean, 7 / 3)
+    # Squares of -4/3, -1/3 and 5/3, over 2.
+    assert math.isclose(summary.standard_deviation, math.sqrt(42 / 9 / 2))
+    assert dataclasses.astuple(summary)[2:] == (1.0, 4.0)
+    assert report.summarize([]) is None
+
+
+@on_one_backend
+def test_a_real_table(memlm, folder):
+    write_documents(folder / "documents")
+    arguments = (
+        "table",
+        "daniluk2017/models",
+        "--dataset=documents",
+        "--rows=rnn,attention",
+        "--scale=0.02",
+        "--batch_size=4",
+        "--vocabulary_size=6",
+        "--window=3",
+        "--epochs=1",
+    )
+    told = memlm(*arguments)
+    assert told.status == 0, told.out + told.err
+    (table,) = (folder / "runs").glob("*/table.csv")
+    rnn, attention = read_csv(table.parent)
+    (run,) = (folder / "runs").glob("*-attention-*")
+    results = results_of(run)
+    assert float(attention["test"]) == results["test"]["perplexity"]
+    assert results["documents"] and results["vocabulary_size"] == 6
+    # What a row has no use for is left out of it.
+    assert results["window"] == 3 and "window3" not in str(
+        *(folder / "runs").glob("*-rnn-*")
+    )
+    before = (run / "model.keras").stat().st_mtime_ns
+    assert memlm(*arguments).out.count("finished before") == 2
+    assert (run / "model.keras").stat().st_mtime_ns == before

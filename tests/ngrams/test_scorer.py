@@ -1,0 +1,200 @@
+"""N-gram models where language models are evaluated: perplexity and cloze."""
+
+import math
+
+import numpy as np
+import pytest
+
+from memlm_keras.data import Batches
+from memlm_keras.data import ClozeQuestion
+from memlm_keras.data import SentenceBatches
+from memlm_keras.data import Split
+from memlm_keras.data import Vocabulary
+from memlm_keras.data import sentence_starts
+from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import cloze_accuracy
+from memlm_keras.evaluation import cloze_scores
+from memlm_keras.evaluation import monte_carlo_perplexity
+from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation import sampled_perplexity
+from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import Mixture
+from memlm_keras.ngrams import UnigramCache
+
+pytestmark = pytest.mark.filterwarnings("ignore:Counts of counts")
+
+
+@pytest.fixture(scope="module")
+def text():
+    tokens = np.random.default_rng(3).zipf(1.3, 3000) % 20
+    tokens[-1] = 0
+    return tokens.astype("int32")
+
+
+@pytest.fixture(scope="module")
+def models(text):
+    lines = KneserNey(20, order=3).fit(text[:2000], verbose=0)
+    stream = KneserNey(20, order=3, sentence_boundaries=False)
+    stream.fit(text[:2000], verbose=0)
+    return {
+        "lines": lines,
+        "stream": stream,
+        "mixture": Mixture([stream, UnigramCache(20, 5)], [0.7, 0.3]),
+    }
+
+
+@pytest.mark.parametrize("segment_length", [1, 7, 2000])
+@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+def test_one_row_equals_the_perplexity_of_the_text(
+    models, text, name, segment_length
+):
+    model, read = models[name], text[2000:]
+    result = perplexity(model, Batches(read, 1, segment_length), verbose=0)
+    expected = model.perplexity(read, verbose=0)
+    assert result.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert result.predicted_tokens == result.total_tokens == len(read)
+    assert result.protocol.endswith(f"each row; {model.description}")
+
+
+@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+def test_each_row_begins_after_the_token_before_it(models, text, name):
+    model, read = models[name], text[2000:2101]
+    result = perplexity(model, Batches(read, 3, 4), verbose=0)
+    loss = 0.0
+    edges = np.arange(4) * 101 // 3
+    for begin, end in zip(edges[:-1], edges[1:]):
+        if begin:
+            loss -= model.score(read[begin - 1 : end])[1:].sum()
+        else:
+            loss -= model.score(read[:end]).sum()
+    assert result.loss == pytest.approx(loss, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+def test_documents_begin_afresh(models, text, name):
+    model, read, starts = models[name], text[2000:2200], [0, 11, 95, 120]
+    batches = Batches(read, 3, 6, document_starts=starts)
+    result = perplexity(model, batches, verbose=0)
+    loss = -sum(
+        model.score(document).sum() for document in np.split(read, starts[1:])
+    )
+    assert result.loss == pytest.approx(loss, rel=1e-12)
+
+
+def test_a_cache_of_documents_is_emptied_where_they_begin(text):
+    read, starts = text[2000:2200], [0, 11, 95, 120]
+    cache = UnigramCache(20, 50, documents=True)
+    model = Mixture(
+        [KneserNey(20, order=1).fit(text, verbose=0), cache], [1, 0]
+    )
+    model.weights[:] = 0.5
+    batches = Batches(read, 2, 6, document_starts=starts)
+    result = perplexity(model, batches, verbose=0)
+    whole = model.score(Split(read, np.array(starts)))
+    assert result.loss == pytest.approx(-whole.sum(), rel=1e-12)
+    with pytest.raises(ValueError, match="`text` must be a `Split` with doc"):
+        perplexity(model, Batches(read, 2, 6), verbose=0)
+
+
+def test_sentences_of_any_layout(models, text):
+    model, read = models["mixture"], text[2000:]
+    streams = Batches(
+        read,
+        batch_size=4,
+        segment_length=3,
+        document_starts=sentence_starts(read),
+        context_of="sentence",
+    )
+    expected = perplexity(model, streams, verbose=0, also=("salton2017",))
+    found = perplexity(
+        model, SentenceBatches(read, 4), verbose=0, also=("salton2017",)
+    )
+    assert found.loss == pytest.approx(expected.loss, rel=1e-12)
+    assert found.others["salton2017"].loss == pytest.approx(
+        expected.others["salton2017"].loss, rel=1e-12
+    )
+    # Of a model of lines, it is no other number than that of the text.
+    lines = models["lines"]
+    assert perplexity(lines, streams, verbose=0).loss == pytest.approx(
+        lines.perplexity(read, verbose=0).loss, rel=1e-12
+    )
+
+
+WORDS = [f"w{number}" for number in range(18)]
+VOCABULARY = Vocabulary(WORDS)
+
+
+@pytest.mark.parametrize("name", ["lines", "stream", "mixture"])
+def test_cloze_is_the_score_of_the_whole_text(models, name):
+    random = np.random.default_rng(0)
+
+    def sentence():
+        return tuple(random.choice(WORDS, random.integers(1, 6)))
+
+    questions = [
+        ClozeQuestion(
+            tuple(sentence() for _ in range(index)),
+            (*sentence(), "XXXXX", *sentence()),
+            candidates[index % 4],
+            candidates,
+        )
+        for index in range(6)
+        for candidates in [(*map(str, random.choice(WORDS, 3)), "unknown")]
+    ]
+    model = models[name]
+    found = cloze_scores(model, questions, VOCABULARY, verbose=0)
+    chosen = []
+    for question, scores in zip(questions, found):
+        for candidate, score in zip(question.candidates, scores):
+            context = [
+                word for each in question.context for word in (*each, "<eos>")
+            ]
+            query = [*question.filled(candidate), "<eos>"]
+            whole = model.score(VOCABULARY.encode([*context, *query]))
+            assert score == pytest.approx(whole[len(context) :].sum())
+        chosen.append(question.candidates[int(np.argmax(scores))])
+    result = cloze_accuracy(model, questions, VOCABULARY, verbose=0)
+    assert result.chosen == tuple(chosen)
+    assert "initial state" in str(result)
+
+
+def test_a_context_matters_to_a_cache():
+    model = Mixture([KneserNey(20, order=1), UnigramCache(20, 9)], [0.5, 0.5])
+    model.models[0].fit(np.arange(20), verbose=0)
+    question = ClozeQuestion(
+        (("w3", "w3", "w3"),), ("w1", "XXXXX"), "w3", ("w2", "w3")
+    )
+    scores = cloze_scores(model, [question], VOCABULARY, verbose=0)[0]
+    # Cached are w3 three times, the end and w1: five tokens, uniform else.
+    words = math.log((0.5 * 0.05 + 0.5 * 3 / 5) / (0.5 * 0.05))
+    assert scores[1] - scores[0] == pytest.approx(words)
+
+
+def test_one_line_for_a_model_that_cannot(models, text):
+    batches = Batches(text, 2, 5)
+    with pytest.raises(ValueError, match="`score_batches`.*dict"):
+        perplexity({}, batches, verbose=0)
+    with pytest.raises(ValueError, match="`score`.*object"):
+        cloze_scores(object(), [], VOCABULARY)
+    model = models["lines"]
+    with pytest.raises(ValueError, match="`with_fixed_dropout`.*KneserNey"):
+        monte_carlo_perplexity(model, batches)
+    with pytest.raises(ValueError, match="`sampled_score_batches`.*KneserNey"):
+        sampled_perplexity(model, batches)
+    with pytest.raises(ValueError, match="`outputs_batches`.*KneserNey"):
+        choose_cache(model, batches)
+    with pytest.raises(
+        ValueError, match="`vocabulary`.*vocabulary_size=20.*3 tok"
+    ):
+        cloze_scores(
+            model,
+            [ClozeQuestion((), ("XXXXX",), "a", ("a",))],
+            Vocabulary(["a"]),
+        )
+    other = Batches(text, 2, 5, end_of_sentence_id=7)
+    with pytest.raises(ValueError, match="id 0.*end_of_sentence_id=7"):
+        perplexity(model, other, verbose=0)
+    with pytest.raises(ValueError, match="below vocabulary_size=20.*id 20"):
+        perplexity(model, Batches(np.array([1, 20]), 1, 2), verbose=0)
+    with pytest.raises(ValueError, match="trained before"):
+        perplexity(KneserNey(20), batches, verbose=0)
