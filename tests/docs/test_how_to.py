@@ -14,8 +14,8 @@ from memlm_keras import registry
 from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
+from memlm_keras.experiments import commands
 from memlm_keras.experiments import experiment
-from memlm_keras.experiments import table
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
@@ -43,7 +43,7 @@ def blocks(page, language):
     ]
 
 
-def commands(page):
+def command_lines(page):
     """The command lines of a page, each as one line."""
     lines = []
     for _, block in blocks(page, "bash"):
@@ -73,6 +73,16 @@ def write_files(folder):
     text = corpus_files.sentences(80, shortest=3)
     text[3] += " whale"
     corpus_files.write_lines(folder / "my_text.txt", text)
+    pieces = [
+        "<blk>",
+        "<sos/eos>",
+        "<unk>",
+        "\u2581",
+        *"abcdefghijklmnopqrstuvwxyz",
+    ]
+    corpus_files.write_lines(
+        folder / "tokens.txt", [f"{p} {id}" for id, p in enumerate(pieces)]
+    )
     for name in ("train", "valid", "test"):
         path = folder / f"{name}.txt"
         path.write_text(f"= {name} =\n{path.read_text()}")
@@ -142,7 +152,7 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
     on_one_backend(page)
     # A page's Python makes it.
     corpus_files.write_documents(folder / "novels", count=40)
-    for command in commands(page):
+    for command in command_lines(page):
         program, *arguments = shlex.split(command)
         if program == "memlm":
             check_command(command, arguments, folder, monkeypatch)
@@ -166,7 +176,7 @@ def check_command(command, arguments, folder, monkeypatch):
     else:
         with monkeypatch.context() as patch, pytest.raises(WouldTrain):
             patch.setattr(experiment.Experiment, "run", would_train)
-            patch.setattr(table, "fill", would_train)
+            patch.setattr(commands, "fill", would_train)
             status = command_line.main(arguments)
             pytest.fail(f"{command}: exit status {status}")
 
@@ -180,7 +190,7 @@ def would_train(*arguments, **named):
 
 
 def test_what_is_trained_is_on_a_page():
-    assert TRAINED in commands(ROOT / "docs" / "how_to" / "own_text.md")
+    assert TRAINED in command_lines(ROOT / "docs" / "how_to" / "own_text.md")
 
 
 @pytest.mark.parametrize(
