@@ -118,7 +118,7 @@ def write_files(folder):
 def folder(tmp_path, monkeypatch):
     """A working folder with these files; generated corpora are tiny."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(embedded.load, "__defaults__", (24, 6, 6, 0))
+    monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
     for split, size in {"train": 60, "validation": 20, "test": 20}.items():
         monkeypatch.setitem(embedded_pairs.SIZES, split, size)
     folder = tmp_path / "work"
