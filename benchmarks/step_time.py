@@ -154,7 +154,7 @@ def memory_models():
         def initial_state(self, batch_size):
             return {}
 
-        def call(self, outputs, token_ids=None, state=None, training=None):
+        def read(self, outputs, state, token_ids=None, mask=None):
             predict = keras.ops.split(outputs, 3, axis=-1)[2]
             outputs = keras.ops.tanh(keras.ops.matmul(predict, self.kernel))
             return outputs, {}, outputs[..., :0]

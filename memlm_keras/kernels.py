@@ -1,10 +1,23 @@
 """Weights of one initializer, none with the values of another."""
 
+import keras
+
 from memlm_keras.arguments import distinct
 
 
 class DistinctKernels:
-    """What layers with a `kernel_initializer` make their weights with."""
+    """Mix-in for layers with one `kernel_initializer`.
+
+    It stands before a Keras layer among the bases of a class.
+
+    Args:
+        kernel_initializer: Keras initializer of the weights.
+        **kwargs: arguments of the layer.
+    """
+
+    def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
         """Adds a trainable weight whose values are those of no other.
@@ -21,3 +34,11 @@ class DistinctKernels:
             shape=shape,
             initializer=distinct(self.kernel_initializer, len(self.weights)),
         )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+        }

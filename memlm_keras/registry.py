@@ -191,7 +191,8 @@ def get(name, /, **sizes):
         `optimizer`, `schedule`, `published`, `units` (of the recurrent layer)
         and `units_divisor`; where the paper's loss is not the mean over tokens,
         `loss`; for `grave2017`, `cache`: the arguments of
-        `evaluation.choose_cache` for the trained model, or `None`; and for
+        `evaluation.choose_cache` for the model as it is trained, without the
+        `mixture` of `model`, or `None`; and for
         `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
         `tuned`: the values that were tried, and `also_published`: the numbers
         for a second corpus. Layers, optimizer and loss are serialized as Keras

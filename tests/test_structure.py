@@ -161,13 +161,9 @@ PHRASES = {
 }
 # Modules whose names are still to be replaced.
 OLD_NAMES = {
-    "memlm_keras.experiments",
     "memlm_keras.models",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
-    "memlm_keras.presets",
-    "memlm_keras.data",
-    "memlm_keras.smoothing",
 }
 
 
@@ -253,18 +249,9 @@ def test_public_names_are_the_fields(name):
 _OPENING = re.compile(r"(What|Has|Tells|Who|How)\b|As (of\b|`)")
 # Modules whose docstrings are still to be rewritten.
 OLD_DOCSTRINGS = {
-    "memlm_keras.cells",
-    "memlm_keras.data",
-    "memlm_keras.embeddings",
-    "memlm_keras.experiments",
-    "memlm_keras.kernels",
     "memlm_keras.memory",
     "memlm_keras.mixtures",
     "memlm_keras.models",
-    "memlm_keras.presets",
-    "memlm_keras.serving",
-    "memlm_keras.smoothing",
-    "memlm_keras.training",
 }
 
 

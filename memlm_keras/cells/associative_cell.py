@@ -1,4 +1,4 @@
-"""What the cells with an associative memory have in common.
+"""Base of the cells with an associative memory.
 
 Weissenborn (2016), "Neural Associative Memory for Dual-Sequence Modeling",
 Sections 3 and 4.
@@ -60,12 +60,11 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
                 "ones each, so its `units` must be even. Received: "
                 f"units={memory_units}"
             )
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.memory_units = memory_units
         self.output_size = output_units
         self.num_copies = num_copies
         self.seed = seed
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     @property
     def state_size(self):
@@ -82,7 +81,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def memory_identity(self):
-        """What a cell must have alike, to read what this one wrote."""
+        """Settings that a cell must share to read the memory of this one."""
         return {
             "memory_units": self.memory_units,
             "num_copies": self.num_copies,
@@ -103,7 +102,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def num_keys(self):
-        """How many keys a step computes."""
+        """Number of keys that a step computes."""
         return 2 if self.source_key == "separate" else 1
 
     def build(self, inputs_shape):
@@ -191,9 +190,6 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             **config,
             "num_copies": self.num_copies,
             "seed": self.seed,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
         }
 
 

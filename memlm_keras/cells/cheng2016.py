@@ -94,11 +94,10 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
     ):
         require_positive_integer("units", units)
         require_positive_integer("window", window)
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.units = units
         self.window = window
         self.fusion = fusion
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.output_size = units
 
     @property
@@ -122,7 +121,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def memory_identity(self):
-        """What a cell must have alike, to read what this one wrote."""
+        """Settings that a cell must share to read the memory of this one."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
@@ -161,7 +160,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return self.step(self.project_inputs(inputs), self.begin(states))
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., d)`.
@@ -261,9 +260,6 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
             "units": self.units,
             "window": self.window,
             "fusion": self.fusion,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
         }
 
 

@@ -91,7 +91,7 @@ def projects_inputs(cell):
 
 
 class NoisyCell:
-    """What the cells have in common: noise that is drawn outside of loops.
+    """Base of cells whose noise is drawn outside of loops.
 
     It stands before a Keras cell among the bases of a class. Subclasses
     implement `step` and `noise`, and say in `is_noisy` whether there is any.
@@ -121,7 +121,7 @@ class NoisyCell:
         return self.step(self.project_inputs(inputs), states)
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.
@@ -147,7 +147,7 @@ class NoisyCell:
 
 
 class NoisyLSTMCell(NoisyCell, keras.layers.LSTMCell):
-    """What the LSTM cells have in common: their gates."""
+    """Base of LSTM cells with noise: their gates."""
 
     def gates(self, projected, hidden):
         """Computes `i`, `f`, `g` and `o`, each `(B, units)`, activated.

@@ -11,7 +11,7 @@ MASKS = ("step", "sequence")
 
 
 class DroppedCandidate(NoisyCell):
-    """What the cells with recurrent dropout have in common: their masks.
+    """Base of the cells with recurrent dropout: their masks.
 
     Args:
         units: integer, size of the output.

@@ -12,7 +12,7 @@ from memlm_keras.arguments import require_positive_integer
 
 
 class HigherOrderCell(keras.layers.Layer):
-    """What the higher-order cells have in common: a state of n outputs.
+    """Base of the higher-order cells, whose state is n outputs.
 
     Args:
         units: integer, size of the output, k.
@@ -56,7 +56,7 @@ class HigherOrderCell(keras.layers.Layer):
         return self.step(self.project_inputs(inputs), states)
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.
@@ -186,7 +186,7 @@ class FOFEHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.
@@ -275,7 +275,7 @@ class GatedHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.

@@ -112,7 +112,7 @@ class AssociativeMemoryCell(AssociativeCell):
             )
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.
@@ -334,7 +334,7 @@ class AssociativeGRUCell(AssociativeCell):
         )
 
     def project_inputs(self, inputs):
-        """What a step needs of its input, for any number of steps at once.
+        """Projects the inputs of any number of steps at once.
 
         Args:
             inputs: float tensor `(..., input_dim)`.

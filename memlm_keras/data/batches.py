@@ -188,7 +188,7 @@ class _Documents:
         self._first_segments = np.cumsum(segments) - segments
 
     def spans(self, index):
-        """As `_Streams.spans`."""
+        """Spans of the rows of batch `index`, in the form of `_Streams`."""
         wanted = self._row_edges[:-1] + index
         busy = wanted < self._row_edges[1:]
         # Rows that have run out get an empty span of the first document.

@@ -1,4 +1,4 @@
-"""What batches have in common: epochs, orders and positions."""
+"""The base of all batches: epochs, orders and positions."""
 
 import zlib
 

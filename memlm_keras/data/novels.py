@@ -128,7 +128,7 @@ def _novels(folder, output):
 
 
 def _check_novels(files, encoding):
-    """Tells at once what would else be found after many novels."""
+    """Checks encoding and marker lines before any novel is written."""
     try:
         codecs.lookup(encoding)
     except LookupError as error:

@@ -1,4 +1,4 @@
-"""How a text is parted into tokens, and which tokens count as one.
+"""Tokenizers: from a text to tokens, and which tokens count as one.
 
 Said once here: `serving/words.py` says the same in a TensorFlow graph, with the
 tables of this module, and a test holds the two beside each other.

@@ -95,7 +95,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return self._drop_words(outputs, token_ids, training)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
-        """As of Keras' layer, which knows no `training`."""
+        """Shape and dtype of Keras' layer, which knows no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _drop_words(self, outputs, token_ids, training):

@@ -138,14 +138,14 @@ def _compare(cache, outputs, token_ids, targets, state, thetas):
         A tuple of probabilities `(thetas, batch, time)`, whether the cache
         holds anything, `(batch, time)`, and the new state.
     """
-    products, words, mask, state = cache.compare(outputs, token_ids, state)
+    products, words, seen, state = cache.compare(outputs, state, token_ids)
     copied = [
-        cache.pointer_log_probability(
-            (masked_softmax(theta * products, mask), words), targets
+        cache.copy_probability(
+            masked_softmax(theta * products, seen), words, targets
         )
         for theta in ops.unstack(thetas)
     ]
-    return ops.stack(copied), ops.any(mask, axis=-1), state
+    return ops.stack(copied), ops.any(seen, axis=-1), state
 
 
 def _float64(tensor):

@@ -16,8 +16,8 @@ def main(steps, description, arguments=None):
     """Runs the steps of a recipe that are asked for; returns the exit status.
 
     What is typed behind the names of steps is added to their flags, where the
-    later one wins; `--model=PRESET` or `--table=PAPER/TABLE` instead of steps
-    is `memlm train` or `memlm table` of it.
+    later one wins; `--model=ROW` or `--table=TABLE` instead of steps is `memlm
+    train` or `memlm table` of it, of the recipe's paper where none is named.
 
     Args:
         steps: dict by name of lists of strings, arguments of `memlm`.
@@ -57,7 +57,7 @@ def main(steps, description, arguments=None):
         rest = [a for a in more if a not in instead]
         verbs = {"--model": "train", "--table": "table"}
         commands = [
-            [verbs[flag], value, *rest]
+            [verbs[flag], _complete(value, steps), *rest]
             for flag, _, value in (a.partition("=") for a in instead)
         ]
     for command in commands:
@@ -66,3 +66,11 @@ def main(steps, description, arguments=None):
         if status:
             return status
     return 0
+
+
+def _complete(name, steps):
+    """A row or a table of the recipe's own paper, with the paper's name."""
+    if "/" in name or name.startswith("kneser_ney"):
+        return name
+    paper = next(iter(steps.values()))[1].partition("/")[0]
+    return f"{paper}/{name}"

@@ -7,6 +7,7 @@ import pathlib
 import keras
 
 from memlm_keras import files
+from memlm_keras import registry
 from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -250,6 +251,8 @@ def load_model(path):
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"There is no trained model {path} yet.")
+    # Papers of other packages bring layers of their own.
+    registry.papers()
     try:
         return keras.saving.load_model(path, compile=False)
     except (OSError, KeyError, ValueError, TypeError) as error:

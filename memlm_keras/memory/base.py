@@ -1,42 +1,89 @@
-"""What every memory has in common: explicit state and a sliding window."""
+"""What memories have in common: their protocol, and tables of words."""
 
 import keras
 from keras import ops
 
+# The mask that Keras attaches to a tensor; it has no public name.
+from keras.src.backend import get_keras_mask
+
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.memory.window import SlidingWindow
 
 
 class Memory(keras.layers.Layer):
     """Base class of the layers that read back what the network produced.
 
-    A memory is a pure function of the recurrent outputs, the token ids and its
-    own state. The same call serves whole sequences and single steps, because
-    the state holds all that is needed of the past.
+    A subclass implements `build`, `initial_state` and `read`, a pure function
+    of outputs, state and token ids. One `read` serves whole sequences and
+    single steps, as the state holds all that is needed of the past. `call`
+    dresses it as other Keras layers are: it returns the outputs, and the state
+    and the attention weights to those who ask.
 
-    Subclasses implement `call` and `initial_state`. `attends` says whether the
-    third result of `call` means anything, `steps_back` how many steps before
-    the current one its last position lies, and `reads_ahead` whether `call`
-    reads `token_ids` behind the word that a step predicts: such a memory is
-    given whole sentences, one a row, and has no state to go on from.
+    A mask `(batch, time)`, given or attached to `outputs` by Keras, is
+    honoured: a masked step is never remembered, wherever it stands, and valid
+    steps and the state come out as if it were not there. At masked steps
+    outputs and weights are zero, and the mask goes on to the next layer.
+    `memlm_keras.masking.over_valid_steps` makes any causal `read` do so.
+
+    Recurrent layers below do as Keras says: at a masked step an `LSTM` repeats
+    its last output and keeps its state on every backend. A mask sends it
+    through the generic loop on JAX and PyTorch, and on TensorFlow through
+    cuDNN only where the mask is padding at the right.
+
+    Attributes:
+        attends: whether the third result of `read` means anything.
+        steps_back: integer, how many steps before the current one the last
+            slot lies; `None` where slots lie behind it as well.
+        causal: whether `read` looks at no token behind the ones read so far. A
+            memory that is not causal is given whole sentences, one a row, and
+            has no state to go on from.
+
+    Args:
+        return_state: whether a call returns the new state as well.
+        return_attention_scores: whether a call returns the attention weights
+            as well.
+        **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, outputs of the last
             recurrent layer.
         token_ids: optional int32 tensor `(batch, time)`, the tokens read.
         state: optional dict of tensors, batch first, as `initial_state` and
-            `call` return it. `None` means `initial_state`.
-        training: optional bool.
+            a call return it. `None` means `initial_state`.
+        mask: optional boolean tensor `(batch, time)`, `False` at padding.
+        training: not used.
+        return_state, return_attention_scores: `None` for what the layer was
+            made with, or a bool for this call.
 
     Returns:
-        A tuple `(outputs, state, attention)`: what is handed to the output
-        projection, `(batch, time, output_units)`; the new state; and the
-        attention weights `(batch, time, memory)`, oldest slot first, where
-        `memory` is 0 for a memory that does not attend.
+        What is handed to the output projection, `(batch, time, output_units)`;
+        or a tuple of that, the new state if it is returned, and, if they are
+        returned, the attention weights `(batch, time, memory)`, oldest slot
+        first, where `memory` is 0 for a memory that does not attend.
+
+    Raises:
+        ValueError: for `return_attention_scores=True` of a memory that does
+            not attend, and for a mask that is not `(batch, time)`.
     """
 
     attends = True
     steps_back = 1
-    reads_ahead = False
+    causal = True
+
+    def __init__(
+        self, return_state=False, return_attention_scores=False, **kwargs
+    ):
+        if return_attention_scores and not self.attends:
+            raise ValueError(
+                "`return_attention_scores=True` needs a memory that attends, "
+                "such as `KeyValuePredict`. Received: a "
+                f"{type(self).__name__}, which does not"
+            )
+        super().__init__(**kwargs)
+        self.return_state = return_state
+        self.return_attention_scores = return_attention_scores
+        self.supports_masking = True
 
     def initial_state(self, batch_size):
         """Returns the state before the first token, a dict of tensors."""
@@ -44,104 +91,151 @@ class Memory(keras.layers.Layer):
             f"{type(self).__name__} must implement `initial_state`."
         )
 
-
-class SlidingWindow(DistinctKernels, Memory):
-    """A memory over what was remembered of the most recent steps.
-
-    Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
-    what was remembered, the most recent last, and how many of the slots hold
-    something.
-
-    Args:
-        slots: integer, how many previous steps are kept.
-        kernel_initializer: initializer of every weight of the memory.
-        **kwargs: arguments of `keras.layers.Layer`.
-    """
-
-    def __init__(self, slots, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
-        self.slots = slots
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
-
-    def build_window(self, *shape, dtype=None):
-        """Fixes shape and dtype of what is remembered of one step.
+    def read(self, outputs, state, token_ids=None, mask=None):
+        """Reads any number of steps from a given state.
 
         Args:
-            *shape: integers; none for a single number.
-            dtype: string, by default the dtype that the layer computes in.
-        """
-        self.remembered_shape = shape
-        self.remembered_dtype = dtype or self.compute_dtype
-
-    def initial_state(self, batch_size):
-        return {
-            "window": ops.zeros(
-                (batch_size, self.slots, *self.remembered_shape),
-                dtype=self.remembered_dtype,
-            ),
-            "filled": ops.zeros((batch_size,), dtype="int32"),
-        }
-
-    def slide(self, state, remembered):
-        """Puts what is remembered of new steps behind the window.
-
-        Args:
-            state: the state before, or `None`.
-            remembered: tensor `(batch, time, ...)`.
+            outputs, token_ids, mask: as for a call.
+            state: dict as of `initial_state`.
 
         Returns:
-            A tuple of what can be read, `(batch, slots + time, ...)`, in which
-            step `t` sees positions `t` to `t + slots - 1` of the steps before
-            it; the boolean mask `(batch, time, slots)` of slots that hold
-            something; and the new state.
+            A tuple `(outputs, state, weights)`, as a call returns them that
+            was asked for all three.
         """
-        batch_size, time = ops.shape(remembered)[:2]
-        if state is None:
-            state = self.initial_state(batch_size)
-        window = ops.cast(state["window"], remembered.dtype)
-        extended = ops.concatenate([window, remembered], axis=1)
-        positions = ops.arange(time)[:, None] + ops.arange(self.slots)[None]
-        first_filled = self.slots - state["filled"]
-        mask = positions[None] >= first_filled[:, None, None]
-        new_state = {
-            "window": extended[:, -self.slots :] if self.slots else window,
-            "filled": ops.minimum(state["filled"] + time, self.slots),
-        }
-        return extended, mask, new_state
-
-    def slot(self, extended, index):
-        """What each step sees in slot `index` (0 is the oldest).
-
-        Args:
-            extended: tensor `(batch, slots + time, ...)` of `slide`.
-            index: integer in `[0, slots]`; `slots` is the step itself.
-
-        Returns:
-            Tensor `(batch, time, ...)`.
-        """
-        return extended[:, index : (index - self.slots) or None]
-
-    def weighted_slots(self, weights, extended):
-        """Sum over what each step sees, by weights.
-
-        Args:
-            weights: tensor `(batch, time, n)`, one for each slot from 0 on.
-            extended: tensor `(batch, slots + time, units)` of `slide`.
-
-        Returns:
-            Tensor `(batch, time, units)`.
-        """
-        return sum(
-            weights[..., index : index + 1] * self.slot(extended, index)
-            for index in range(weights.shape[-1])
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `read`."
         )
+
+    def embed_state(self, state, embed):
+        """Adds vectors of the words in a state, where a memory needs them.
+
+        A memory that shares the model's embedding carries word ids, so that
+        they are looked up anew, with a gradient, wherever the state goes on.
+        Whoever holds the embedding hands each state through this method before
+        it is read.
+
+        Args:
+            state: dict as of `initial_state`.
+            embed: function from int32 `(batch, n)` to vectors
+                `(batch, n, units)`, as `outputs` has them.
+
+        Returns:
+            The state that `read` takes; most memories return it as it is.
+        """
+        return state
+
+    def call(
+        self,
+        outputs,
+        token_ids=None,
+        state=None,
+        mask=None,
+        training=None,
+        return_state=None,
+        return_attention_scores=None,
+    ):
+        if mask is None:
+            # Keras fills in `mask` for calls with a single tensor only.
+            mask = get_keras_mask(outputs)
+        if state is None:
+            # No word is remembered, so any vector will do.
+            state = self.embed_state(
+                self.initial_state(ops.shape(outputs)[0]),
+                lambda words: ops.zeros(
+                    (*ops.shape(words), outputs.shape[-1]), outputs.dtype
+                ),
+            )
+        outputs, state, weights = self.read(outputs, state, token_ids, mask)
+        results = [outputs]
+        if _first_given(return_state, self.return_state):
+            results.append(state)
+        if _first_given(return_attention_scores, self.return_attention_scores):
+            results.append(weights)
+        return tuple(results) if results[1:] else outputs
+
+    def compute_mask(self, outputs, previous_mask=None):
+        """The mask of the outputs; state and weights have none."""
+        return previous_mask
+
+    def compute_output_spec(self, outputs, *arguments, **keywords):
+        """Shapes and dtypes of what a call returns, found by tracing it."""
+        return keras.Operation.compute_output_spec(
+            self, outputs, *arguments, **keywords
+        )
+
+    def compute_output_shape(self, outputs_shape, *shapes, **named_shapes):
+        """Shapes of what a call returns, given the shapes of its tensors."""
+        if not self.built:
+            self.build(outputs_shape)
+        spec = self.compute_output_spec(
+            keras.KerasTensor(outputs_shape, dtype=self.compute_dtype),
+            token_ids=keras.KerasTensor(outputs_shape[:2], dtype="int32"),
+        )
+        return keras.tree.map_structure(lambda tensor: tensor.shape, spec)
 
     def get_config(self):
         return {
             **super().get_config(),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
+            "return_state": self.return_state,
+            "return_attention_scores": self.return_attention_scores,
+        }
+
+
+def _first_given(asked, default):
+    return default if asked is None else asked
+
+
+class WordMemory(DistinctKernels, Memory):
+    """Base class of memories over the n most recent words.
+
+    The current word is one of them. Subclasses look words up in tables of
+    `vocabulary_size` rows.
+
+    Args:
+        window: integer, n, how many words are attended over.
+        vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
+            its own where it is `None`.
+        kernel_initializer: initializer of every weight of the memory.
+        **kwargs: arguments of `Memory`.
+    """
+
+    steps_back = 0
+
+    def __init__(self, window, vocabulary_size, kernel_initializer, **kwargs):
+        require_positive_integer("window", window)
+        if vocabulary_size is not None:
+            require_positive_integer("vocabulary_size", vocabulary_size)
+        super().__init__(kernel_initializer, **kwargs)
+        self.window = window
+        self.vocabulary_size = vocabulary_size
+        self.recent = SlidingWindow(window, dtype="int32", current=True)
+
+    def add_table(self, name, units):
+        """Adds a look-up table `(vocabulary_size, units)`."""
+        if self.vocabulary_size is None:
+            raise ValueError(
+                "`vocabulary_size` must be given for a "
+                f"{type(self).__name__} outside of a `LanguageModel`. "
+                "Received: vocabulary_size=None"
+            )
+        return self.add_kernel(name, (self.vocabulary_size, units))
+
+    def initial_state(self, batch_size):
+        return self.recent.initial_state(batch_size)
+
+    def require_words(self, token_ids):
+        """Raises `ValueError` unless the words read are given."""
+        if token_ids is None:
+            raise ValueError(
+                f"`token_ids` must be given: a {type(self).__name__} attends "
+                "over the words read. Received: token_ids=None"
+            )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "window": self.window,
+            "vocabulary_size": self.vocabulary_size,
         }
 
 
@@ -156,40 +250,3 @@ def equal_parts(layer, units, parts):
             f"that do: {nearest} and {nearest + parts}"
         )
     return units // parts
-
-
-def by_slot(numbers, slots):
-    """What each step says of what it sees, of what it says of all positions.
-
-    Args:
-        numbers: tensor `(batch, time, positions)`, where step `t` sees position
-            `t` and those behind it, as of `SlidingWindow.slide`.
-        slots: integer, how many it sees.
-
-    Returns:
-        Tensor `(batch, time, slots)`, the oldest slot first.
-    """
-    batch_size, time, positions = ops.shape(numbers)
-    # Row t begins at position t: in rows longer by one it is shifted there.
-    flat = ops.reshape(numbers, (batch_size, time * positions))
-    flat = ops.pad(flat, [[0, 0], [0, time]])
-    rows = ops.reshape(flat, (batch_size, time, positions + 1))
-    return rows[..., :slots]
-
-
-def by_position(numbers, positions):
-    """The way back of `by_slot`, with zeros at positions that are not seen.
-
-    Args:
-        numbers: tensor `(batch, time, slots)`.
-        positions: integer, at least `slots + time - 1`.
-
-    Returns:
-        Tensor `(batch, time, positions)`.
-    """
-    batch_size, time, slots = ops.shape(numbers)
-    rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
-    flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
-    return ops.reshape(
-        flat[:, : time * positions], (batch_size, time, positions)
-    )

@@ -10,13 +10,16 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.base import SlidingWindow
+from memlm_keras.masking import over_valid_steps
+from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
+from memlm_keras.memory.window import SlidingWindow
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Attention(SlidingWindow):
+class Attention(DistinctKernels, Memory):
     """Attention over the previous outputs (Daniluk et al., 2017, Eq. 1-4).
 
     With `h_t` the output of the recurrent layer (`k` units) and
@@ -41,16 +44,19 @@ class Attention(SlidingWindow):
     Args:
         window: integer, L, how many previous outputs are attended over.
         kernel_initializer: initializer of the five weights.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`: `return_state`,
+            `return_attention_scores` and those of a Keras layer.
 
     Call arguments:
         outputs: float tensor `(B, T, k)`.
         token_ids: not used.
         state: `None` or the dict `{"window": (B, L, k), "filled": (B,)}`.
+        mask: `None` or a boolean tensor `(B, T)`, see `Memory`.
+        return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h*, state, alpha)`: `(B, T, k)`, the new state, and `(B, T, L)` with
-        the oldest slot first.
+        `h*`, `(B, T, k)`; and, where they are returned, the new state and
+        `alpha`, `(B, T, L)`, the oldest slot first.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -58,7 +64,10 @@ class Attention(SlidingWindow):
     Example:
 
     >>> memory = memlm_keras.memory.Attention(window=10)
-    >>> outputs, state, weights = memory(np.ones((2, 7, 16), "float32"))
+    >>> outputs = np.ones((2, 7, 16), "float32")
+    >>> keras.ops.shape(memory(outputs))
+    (2, 7, 16)
+    >>> _, weights = memory(outputs, return_attention_scores=True)
     >>> keras.ops.shape(weights)
     (2, 7, 10)
     """
@@ -69,27 +78,34 @@ class Attention(SlidingWindow):
         self, window=10, kernel_initializer="glorot_uniform", **kwargs
     ):
         require_positive_integer("window", window)
-        super().__init__(window, kernel_initializer, **kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.window = window
 
     def build(self, outputs_shape):
         k = equal_parts(self, outputs_shape[-1], self.parts)
-        self.build_window(k * min(self.parts, 2))
+        # Keys and values; past predictions are never read back.
+        self.remembered_units = k * min(self.parts, 2)
+        self.recent = SlidingWindow(
+            self.window, (self.remembered_units,), self.compute_dtype
+        )
         self.memory_kernel = self.add_kernel("memory_kernel", (k, k))
         self.query_kernel = self.add_kernel("query_kernel", (k, k))
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
         self.context_kernel = self.add_kernel("context_kernel", (k, k))
         self.output_kernel = self.add_kernel("output_kernel", (k, k))
 
+    def initial_state(self, batch_size):
+        return self.recent.initial_state(batch_size)
+
     def split(self, outputs):
         """Returns what serves as key, value and prediction of each output."""
         return outputs, outputs, outputs
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
         k = ops.shape(self.memory_kernel)[0]
-        (remembered_units,) = self.remembered_shape
-        remembered = outputs[..., :remembered_units]
-        extended, mask, state = self.slide(state, remembered)
+        remembered = outputs[..., : self.remembered_units]
+        extended, seen, state = self.recent.slide(state, remembered, mask)
         query, _, predict = self.split(outputs)
         # What is remembered begins with the key and ends with the value.
         keys, values = extended[..., :k], extended[..., -k:]
@@ -99,15 +115,17 @@ class Attention(SlidingWindow):
         scores = ops.concatenate(
             [
                 ops.matmul(
-                    ops.tanh(self.slot(projected_keys, i) + projected_query),
+                    ops.tanh(
+                        self.recent.slot(projected_keys, i) + projected_query
+                    ),
                     self.score_kernel,
                 )
                 for i in range(self.window)
             ],
             axis=-1,
         )
-        weights = masked_softmax(scores, mask)
-        context = self.weighted_slots(weights, values)
+        weights = masked_softmax(scores, seen)
+        context = self.recent.weighted_sum(weights, values)
         outputs = ops.tanh(
             ops.matmul(context, self.context_kernel)
             + ops.matmul(predict, self.output_kernel)
@@ -138,8 +156,7 @@ class KeyValue(Attention):
     Example:
 
     >>> memory = memlm_keras.memory.KeyValue(window=10)
-    >>> outputs, state, weights = memory(np.ones((2, 7, 16), "float32"))
-    >>> keras.ops.shape(outputs)
+    >>> keras.ops.shape(memory(np.ones((2, 7, 16), "float32")))
     (2, 7, 8)
     """
 
@@ -168,10 +185,12 @@ class KeyValuePredict(Attention):
 
     Example:
 
-    >>> memory = memlm_keras.memory.KeyValuePredict(window=5)
-    >>> outputs, state, weights = memory(np.ones((2, 7, 12), "float32"))
-    >>> keras.ops.shape(outputs)
+    >>> memory = memlm_keras.memory.KeyValuePredict(5, return_state=True)
+    >>> outputs = np.ones((2, 7, 12), "float32")
+    >>> predictions, state = memory(outputs)
+    >>> keras.ops.shape(predictions)
     (2, 7, 4)
+    >>> predictions, state = memory(outputs, state=state)
     """
 
     parts = 3
@@ -184,7 +203,7 @@ class KeyValuePredict(Attention):
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class NGram(SlidingWindow):
+class NGram(DistinctKernels, Memory):
     """N-gram RNN (Daniluk et al., 2017, Eq. 21).
 
     The output is split in N parts of `k` units, and part i is read i - 1 steps
@@ -202,16 +221,18 @@ class NGram(SlidingWindow):
     Args:
         order: integer, N, at least 2.
         kernel_initializer: initializer of `W^N`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`, but `return_attention_scores`: an
+            N-gram RNN reads every slot and attends to none.
 
     Call arguments:
         outputs: float tensor `(B, T, N k)`.
         token_ids: not used.
         state: `None` or `{"window": (B, N - 1, N k), "filled": (B,)}`.
+        mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h*, state, attention)`: `(B, T, k)`, the new state, and an empty
-        `(B, T, 0)` tensor: an N-gram RNN reads every slot and attends to none.
+        `h*`, `(B, T, k)`; and, where they are returned, the new state and an
+        empty `(B, T, 0)` tensor.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -220,8 +241,7 @@ class NGram(SlidingWindow):
     Example:
 
     >>> memory = memlm_keras.memory.NGram(order=4)
-    >>> outputs, state, _ = memory(np.ones((2, 7, 12), "float32"))
-    >>> keras.ops.shape(outputs)
+    >>> keras.ops.shape(memory(np.ones((2, 7, 12), "float32")))
     (2, 7, 3)
     """
 
@@ -229,33 +249,39 @@ class NGram(SlidingWindow):
 
     def __init__(self, order=4, kernel_initializer="glorot_uniform", **kwargs):
         require_positive_integer("order", order, minimum=2)
-        super().__init__(order - 1, kernel_initializer, **kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.order = order
 
     def build(self, outputs_shape):
         units = outputs_shape[-1]
         self.part_units = equal_parts(self, units, self.order)
-        self.build_window(units)
+        self.recent = SlidingWindow(
+            self.order - 1, (units,), self.compute_dtype
+        )
         self.output_kernel = self.add_kernel(
             "output_kernel", (units, self.part_units)
         )
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
-        extended, mask, state = self.slide(state, outputs)
+    def initial_state(self, batch_size):
+        return self.recent.initial_state(batch_size)
+
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
+        extended, seen, state = self.recent.slide(state, outputs, mask)
         k = self.part_units
-        history = [outputs[..., :k]]
+        parts = [outputs[..., :k]]
         for steps_ago in range(1, self.order):
-            index = self.slots - steps_ago
+            index = self.order - 1 - steps_ago
             part = slice(steps_ago * k, (steps_ago + 1) * k)
-            history.append(
+            parts.append(
                 ops.where(
-                    mask[..., index : index + 1],
-                    self.slot(extended, index)[..., part],
+                    seen[..., index : index + 1],
+                    self.recent.slot(extended, index)[..., part],
                     0.0,
                 )
             )
         outputs = ops.tanh(
-            ops.matmul(ops.concatenate(history, axis=-1), self.output_kernel)
+            ops.matmul(ops.concatenate(parts, axis=-1), self.output_kernel)
         )
         return outputs, state, outputs[..., :0]
 

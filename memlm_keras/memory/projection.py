@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 
 
@@ -28,22 +29,22 @@ class Projection(Memory):
         kernel_regularizer: Keras regularizer of `W^x`, or `None`. What it
             gives is added to the loss while training and evaluating, and is
             no part of perplexities.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`, but `return_attention_scores`.
 
     Call arguments:
         outputs: float tensor `(B, T, k)`.
         token_ids: not used.
         state: not used; the state is an empty dict.
+        mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h*, state, attention)`: `(B, T, k)`, an empty dict, and an empty
-        `(B, T, 0)` tensor.
+        `h*`, `(B, T, k)`; and, where they are returned, an empty dict and an
+        empty `(B, T, 0)` tensor.
 
     Example:
 
     >>> memory = memlm_keras.memory.Projection()
-    >>> outputs, state, _ = memory(np.ones((2, 7, 12), "float32"))
-    >>> keras.ops.shape(outputs)
+    >>> keras.ops.shape(memory(np.ones((2, 7, 12), "float32")))
     (2, 7, 12)
     """
 
@@ -81,7 +82,8 @@ class Projection(Memory):
     def initial_state(self, batch_size):
         return {}
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
         outputs = ops.matmul(outputs, self.output_kernel)
         if self.use_bias:
             outputs = outputs + self.bias

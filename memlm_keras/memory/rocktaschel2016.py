@@ -65,19 +65,21 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     """  # noqa: E501
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         # The masks are arguments; what Keras attaches says the same.
         self.supports_masking = True
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(self, outputs_shape, *shapes, **named_shapes):
         k = outputs_shape[-1]
         self.units = k
-        for name in (
-            *("premise_kernel", "query_kernel", "read_kernel"),
-            *("transition_kernel", "final_read_kernel", "final_output_kernel"),
-        ):
-            setattr(self, name, self.add_kernel(name, (k, k)))
+        self.premise_kernel = self.add_kernel("premise_kernel", (k, k))
+        self.query_kernel = self.add_kernel("query_kernel", (k, k))
+        self.read_kernel = self.add_kernel("read_kernel", (k, k))
+        self.transition_kernel = self.add_kernel("transition_kernel", (k, k))
+        self.final_read_kernel = self.add_kernel("final_read_kernel", (k, k))
+        self.final_output_kernel = self.add_kernel(
+            "final_output_kernel", (k, k)
+        )
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
 
     def call(self, outputs, last, premise, outputs_mask, premise_mask):
@@ -126,11 +128,3 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
             keras.KerasTensor(last.shape, dtype=self.compute_dtype),
             keras.KerasTensor(weights, dtype=self.compute_dtype),
         )
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-        }

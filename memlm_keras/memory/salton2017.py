@@ -9,10 +9,15 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import count_valid
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.base import SlidingWindow
-from memlm_keras.memory.base import by_position
-from memlm_keras.memory.base import by_slot
+from memlm_keras.masking import over_valid_steps
+from memlm_keras.masking import take_steps
+from memlm_keras.memory.base import Memory
+from memlm_keras.memory.window import SlidingWindow
+from memlm_keras.memory.window import by_position
+from memlm_keras.memory.window import by_slot
 
 SCORES = ("single", "combined")
 
@@ -21,7 +26,7 @@ _NOTHING = -1e9
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Attentive(SlidingWindow):
+class Attentive(DistinctKernels, Memory):
     """Attention over all earlier outputs of a sentence (Salton et al., 2017).
 
     With `h_t` the output of the last recurrent layer (`k` units), the current
@@ -63,7 +68,8 @@ class Attentive(SlidingWindow):
             attended over.
         kernel_initializer: initializer of the matrices and of `v_s`.
         bias_initializer: initializer of `b_t`.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`: `return_state`,
+            `return_attention_scores` and those of a Keras layer.
 
     Call arguments:
         outputs: float tensor `(B, T, k)`.
@@ -72,15 +78,16 @@ class Attentive(SlidingWindow):
             recent scores, "filled": (B,), "context": (B, k),
             "log_normalizer": (B,)}`, in float32 whatever is computed in; for a
             combined one `{"window": (B, W, k), "filled": (B,)}`.
+        mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h', state, a)`: `(B, T, k)`, the new state, and `(B, T, W)` with the
-        oldest slot first: slot j of step t is the weight of the output of step
-        `t - W + j`. A row sums to one while no more than W outputs were read;
-        with a single score the rest is then the weight of what lies further
-        back. So, for a sentence of T tokens, `weights[t, W - t + i]` is the
-        weight of input word i as the word after t is predicted, the paper's
-        Figures 2 and 3.
+        `h'`, `(B, T, k)`; and, where they are returned, the new state and `a`,
+        `(B, T, W)`, the oldest slot first: slot j of step t is the weight of
+        the output of step `t - W + j`. A row sums to one while no more than W
+        outputs were read; with a single score the rest is then the weight of
+        what lies further back. So, for a sentence of T tokens,
+        `weights[t, W - t + i]` is the weight of input word i as the word after
+        t is predicted, the paper's Figures 2 and 3.
 
     Raises:
         ValueError: for another `score`, and if `window` is not a positive
@@ -89,7 +96,9 @@ class Attentive(SlidingWindow):
     Example:
 
     >>> memory = memlm_keras.memory.Attentive(score="combined", window=50)
-    >>> outputs, state, weights = memory(np.ones((2, 7, 16), "float32"))
+    >>> outputs, weights = memory(
+    ...     np.ones((2, 7, 16), "float32"), return_attention_scores=True
+    ... )
     >>> keras.ops.shape(weights)
     (2, 7, 50)
     """
@@ -108,7 +117,7 @@ class Attentive(SlidingWindow):
             )
         require_positive_integer("window", window)
         # Keras would round the state to the precision that is computed in.
-        super().__init__(window, kernel_initializer, autocast=False, **kwargs)
+        super().__init__(kernel_initializer, autocast=False, **kwargs)
         self.score = score
         self.window = window
         self.bias_initializer = keras.initializers.get(bias_initializer)
@@ -118,10 +127,10 @@ class Attentive(SlidingWindow):
         self.units = k
         self.memory_kernel = self.add_kernel("memory_kernel", (k, k))
         if self.score == "combined":
-            self.build_window(k)
+            self.recent = SlidingWindow(self.window, (k,), self.compute_dtype)
             self.query_kernel = self.add_kernel("query_kernel", (k, k))
         else:
-            self.build_window(dtype="float32")
+            self.recent = SlidingWindow(self.window, dtype="float32")
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
         self.output_kernel = self.add_kernel("output_kernel", (2 * k, k))
         self.bias = self.add_weight(
@@ -129,18 +138,17 @@ class Attentive(SlidingWindow):
         )
 
     def initial_state(self, batch_size):
-        state = super().initial_state(batch_size)
+        state = self.recent.initial_state(batch_size)
         if self.score == "single":
             state["context"] = ops.zeros((batch_size, self.units), "float32")
             state["log_normalizer"] = ops.zeros((batch_size,), "float32")
         return state
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
         outputs = self._computed(outputs)
-        if state is None:
-            state = self.initial_state(ops.shape(outputs)[0])
         attend = {"single": self._single, "combined": self._combined}
-        context, state, weights = attend[self.score](outputs, state)
+        context, state, weights = attend[self.score](outputs, state, mask)
         merged = ops.concatenate([outputs, self._computed(context)], axis=-1)
         outputs = ops.tanh(
             ops.matmul(merged, self._computed(self.output_kernel))
@@ -148,13 +156,13 @@ class Attentive(SlidingWindow):
         )
         return outputs, state, self._computed(weights)
 
-    def _single(self, outputs, state):
+    def _single(self, outputs, state, mask):
         """Eq. 3, 4 and 9: context, new state and weights, in float32."""
         scores = self._scores(self._keys(outputs))
-        recent, mask, new_state = self.slide(state, scores)
+        recent, filled, new_state = self.recent.slide(state, scores, mask)
 
         # Slot 0 is all that was read before, slot i is step i - 1. Row t sees
-        # the slots up to t; the last row is the state after the last step.
+        # the slots up to t; the row behind the last step is the new state.
         slots = ops.arange(ops.shape(outputs)[1] + 1)
         seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
         seen = seen & (slots[None] <= slots[:, None])[None]
@@ -168,26 +176,26 @@ class Attentive(SlidingWindow):
             [state["context"][:, None], ops.cast(outputs, "float32")], axis=1
         )
         contexts = ops.matmul(weights, values)
-        new_state["context"] = contexts[:, -1]
-        new_state["log_normalizer"] = log_normalizers[:, -1]
+        new_state["context"] = _after_last(contexts, mask)
+        new_state["log_normalizer"] = _after_last(log_normalizers, mask)
 
         steps = ops.arange(ops.shape(outputs)[1])
         recent = ops.take(
             recent, steps[:, None] + ops.arange(self.window)[None], axis=1
         )
         recent = recent - log_normalizers[:, :-1, None]
-        reported = ops.exp(ops.where(mask, recent, _NOTHING))
+        reported = ops.exp(ops.where(filled, recent, _NOTHING))
         return contexts[:, :-1], new_state, reported
 
-    def _combined(self, outputs, state):
+    def _combined(self, outputs, state, mask):
         """Eq. 3, 4 and 10: context, new state and weights."""
-        extended, mask, new_state = self.slide(state, outputs)
+        extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._computed(self.query_kernel))
         scores = self._scores(
             self._keys(extended)[:, None] + queries[:, :, None]
         )
 
-        weights = masked_softmax(by_slot(scores, self.window), mask)
+        weights = masked_softmax(by_slot(scores, self.window), seen)
         placed = by_position(weights, ops.shape(scores)[-1])
         context = ops.matmul(self._computed(placed), extended)
         return context, new_state, weights
@@ -212,3 +220,10 @@ class Attentive(SlidingWindow):
                 self.bias_initializer
             ),
         }
+
+
+def _after_last(rows, mask):
+    """The entry behind the last valid step of each row."""
+    if mask is None:
+        return rows[:, -1]
+    return take_steps(rows, count_valid(mask)[:, None])[:, 0]

@@ -11,7 +11,8 @@ from keras import ops
 
 from memlm_keras.embeddings import look_up
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.words import WordMemory
+from memlm_keras.masking import over_valid_steps
+from memlm_keras.memory.base import WordMemory
 
 # The query of a language model, which has no question, is a constant vector.
 QUERY = 0.1
@@ -45,27 +46,33 @@ class MemoryNetwork(WordMemory):
         vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
             its own where it is `None`.
         kernel_initializer: initializer of every weight.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`.
 
     Call arguments:
         outputs: float tensor `(B, T, d)`, the embedded words.
         token_ids: int32 tensor `(B, T)`, the words read.
-        state: `None` or the dict `{"window": (B, n - 1, 2 d),
-            "filled": (B,)}`, what both tables gave for the words before.
+        state: `None`, or `embed_state` of the dict
+            `{"window": (B, n - 1) int32, "filled": (B,)}`, the words before.
+        mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h, state, p)`: `(B, T, d)`, the new state, and `(B, T, n)` with the
-        current word last.
+        `h`, `(B, T, d)`; and, where they are returned, the new state and `p`,
+        `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for a call without `token_ids`, and if there is no
-            `vocabulary_size` when the weights are made.
+            for a call without `token_ids`, for a state whose words were not
+            embedded, and if there is no `vocabulary_size` when the weights are
+            made.
 
     Example:
 
-    >>> lm = memlm_keras.LanguageModel(
-    ...     100, 16, [], memlm_keras.memory.MemoryNetwork(window=15))
+    >>> embedding = keras.layers.Embedding(100, 16)
+    >>> memory = memlm_keras.memory.MemoryNetwork(15, 100, return_state=True)
+    >>> token_ids = np.ones((2, 7), "int32")
+    >>> outputs, state = memory(embedding(token_ids), token_ids)
+    >>> state = memory.embed_state(state, embedding)
+    >>> outputs, state = memory(embedding(token_ids), token_ids, state=state)
     """
 
     def __init__(
@@ -80,7 +87,6 @@ class MemoryNetwork(WordMemory):
     def build(self, outputs_shape, token_ids_shape=None):
         d = outputs_shape[-1]
         positions = (self.window, d)
-        self.build_window(2 * d)
         self.output_embeddings = self.add_table("output_embeddings", d)
         self.temporal_kernel = self.add_kernel("temporal_kernel", positions)
         self.output_temporal_kernel = self.add_kernel(
@@ -88,23 +94,35 @@ class MemoryNetwork(WordMemory):
         )
         self.query_kernel = self.add_kernel("query_kernel", (d, d))
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
+    def embed_state(self, state, embed):
+        """Adds `A x_i` of the words before: `"vectors"`, `(B, n - 1, d)`."""
+        return {**state, "vectors": embed(state["window"])}
+
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
         self.require_words(token_ids)
-        d = outputs.shape[-1]
-        values = look_up(self.output_embeddings, token_ids)
-        remembered = ops.concatenate([outputs, values], axis=-1)
-        words, mask, state = self.slide(state, remembered)
+        if "vectors" not in state:
+            raise ValueError(
+                "`state` must be given as `memory.embed_state(state, "
+                "embedding)`, since a MemoryNetwork carries words and has no "
+                f"embedding of its own. Received: a state of {sorted(state)}"
+            )
+        before = ops.cast(state["vectors"], outputs.dtype)
+        words, seen, state = self.recent.slide(state, token_ids, mask)
+        embedded = ops.concatenate([before, outputs], axis=1)
 
         # u^T A x_i, once for each word and not for each of its slots.
-        scores_of_words = QUERY * ops.sum(words[..., :d], axis=-1)
+        scores_of_words = QUERY * ops.sum(embedded, axis=-1)
         scores = ops.stack(
-            [self.slot(scores_of_words, i) for i in range(self.window)],
+            [self.recent.slot(scores_of_words, i) for i in range(self.window)],
             axis=-1,
         )
         scores = scores + QUERY * ops.sum(self.temporal_kernel, axis=-1)
-        weights = masked_softmax(scores, mask)
-        context = self.weighted_slots(weights, words[..., d:])
+        weights = masked_softmax(scores, seen)
+        values = look_up(self.output_embeddings, words)
+        context = self.recent.weighted_sum(weights, values)
         context = context + ops.matmul(weights, self.output_temporal_kernel)
+        d = outputs.shape[-1]
         hidden = context + QUERY * ops.sum(self.query_kernel, axis=0)
         linear, rectified = hidden[..., : d // 2], hidden[..., d // 2 :]
         outputs = ops.concatenate([linear, ops.relu(rectified)], axis=-1)

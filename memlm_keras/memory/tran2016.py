@@ -1,6 +1,7 @@
-"""The memory block of Tran, Bisazza and Monz (2016).
+"""The memory blocks of Tran, Bisazza and Monz (2016).
 
-"Recurrent Memory Networks for Language Modeling", Section 3.1.
+"Recurrent Memory Networks for Language Modeling", Section 3.1 and, over words
+on both sides, Section 6.
 
 Shapes below: B batch, T time, n memory size, d units.
 """
@@ -8,9 +9,12 @@ Shapes below: B batch, T time, n memory size, d units.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.words import WordMemory
+from memlm_keras.masking import over_valid_steps
+from memlm_keras.memory.base import WordMemory
+from memlm_keras.memory.window import SlidingWindow
 
 COMPOSITIONS = ("gated", "linear")
 
@@ -62,17 +66,18 @@ class MemoryBlock(WordMemory):
         vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
             its own where it is `None`.
         kernel_initializer: initializer of every weight.
-        **kwargs: arguments of `keras.layers.Layer`.
+        **kwargs: arguments of `Memory`.
 
     Call arguments:
         outputs: float tensor `(B, T, d)`.
         token_ids: int32 tensor `(B, T)`, the words read.
         state: `None` or the dict `{"window": (B, n - 1) int32,
             "filled": (B,)}`, the words before.
+        mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `(h^m, state, p)`: `(B, T, d)`, the new state, and `(B, T, n)` with
-        the current word last.
+        `h^m`, `(B, T, d)`; and, where they are returned, the new state and
+        `p`, `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
@@ -83,11 +88,11 @@ class MemoryBlock(WordMemory):
     Example:
 
     >>> memory = memlm_keras.memory.MemoryBlock(window=15, vocabulary_size=50)
-    >>> outputs, state, weights = memory(
+    >>> outputs = memory(
     ...     np.ones((2, 7, 16), "float32"), np.ones((2, 7), "int32")
     ... )
-    >>> keras.ops.shape(weights)
-    (2, 7, 15)
+    >>> keras.ops.shape(outputs)
+    (2, 7, 16)
     """
 
     def __init__(
@@ -132,7 +137,6 @@ class MemoryBlock(WordMemory):
     def build(self, outputs_shape, token_ids_shape=None):
         d = outputs_shape[-1]
         positions = (self.memory_size, d)
-        self.build_window(dtype="int32")
         self.input_embeddings = self.add_table("input_embeddings", d)
         self.output_embeddings = self.add_table("output_embeddings", d)
         if self.temporal:
@@ -150,25 +154,26 @@ class MemoryBlock(WordMemory):
         if self.linear_kernel:
             self.hidden_kernel = self.add_kernel("hidden_kernel", (d, d))
 
-    def call(self, outputs, token_ids=None, state=None, training=None):
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
         self.require_words(token_ids)
-        words, mask, state = self.slide(state, token_ids)
-        weights = self.attend(outputs, words, mask)
-        context = self.read(words, weights)
+        words, seen, state = self.recent.slide(state, token_ids, mask)
+        weights = self.attend(outputs, words, seen)
+        context = self.context(words, weights)
         return self.compose(context, outputs), state, weights
 
-    def attend(self, outputs, words, mask):
+    def attend(self, outputs, words, seen):
         """Eq. 1 or 2: attention weights `(B, T, n)`.
 
         Args:
             outputs: `(B, T, d)`.
-            words: int32 `(B, n - 1 + T)`, as of `slide`.
-            mask: boolean `(B, T, n)`.
+            words: int32 `(B, n - 1 + T)`, as of `SlidingWindow.slide`.
+            seen: boolean `(B, T, n)`.
         """
         embedded = look_up(self.input_embeddings, words)
         scores = ops.stack(
             [
-                ops.sum(self.slot(embedded, i) * outputs, axis=-1)
+                ops.sum(self.recent.slot(embedded, i) * outputs, axis=-1)
                 for i in range(self.memory_size)
             ],
             axis=-1,
@@ -177,12 +182,12 @@ class MemoryBlock(WordMemory):
             scores = scores + ops.matmul(
                 outputs, ops.transpose(self.temporal_kernel)
             )
-        return masked_softmax(scores, mask)
+        return masked_softmax(scores, seen)
 
-    def read(self, words, weights):
+    def context(self, words, weights):
         """Eq. 3: the context `(B, T, d)`; arguments as of `attend`."""
         embedded = look_up(self.output_embeddings, words)
-        context = self.weighted_slots(weights, embedded)
+        context = self.recent.weighted_sum(weights, embedded)
         if self.temporal_context:
             context = context + ops.matmul(weights, self.output_temporal_kernel)
         return context
@@ -216,3 +221,139 @@ class MemoryBlock(WordMemory):
             "gate_bias": self.gate_bias,
             "linear_kernel": self.linear_kernel,
         }
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class BidirectionalMemoryBlock(MemoryBlock):
+    """Attention over the words around the one to predict (Tran et al., 2016).
+
+    With `x_t` the word read at step t, and so `x_{t+1}` the word to predict,
+    step t attends over
+
+        x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
+
+    by Eq. 1 to 7 of `MemoryBlock`, whose options and weights this block has.
+    The temporal matrix has a row for each of the 2 n places; where a side has
+    fewer words, those there keep the rows of their places, so that rows n and
+    n + 1 always stand for the neighbours of the word to predict.
+
+    The words after it are those of the same sentence. Its end is none of them,
+    and it and all behind it is masked, as is what lies behind the input: so
+    padding with `end_of_sentence_id` changes nothing.
+
+    The word to predict is never read. But what is behind it is, so a row must
+    be one whole sentence, nothing can be streamed, and the probabilities of the
+    words of a sentence do not multiply to the probability of the sentence.
+
+    Args:
+        window: integer, n, how many words are attended over on each side.
+        end_of_sentence_id: integer, ends each sentence, and pads.
+        **kwargs: other arguments of `MemoryBlock`.
+
+    Call arguments:
+        outputs: float tensor `(B, T, d)`.
+        token_ids: int32 tensor `(B, T)`, the words read.
+        state: not used; the state is an empty dict.
+        mask, return_state, return_attention_scores: see `Memory`.
+
+    Returns:
+        `h^m`, `(B, T, d)`; and, where they are returned, an empty dict and
+        `p`, `(B, T, 2 n)`, the words before and then the words after, each
+        side from left to right.
+
+    Raises:
+        ValueError: as `MemoryBlock`, and if `end_of_sentence_id` is not an
+            integer from 0 on, below `vocabulary_size`.
+
+    Example:
+
+    >>> memory = memlm_keras.memory.BidirectionalMemoryBlock(
+    ...     window=10, vocabulary_size=50
+    ... )
+    >>> outputs, weights = memory(
+    ...     np.ones((2, 7, 16), "float32"),
+    ...     np.ones((2, 7), "int32"),
+    ...     return_attention_scores=True,
+    ... )
+    >>> keras.ops.shape(weights)
+    (2, 7, 20)
+    """
+
+    causal = False
+    steps_back = None
+
+    def __init__(self, window=10, end_of_sentence_id=0, **kwargs):
+        require_positive_integer("end_of_sentence_id", end_of_sentence_id, 0)
+        super().__init__(window, **kwargs)
+        self.end_of_sentence_id = end_of_sentence_id
+        self.recent = _BothSides(window, end_of_sentence_id)
+
+    @property
+    def memory_size(self):
+        """How many words a step attends over, both sides together."""
+        return 2 * self.window
+
+    def build(self, outputs_shape, token_ids_shape=None):
+        super().build(outputs_shape, token_ids_shape)
+        if self.end_of_sentence_id >= self.vocabulary_size:
+            raise ValueError(
+                "`end_of_sentence_id` must be below the vocabulary size "
+                f"{self.vocabulary_size}. Received: end_of_sentence_id="
+                f"{self.end_of_sentence_id}"
+            )
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "end_of_sentence_id": self.end_of_sentence_id,
+        }
+
+
+class _BothSides(SlidingWindow):
+    """The n most recent words, and the n behind the word to predict.
+
+    Args:
+        size: integer, n.
+        end_of_sentence_id: integer.
+    """
+
+    def __init__(self, size, end_of_sentence_id):
+        super().__init__(size, dtype="int32", current=True)
+        self.end_of_sentence_id = end_of_sentence_id
+
+    def initial_state(self, batch_size):
+        return {}
+
+    def slide(self, state, token_ids, mask=None):
+        """As `SlidingWindow.slide`, with the words after, and without a state.
+
+        Returns:
+            Words `(B, T + 2 n)`, of which `slot` shows each step its own; the
+            boolean tensor `(B, T, 2 n)`; and an empty dict.
+        """
+        n, end = self.size, self.end_of_sentence_id
+        if mask is not None:
+            token_ids = ops.where(mask, token_ids, end)
+        empty = super().initial_state(ops.shape(token_ids)[0])
+        words, before, _ = super().slide(empty, token_ids)
+        words = ops.pad(words, [(0, 0), (0, n + 1)], constant_values=end)
+        is_end = ops.cast(ops.equal(words, end), "int32")
+        ends = ops.stack(
+            [self.slot(is_end, i) for i in range(n, 2 * n)], axis=-1
+        )
+        after = ops.equal(ops.cumsum(ends, axis=-1), 0)
+        return words, ops.concatenate([before, after], axis=-1), {}
+
+    def slot(self, extended, index):
+        """As `SlidingWindow.slot`, the word to predict left out.
+
+        Args:
+            extended: tensor `(B, T + 2 n, ...)`, of words as of `slide`.
+            index: integer in `[0, 2 n)`, the word to predict between n - 1
+                and n.
+
+        Returns:
+            Tensor `(B, T, ...)`.
+        """
+        index += index >= self.size
+        return extended[:, index : (index - 2 * self.size) or None]

@@ -3,60 +3,114 @@
 import keras
 from keras import ops
 
-from memlm_keras.memory.base import SlidingWindow
-from memlm_keras.memory.base import by_position
-from memlm_keras.memory.base import by_slot
+# The mask that Keras attaches to a tensor; it has no public name.
+from keras.src.backend import get_keras_mask
+
+from memlm_keras.masking import ValidSteps
+from memlm_keras.memory.window import by_position
+from memlm_keras.memory.window import by_slot
 
 # The logarithm of what was not copied is finite, and has a gradient.
 _TINY = 1e-37
 
 
-class Mixture(SlidingWindow):
-    """Base class of what predicts words that were read before, again.
+class Mixture(keras.layers.Layer):
+    """Base class of the layers that predict words read before once again.
 
     The outputs of recent steps are remembered with the words read there. Each
-    step weighs them, and the words' weights are mixed with the distribution of
-    the output projection. Unlike other memories, this comes after the head.
-    `supervised` says whether the loss has the term `-pointer_log_probability`
-    while training.
+    step weighs them, and the words' weights, its copy distribution, are mixed
+    with the distribution of the head. So a mixture comes after the head, where
+    a memory comes before it.
 
-    Its state is `{"window": (batch, slots, units), "words": (batch, slots)
-    int32, "filled": (batch,) int32}`.
+    A subclass makes its `memlm_keras.memory.SlidingWindow`, `recent`, when it
+    is built, and implements the pure `read`. Its state is `{"window": (batch,
+    slots, units), "words": (batch, slots) int32, "filled": (batch,) int32}`.
+
+    A mask is honoured as by memories: a masked step is never remembered, and
+    log-probabilities and weights are zero there.
+
+    Attributes:
+        attends, steps_back, causal: as of `memlm_keras.memory.Memory`.
+        supervised: whether the loss has the term `-pointer_log_probability`
+            while training.
 
     Call arguments:
         outputs: float tensor `(batch, time, units)`, what the head projects.
         token_ids: int32 tensor `(batch, time)`, the tokens read.
         logits: float tensor `(batch, time, vocabulary)` of the head, or `None`
             where only state and attention are of interest.
-        state: as of other memories.
-        training: optional bool.
+        state: dict as `initial_state` and a call return it; `None` means
+            `initial_state`.
+        mask: optional boolean tensor `(batch, time)`, `False` at padding.
+        training: not used.
 
     Returns:
-        A tuple `(log_probabilities, state, attention, recalled)`: natural-log
+        A tuple `(log_probabilities, state, weights, auxiliary)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
-        the new state; the weights `(batch, time, memory)`, oldest slot first;
-        and the weights and words that `pointer_log_probability` reads.
+        the new state; the attention weights `(batch, time, memory)`, oldest
+        slot first; and what `pointer_log_probability` reads, `()` where it
+        is not `supervised`.
     """
 
-    def pointer_log_probability(self, recalled, targets):
-        """What was made of words that are known only after the prediction.
-
-        Args:
-            recalled: as `call` returns it.
-            targets: int32 tensor `(batch, time)`, the words that came.
-
-        Returns:
-            Float tensor `(batch, time)`.
-        """
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `pointer_log_probability`."
-        )
-
+    attends = True
+    steps_back = 1
+    causal = True
     supervised = False
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.supports_masking = True
+
     def initial_state(self, batch_size):
-        words = ops.zeros((batch_size, self.slots), dtype="int32")
-        return {**super().initial_state(batch_size), "words": words}
+        """Returns the state before the first token, a dict of tensors."""
+        words = ops.zeros((batch_size, self.recent.slots), dtype="int32")
+        return {**self.recent.initial_state(batch_size), "words": words}
+
+    def read(self, outputs, state, token_ids, logits=None, mask=None):
+        """Reads any number of steps from a given state.
+
+        Args:
+            outputs, state, token_ids, logits: as for a call.
+            mask: boolean tensor `(batch, time)`, `True` for the steps at the
+                front of each row that are remembered; `None` for all.
+
+        Returns:
+            As of a call.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `read`."
+        )
+
+    def call(
+        self,
+        outputs,
+        token_ids=None,
+        logits=None,
+        state=None,
+        mask=None,
+        training=None,
+    ):
+        if mask is None:
+            # Keras fills in `mask` for calls with a single tensor only.
+            mask = get_keras_mask(outputs)
+        if state is None:
+            state = self.initial_state(ops.shape(outputs)[0])
+        if mask is None:
+            return self.read(outputs, state, token_ids, logits)
+        steps = ValidSteps(mask)
+        log_probabilities, state, weights, auxiliary = self.read(
+            steps.to_front(outputs),
+            state,
+            steps.to_front(token_ids),
+            steps.to_front(logits),
+            steps.front,
+        )
+        return (
+            steps.put_back(log_probabilities),
+            state,
+            steps.put_back(weights),
+            auxiliary,
+        )
 
     def compute_output_spec(
         self,
@@ -64,6 +118,7 @@ class Mixture(SlidingWindow):
         token_ids=None,
         logits=None,
         state=None,
+        mask=None,
         training=None,
     ):
         """Shapes and dtypes of the results."""
@@ -73,40 +128,38 @@ class Mixture(SlidingWindow):
             # gigabytes for a whole vocabulary.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
         found, *others = super().compute_output_spec(
-            outputs, token_ids, few, state, training
+            outputs, token_ids, few, state, mask, training
         )
         if few is not None:
             found = keras.KerasTensor(logits.shape, found.dtype)
         return found, *others
 
-    def recall(self, outputs, token_ids, state):
+    def slide(self, outputs, state, token_ids, mask=None):
         """Puts outputs and words behind those remembered.
 
         Returns:
             A tuple of outputs `(batch, slots + time, units)`, words `(batch,
-            slots + time)`, mask and new state, as of `slide`.
+            slots + time)`, what is seen and the new state, as of
+            `SlidingWindow.slide`.
         """
-        if state is None:
-            state = self.initial_state(ops.shape(outputs)[0])
         words = ops.concatenate([state["words"], token_ids], axis=1)
-        outputs, mask, state = self.slide(state, outputs)
-        state["words"] = words[:, ops.shape(words)[1] - self.slots :]
-        return outputs, words, mask, state
+        outputs, seen, state = self.recent.slide(state, outputs, mask)
+        state["words"] = self.recent.last(words, mask)
+        return outputs, words, seen, state
 
-    def products(self, queries, extended, memory):
+    def products(self, queries, extended):
         """Inner product of each step with what it sees.
 
         Args:
             queries: `(batch, time, units)`.
-            extended: `(batch, slots + time, units)`, of `recall`.
-            memory: integer, `slots`, or one more with the step itself.
+            extended: `(batch, slots + time, units)`, of `slide`.
 
         Returns:
             float32 tensor `(batch, time, memory)`: in less, sums over thousands
             of weights would stop growing.
         """
         every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
-        return ops.cast(by_slot(every, memory), "float32")
+        return ops.cast(by_slot(every, self.recent.size), "float32")
 
     def copy_distribution(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.
@@ -133,8 +186,8 @@ class Mixture(SlidingWindow):
         by_word = ops.reshape(by_word, (batch_size, vocabulary_size, time))
         return ops.transpose(by_word, (0, 2, 1))
 
-    def weight_of(self, weights, words, targets):
-        """Sum of the weights of one word a step, as `copy_distribution` has it.
+    def copy_probability(self, weights, words, targets):
+        """Sum of the weights of one word a step, as `copy_distribution`.
 
         Args:
             weights, words: as for `copy_distribution`.

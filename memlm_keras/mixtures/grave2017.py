@@ -10,6 +10,7 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.masking import masked_softmax
+from memlm_keras.memory.window import SlidingWindow
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 
@@ -69,58 +70,52 @@ class NeuralCache(Mixture):
                 "`weight` must be at least 0 and less than 1. Received: "
                 f"weight={weight}"
             )
-        super().__init__(size, **kwargs)
+        super().__init__(**kwargs)
         self.size = size
         self.theta = theta
         self.weight = weight
 
     def build(self, outputs_shape):
-        self.build_window(outputs_shape[-1])
+        self.recent = SlidingWindow(
+            self.size, (outputs_shape[-1],), self.compute_dtype
+        )
 
-    def call(
-        self,
-        outputs,
-        token_ids=None,
-        logits=None,
-        state=None,
-        training=None,
-    ):
-        products, words, mask, state = self.compare(outputs, token_ids, state)
-        attention = masked_softmax(self.theta * products, mask)
-        log_probabilities = None
-        if logits is not None:
-            copied = self.copy_distribution(attention, words, logits.shape[-1])
-            filled = ops.any(mask, axis=-1, keepdims=True)
-            log_probabilities = mixed(
-                1.0 - self.weight * ops.cast(filled, "float32"),
-                logits,
-                self.weight * copied,
-            )
-        return log_probabilities, state, attention, (attention, words)
+    def read(self, outputs, state, token_ids, logits=None, mask=None):
+        products, words, seen, state = self.compare(
+            outputs, state, token_ids, mask
+        )
+        weights = masked_softmax(self.theta * products, seen)
+        if logits is None:
+            return None, state, weights, ()
+        filled = ops.any(seen, axis=-1, keepdims=True)
+        log_probabilities = mixed(
+            1.0 - self.weight * ops.cast(filled, "float32"),
+            logits,
+            self.weight
+            * self.copy_distribution(weights, words, logits.shape[-1]),
+        )
+        return log_probabilities, state, weights, ()
 
-    def compare(self, outputs, token_ids, state=None):
+    def compare(self, outputs, state, token_ids, mask=None):
         """Inner products with the cache, on which `theta` has no influence.
 
         Args:
-            outputs, token_ids, state: as for a call.
+            outputs, state, token_ids, mask: as of `read`.
 
         Returns:
             A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, as
-            `weight_of` takes them; the mask `(B, T, N)`; and the new state.
+            `copy_probability` takes them; what is seen, boolean `(B, T, N)`;
+            and the new state.
         """
-        extended, words, mask, state = self.recall(outputs, token_ids, state)
-        products = self.products(outputs, extended, self.size)
-        return products, words[:, 1:], mask, state
-
-    def pointer_log_probability(self, recalled, targets):
-        """The cache's own probability of the words that came, `p_cache`."""
-        return self.weight_of(*recalled, targets)
+        extended, words, seen, state = self.slide(
+            outputs, state, token_ids, mask
+        )
+        products = self.products(outputs, extended)
+        return products, words[:, 1:], seen, state
 
     def get_config(self):
-        config = super().get_config()
-        del config["kernel_initializer"]  # There is no kernel.
         return {
-            **config,
+            **super().get_config(),
             "size": self.size,
             "theta": self.theta,
             "weight": self.weight,

@@ -9,14 +9,17 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import masked_softmax
+from memlm_keras.memory.window import SlidingWindow
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 from memlm_keras.mixtures.base import safe_log
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class PointerSentinel(Mixture):
+class PointerSentinel(DistinctKernels, Mixture):
     """A pointer to recent words, with a sentinel for the vocabulary.
 
     With `h_t` what the output projection reads and `w_i` the word read at step
@@ -68,49 +71,62 @@ class PointerSentinel(Mixture):
 
     def __init__(self, window=100, kernel_initializer="uniform", **kwargs):
         require_positive_integer("window", window)
-        super().__init__(window - 1, kernel_initializer, **kwargs)
+        super().__init__(kernel_initializer, **kwargs)
         self.window = window
 
     def build(self, outputs_shape):
         k = outputs_shape[-1]
-        self.build_window(k)
+        self.recent = SlidingWindow(
+            self.window, (k,), self.compute_dtype, current=True
+        )
         self.query_kernel = self.add_kernel("query_kernel", (k, k))
         self.query_bias = self.add_kernel("query_bias", (k,))
         self.sentinel = self.add_kernel("sentinel", (k,))
 
-    def call(
-        self,
-        outputs,
-        token_ids=None,
-        logits=None,
-        state=None,
-        training=None,
-    ):
-        extended, words, mask, state = self.recall(outputs, token_ids, state)
+    def read(self, outputs, state, token_ids, logits=None, mask=None):
+        extended, words, seen, state = self.slide(
+            outputs, state, token_ids, mask
+        )
         query = ops.matmul(outputs, self.query_kernel) + self.query_bias
         query = ops.tanh(query)
         scores = ops.concatenate(
             [
-                self.products(query, extended, self.window),
+                self.products(query, extended),
                 ops.cast(ops.matmul(query, self.sentinel[:, None]), "float32"),
             ],
             axis=-1,
         )
-        # The current word and the sentinel are always there.
-        always = ops.ones((*ops.shape(outputs)[:2], 2), dtype="bool")
-        every = masked_softmax(scores, ops.concatenate([mask, always], -1))
-        attention, gate = every[..., :-1], every[..., -1:]
-        log_probabilities = None
-        if logits is not None:
-            copied = self.copy_distribution(attention, words, logits.shape[-1])
-            log_probabilities = mixed(gate, logits, copied)
-        return log_probabilities, state, attention, (every, words)
+        # The sentinel is always there.
+        always = ops.ones_like(seen[..., :1])
+        every = masked_softmax(scores, ops.concatenate([seen, always], -1))
+        weights, gate = every[..., :-1], every[..., -1:]
+        if logits is None:
+            return None, state, weights, (every, words)
+        log_probabilities = mixed(
+            gate,
+            logits,
+            self.copy_distribution(weights, words, logits.shape[-1]),
+        )
+        return log_probabilities, state, weights, (every, words)
 
-    def pointer_log_probability(self, recalled, targets):
-        """`log(g + sum_{i: w_i = y} a_i)` of the words that came."""
-        every, words = recalled
-        copied = self.weight_of(every[..., :-1], words, targets)
-        return safe_log(every[..., -1] + copied)
+    def pointer_log_probability(self, auxiliary, targets, mask=None):
+        """`log(g + sum_{i: w_i = y} a_i)` of the words y that came.
+
+        Args:
+            auxiliary: the last result of a call.
+            targets: int32 tensor `(B, T)`.
+            mask: the mask of the call, if there was one.
+
+        Returns:
+            float32 tensor `(B, T)`, zero at masked steps.
+        """
+        steps = None if mask is None else ValidSteps(mask)
+        if steps is not None:
+            targets = steps.to_front(targets)
+        every, words = auxiliary
+        copied = self.copy_probability(every[..., :-1], words, targets)
+        found = safe_log(every[..., -1] + copied)
+        return found if steps is None else steps.put_back(found)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window}

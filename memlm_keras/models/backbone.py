@@ -165,11 +165,18 @@ class Backbone:
         outputs = self._recur(self.below, outputs, state, new_state, training)
         attention = None
         if self.memory is not None:
+            memory_state = _unpack_named(state, "memory")
+            if memory_state is not None:
+                memory_state = self.memory.embed_state(
+                    memory_state, self.embedding
+                )
             outputs, memory_state, attention = self.memory(
                 outputs,
                 token_ids=token_ids,
-                state=_unpack_named(state, "memory"),
+                state=memory_state,
                 training=training,
+                return_state=True,
+                return_attention_scores=True,
             )
             _pack_named(new_state, "memory", memory_state)
         outputs = self._recur(self.above, outputs, state, new_state, training)

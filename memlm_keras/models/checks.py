@@ -191,7 +191,7 @@ def nothing_carries_what_was_read_ahead(memory, **layers):
         memory: a memory, or `None`.
         **layers: by the name of the argument, what reads the memory's outputs.
     """
-    if memory is None or not memory.reads_ahead:
+    if memory is None or memory.causal:
         return
     for name, layer in layers.items():
         if layer:
@@ -209,7 +209,7 @@ def whole_sentences(batches, memory):
         batches: data of `fit`, of which only datasets are looked at.
         memory: a memory, or `None`.
     """
-    if memory is None or not memory.reads_ahead:
+    if memory is None or memory.causal:
         return
     if not isinstance(batches, keras.utils.PyDataset):
         return

@@ -43,7 +43,7 @@ class StreamingModel(keras.Model):
         If it does, a row is one whole sentence, and there is no state to go on
         from.
         """
-        return self.memory is None or not self.memory.reads_ahead
+        return self.memory is None or self.memory.causal
 
     def initial_state(self, batch_size):
         """The state before the first token.

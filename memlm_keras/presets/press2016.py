@@ -25,7 +25,7 @@ from memlm_keras.registry import Paper
 
 
 class _TiedOrProjected:
-    """What is added to a row of another paper."""
+    """Tying and projection, added to a row of another paper."""
 
     def model(self):
         model = {**super().model(), "tie_embeddings": self.tied}

@@ -19,7 +19,7 @@ DATASETS = {
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """What a paper printed for one text.
+    """Published numbers of one text.
 
     Args:
         corpus: string, the text, as the paper describes it.
@@ -100,7 +100,7 @@ class Measure:
         return _found(results, self.path[:-1])[self.path[-1]]
 
     def protocol(self, results):
-        """How it was measured, or `None`."""
+        """Protocol of the measurement, or `None`."""
         if self.optional and not self.is_in(results):
             return None
         return _found(results, self.path[:-1])["protocol"]

@@ -11,7 +11,7 @@ from memlm_keras.serving.words import trace
 
 
 class EntailmentSignatures:
-    """What a served classifier answers; one method for each signature.
+    """Signatures of a served classifier, a method for each.
 
     Args:
         model: `memlm_keras.EntailmentClassifier`.

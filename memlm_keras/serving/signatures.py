@@ -18,7 +18,7 @@ _SEGMENT = 128
 
 
 class LanguageModelSignatures:
-    """What a served language model answers; one method for each signature.
+    """Signatures of a served language model, a method for each.
 
     All inputs and outputs are dicts of tensors with the batch first. State
     comes in and goes out by the names of `LanguageModel.initial_state`.
@@ -91,7 +91,7 @@ class LanguageModelSignatures:
         }
 
     def step(self, token_ids, **state):
-        """What follows the last of `(B, T)` ids, read from a given state.
+        """Predicts the word after `(B, T)` ids that are read from a state.
 
         Returns:
             `top_k_ids` int32, `top_k_words` string and

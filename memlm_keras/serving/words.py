@@ -1,4 +1,4 @@
-"""What all signatures have in common: texts to ids, and tracing."""
+"""Texts to ids in a TensorFlow graph, and tracing, for all signatures."""
 
 import tensorflow as tf
 

@@ -357,7 +357,7 @@ def _first_occurrences(token_ids):
 
 
 def _of_steps(values, steps):
-    """What each row of `(B, T, ...)` values has at its steps `(B, T)`."""
+    """Values `(B, T, ...)` of each row at its steps `(B, T)`."""
     batch_size, time = ops.shape(steps)
     begins = ops.arange(batch_size, dtype="int32")[:, None] * time
     flat = ops.reshape(values, (-1, *values.shape[2:]))

@@ -66,7 +66,7 @@ class SmoothedEmbedding(Embedding):
     def compute_output_spec(
         self, inputs, reverse=False, training=None, drawn=None
     ):
-        """As of `Embedding`, which knows nothing of samples."""
+        """Shape and dtype of `Embedding`, which knows nothing of samples."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def get_config(self):

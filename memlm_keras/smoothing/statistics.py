@@ -14,7 +14,7 @@ _PIECE = 1 << 24
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamStatistics:
-    """How often words occur in a stream, and beside how many others.
+    """Counts of the words of a stream, and of distinct words beside them.
 
     With c(v) the number of times that the word v occurs among N tokens, ends
     of sentences included, and c(v w) that of v followed by w,
@@ -156,7 +156,7 @@ SCHEMES = (
 
 
 class Replacement(NamedTuple):
-    """What a scheme makes of the statistics of a stream.
+    """Rates and proposal that a scheme derives from statistics.
 
     Attributes:
         rates: float64 array `(vocabulary_size,)`, gamma_v, the probability

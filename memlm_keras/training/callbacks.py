@@ -44,7 +44,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         self._good = None
 
     def get_state(self):
-        """What a checkpoint keeps: whether training was stopped."""
+        """State for a `Checkpoint`: whether training was stopped."""
         return {"stopped": self.stopped}
 
     def set_state(self, state):
@@ -151,7 +151,7 @@ class HalveOnDrop(keras.callbacks.Callback):
                 self.values = self.values[-1:]
 
     def get_state(self):
-        """What a `Checkpoint` keeps."""
+        """State for a `Checkpoint`: the values measured so far."""
         return {"values": self.values}
 
     def set_state(self, state):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
 from references.finite_differences import assert_derivatives
+from references.results import everything
 from references.tracing import assert_no_loop_over_time
 
 ATTENTION_WEIGHTS = {
@@ -169,13 +170,13 @@ def test_equals_the_reference(case, compiled, shape, seed):
     layer, units = case.make(slots, k)
     outputs = random.normal(size=(batch, time, units)).astype("float32")
     if filled is None:
-        found = compiled(lambda outputs: layer(outputs))(outputs)
+        found = compiled(lambda outputs: everything(layer)(outputs))(outputs)
         window = as_window(as_numpy(layer.initial_state(batch)))
     else:
         state = case.state(random, slots, k, filled)
-        found = compiled(lambda outputs, state: layer(outputs, state=state))(
-            outputs, keras.tree.map_structure(tensor, state)
-        )
+        found = compiled(
+            lambda outputs, state: everything(layer)(outputs, state=state)
+        )(outputs, keras.tree.map_structure(tensor, state))
         window = as_window(state)
     predictions, new_state, attention = as_numpy(found)
 
@@ -207,7 +208,7 @@ def test_gradients_equal_finite_differences(case, gradients, random):
 
     def loss(tensors):
         outputs, window, *kernels = tensors
-        (predictions, _, attention), _ = layer.stateless_call(
+        (predictions, _, attention), _ = everything(layer.stateless_call)(
             kernels,
             [],
             outputs,
@@ -239,7 +240,7 @@ def test_an_empty_memory_gives_finite_gradients(case, gradients):
 
     def loss(tensors):
         outputs, *kernels = tensors
-        (predictions, _, attention), _ = layer.stateless_call(
+        (predictions, _, attention), _ = everything(layer.stateless_call)(
             kernels, [], outputs
         )
         return keras.ops.sum(predictions) + keras.ops.sum(attention**2)
@@ -298,7 +299,9 @@ def streaming_layer(case, slots, k):
 def streaming_function(layer, compiled):
     if layer not in _streaming:
         _streaming[layer] = compiled(
-            lambda outputs, state: layer(tensor(outputs), state=state)
+            lambda outputs, state: everything(layer)(
+                tensor(outputs), state=state
+            )
         )
     return _streaming[layer]
 
@@ -317,7 +320,7 @@ def test_weights_sum_to_one_or_to_nothing(case, compiled, random):
     slots = 4
     layer, units = case.make(slots, k=3)
     outputs = random.normal(size=(3, 6, units)).astype("float32")
-    _, _, attention = as_numpy(compiled(layer)(outputs))
+    _, _, attention = as_numpy(compiled(everything(layer))(outputs))
     np.testing.assert_array_equal(attention[:, 0], 0.0)
     np.testing.assert_allclose(attention[:, 1:].sum(-1), 1.0, rtol=1e-6)
     for step in range(6):
@@ -337,7 +340,7 @@ def test_slots_that_are_not_filled_do_not_matter(case, compiled, random):
     dirty = {**clean, "window": clean["window"].copy()}
     for row, level in enumerate(filled):
         dirty["window"][row, : slots - level] = 1e4
-    read = compiled(lambda state: layer(outputs, state=state))
+    read = compiled(lambda state: everything(layer)(outputs, state=state))
     clean, dirty = keras.tree.map_structure(tensor, (clean, dirty))
     predictions, _, attention = as_numpy(read(clean))
     found, _, found_attention = as_numpy(read(dirty))
@@ -345,17 +348,15 @@ def test_slots_that_are_not_filled_do_not_matter(case, compiled, random):
     np.testing.assert_array_equal(found_attention, attention)
 
 
-@every_memory
+@every_attention
 def test_a_text_shorter_than_the_window(case, compiled, random):
     """Slots that never fill change nothing: any window that is long enough."""
-    if case.span == "order":
-        pytest.skip("another order is another number of weights")
     layer, units = case.make(slots=3, k=2)
     longer, _ = case.make(slots=8, k=2)
     longer.set_weights(layer.get_weights())
     outputs = random.normal(size=(2, 4, units)).astype("float32")
-    predictions, _, attention = as_numpy(compiled(layer)(outputs))
-    found, _, found_attention = as_numpy(compiled(longer)(outputs))
+    predictions, _, attention = as_numpy(compiled(everything(layer))(outputs))
+    found, _, found_attention = as_numpy(compiled(everything(longer))(outputs))
     np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(
         found_attention[..., -3:], attention, rtol=1e-5, atol=1e-6
@@ -378,7 +379,7 @@ def test_attention_points_where_the_keys_say(compiled):
     outputs = np.concatenate([keys, values, predicts], axis=-1)[None]
 
     predictions, _, attention = as_numpy(
-        compiled(layer)(outputs.astype("float32"))
+        compiled(everything(layer))(outputs.astype("float32"))
     )
 
     # Steps 2, 3 and 4 see the key of step 1 in slots 3, 2 and 1.
@@ -405,7 +406,7 @@ def test_ngram_reads_each_part_later(steps_ago):
     kernel[steps_ago * k : (steps_ago + 1) * k] = np.eye(k)
     layer.output_kernel.assign(kernel)
     outputs = np.arange(1, 31).reshape(1, 5, order * k) / 40
-    predictions, _, _ = as_numpy(layer(outputs.astype("float32")))
+    predictions, _, _ = as_numpy(everything(layer)(outputs.astype("float32")))
     part = outputs[0, :, steps_ago * k : (steps_ago + 1) * k]
     part = np.concatenate([np.zeros((steps_ago, k)), part])[:5]
     np.testing.assert_allclose(predictions[0], np.tanh(part), rtol=1e-5)
@@ -416,7 +417,7 @@ def test_past_predictions_are_never_read(compiled, random):
     outputs = random.normal(size=(2, 5, units)).astype("float32")
     changed = outputs.copy()
     changed[:, :-1, -3:] += 1.0
-    read = compiled(layer)
+    read = compiled(everything(layer))
     found, _, _ = as_numpy(read(changed))
     expected, _, _ = as_numpy(read(outputs))
     np.testing.assert_array_equal(found[:, -1], expected[:, -1])
@@ -429,7 +430,7 @@ def test_no_output_sees_the_future(case, compiled, random):
     outputs = random.normal(size=(2, 5, units)).astype("float32")
     changed = outputs.copy()
     changed[:, 3] += 1.0
-    read = compiled(layer)
+    read = compiled(everything(layer))
     found, _, _ = as_numpy(read(changed))
     expected, _, _ = as_numpy(read(outputs))
     np.testing.assert_array_equal(found[:, :3], expected[:, :3])
@@ -480,7 +481,6 @@ def test_every_argument_survives_its_configuration(case):
     assert own <= set(config["config"])
     assert type(revived) is case.layer
     assert getattr(revived, case.span) == 7
-    assert revived.slots == layer.slots
     assert (
         revived.kernel_initializer.get_config()
         == arguments["kernel_initializer"].get_config()
@@ -494,9 +494,9 @@ def test_every_argument_survives_its_configuration(case):
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(case, dtype, compiled, random):
     layer = case.layer(**{case.span: 3}, dtype=dtype)
-    units = 4 * case.parts(layer.slots)
+    units = 4 * case.parts(3 if case.span == "window" else 2)
     outputs = random.normal(size=(2, 5, units)).astype("float32")
-    predictions, state, attention = compiled(layer)(outputs)
+    predictions, state, attention = compiled(everything(layer))(outputs)
     half = layer.compute_dtype
     assert keras.backend.standardize_dtype(predictions.dtype) == half
     assert keras.backend.standardize_dtype(attention.dtype) == half
@@ -509,12 +509,11 @@ def test_lower_precision(case, dtype, compiled, random):
 # === Errors ===
 
 
-@every_memory
-def test_units_that_cannot_be_divided(case):
+@pytest.mark.parametrize("name", ["key_value", "key_value_predict", "ngram"])
+def test_units_that_cannot_be_divided(name):
+    case = CASES[name]
     layer = case.layer(**{case.span: 4})
-    parts = case.parts(layer.slots)
-    if parts == 1:
-        pytest.skip("anything can be divided in one part")
+    parts = case.parts(4 if case.span == "window" else 3)
     with pytest.raises(ValueError, match=f"divisible by {parts}.*units=13"):
         layer.build((None, None, 13))
     with pytest.raises(ValueError, match=f"units=1. .*{parts} and {2 * parts}"):

@@ -13,6 +13,7 @@ from memlm_keras.memory import Attentive
 from memlm_keras.memory.salton2017 import SCORES
 from references import salton2017 as reference
 from references.finite_differences import assert_derivatives
+from references.results import everything
 from references.tracing import assert_no_loop_over_time
 
 every_score = pytest.mark.parametrize("score", SCORES)
@@ -52,7 +53,9 @@ def arrays(nest):
 
 def reader(layer, compiled):
     """The layer as a function of outputs and state."""
-    return compiled(lambda outputs, state: layer(outputs, state=state))
+    return compiled(
+        lambda outputs, state: everything(layer)(outputs, state=state)
+    )
 
 
 def read_in_pieces(layer, compiled, outputs, cuts):
@@ -120,7 +123,7 @@ def test_gradients_equal_finite_differences(score, gradients):
         outputs, *weights = tensors
         state, total = layer.initial_state(2), 0.0
         for piece in (slice(cut), slice(cut, None)):
-            (merged, state, attention), _ = layer.stateless_call(
+            (merged, state, attention), _ = everything(layer.stateless_call)(
                 weights, [], outputs[:, piece], state=state
             )
             for found, wanted in (
@@ -149,7 +152,7 @@ def test_an_empty_memory(score, compiled, gradients):
     layer = make(score, 3)
     outputs = outputs_of(1, 2, 1, 3)
     merged, _, attention = arrays(
-        compiled(lambda outputs: layer(outputs))(outputs)
+        compiled(lambda outputs: everything(layer)(outputs))(outputs)
     )
     weights = symbols(layer)
     expected = np.tanh(outputs @ weights["W_c"][:, :3].T + weights["b_t"])
@@ -158,7 +161,9 @@ def test_an_empty_memory(score, compiled, gradients):
 
     def loss(tensors):
         outputs, *kernels = tensors
-        (merged, _, attention), _ = layer.stateless_call(kernels, [], outputs)
+        (merged, _, attention), _ = everything(layer.stateless_call)(
+            kernels, [], outputs
+        )
         return keras.ops.sum(merged) + keras.ops.sum(attention**2)
 
     for gradient in gradients(loss, [outputs, *layer.get_weights()]):

@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import memlm_keras
+from memlm_keras.embeddings import look_up
 from memlm_keras.memory import MemoryNetwork
 from references.daniluk2017 import softmax
 from references.finite_differences import assert_derivatives
+from references.results import everything
 
 V = 11
 
@@ -47,13 +49,28 @@ def reference(embedded, token_ids, weights, window, before=0):
 
 
 def inputs_of(seed, batch_size, time, d):
+    """A table A, words, and their vectors."""
     random = np.random.default_rng(seed)
-    embedded = random.normal(size=(batch_size, time, d)).astype("float32")
-    return embedded, random.integers(V, size=(batch_size, time)).astype("int32")
+    table = random.normal(size=(V, d)).astype("float32")
+    token_ids = random.integers(V, size=(batch_size, time)).astype("int32")
+    return table, token_ids, table[token_ids]
 
 
 def arrays(nest):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def read_in_pieces(layer, table, token_ids, cut, call=None):
+    """Reads words in two pieces, and returns both results, the state last."""
+    call, state = everything(call or layer), layer.initial_state(len(token_ids))
+    found = []
+    for piece in (token_ids[:, :cut], token_ids[:, cut:]):
+        state = layer.embed_state(state, lambda ids: look_up(table, ids))
+        hidden, state, attention = call(
+            look_up(table, piece), piece, state=state
+        )
+        found.append((hidden, attention))
+    return found, state
 
 
 @given(
@@ -61,48 +78,75 @@ def arrays(nest):
     time=st.integers(1, 6),
     d=st.integers(1, 5),
     window=st.integers(1, 4),
-    history=st.integers(0, 5),
+    before=st.integers(1, 5),
     seed=st.integers(0, 2**16),
 )
-def test_outputs_equal_the_reference(
-    compiled, batch_size, time, d, window, history, seed
-):
-    """From the state that any history leaves."""
+def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
+    """From the state that any words before leave."""
     layer = make(d, window)
-    embedded, token_ids = inputs_of(seed, batch_size, history + time, d)
-    read = compiled(lambda *args: layer(args[0], args[1], state=args[2]))
-    state = layer.initial_state(batch_size)
-    if history:
-        _, state, _ = read(embedded[:, :history], token_ids[:, :history], state)
-    found = arrays(read(embedded[:, history:], token_ids[:, history:], state))
+    table, token_ids, embedded = inputs_of(seed, batch_size, before + time, d)
+    found, state = read_in_pieces(layer, table, token_ids, before)
     weights = [value.astype("float64") for value in layer.get_weights()]
     expected = reference(
-        embedded.astype("float64"), token_ids, weights, window, history
+        embedded.astype("float64"), token_ids, weights, window, before
     )
-    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(found[2], expected[1], rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(arrays(found[1]), expected):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert sorted(state) == ["filled", "window"]
+    np.testing.assert_array_equal(
+        arrays(state["window"])[:, max(0, window - 1 - before - time) :],
+        token_ids[:, max(0, before + time - window + 1) :],
+    )
 
 
-def test_gradients_equal_finite_differences(gradients):
-    layer = make(4, 3)
-    embedded, token_ids = inputs_of(5, 2, 4, 4)
+def test_words_before_the_segment_get_gradients(gradients):
+    """Through both tables, as if all words were read at once."""
+    layer = make(4, 5)
+    table, token_ids, _ = inputs_of(5, 2, 7, 4)
     direction = np.random.default_rng(6).normal(size=(2, 4, 4))
-    direction = direction.astype("float32")
 
-    def loss(tensors):
-        embedded, *weights = tensors
-        (hidden, _, _), _ = layer.stateless_call(
-            weights, [], embedded, token_ids
+    def in_pieces(tensors):
+        table, *weights = tensors
+
+        def call(*arguments, **keywords):
+            return layer.stateless_call(weights, [], *arguments, **keywords)[0]
+
+        found, _ = read_in_pieces(layer, table, token_ids, 3, call)
+        return keras.ops.sum(
+            keras.ops.multiply(found[1][0], direction.astype("float32"))
         )
-        return keras.ops.sum(keras.ops.multiply(hidden, direction))
 
     def reference_loss(values):
-        embedded, *weights = values
-        hidden, _ = reference(embedded, token_ids, weights, 3)
+        table, *weights = values
+        hidden, _ = reference(table[token_ids], token_ids, weights, 5, 3)
         return np.sum(hidden * direction)
 
-    values = [embedded, *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, values)
+    values = [table, *layer.get_weights()]
+    found = gradients(in_pieces, values)
+    # Words 0 to 2 were read before, and are among what the segment sees.
+    assert np.all(np.any(found[0][token_ids[:, 2]] != 0, axis=-1))
+    assert_derivatives(gradients, in_pieces, reference_loss, values)
+
+
+def test_words_carried_are_looked_up_in_the_table_of_today():
+    layer = make(3, 4)
+    table, token_ids, _ = inputs_of(7, 1, 4, 3)
+    _, state, _ = everything(layer)(table[token_ids[:, :3]], token_ids[:, :3])
+    later = table + 1.0
+    state = layer.embed_state(state, lambda ids: look_up(later, ids))
+    found = arrays(
+        layer(later[token_ids[:, 3:]], token_ids[:, 3:], state=state)
+    )
+    weights = [value.astype("float64") for value in layer.get_weights()]
+    expected, _ = reference(later[token_ids], token_ids, weights, 4, 3)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_state_whose_words_are_not_embedded():
+    layer = make(3, 4)
+    state = layer.initial_state(1)
+    with pytest.raises(ValueError, match="`state`.*embed_state.*Received"):
+        layer(np.ones((1, 1, 3)), np.ones((1, 1), "int32"), state=state)
 
 
 def test_every_argument_survives_its_configuration():
@@ -125,6 +169,21 @@ def test_a_model_without_recurrent_layers():
     assert model.memory.vocabulary_size == V
     with pytest.raises(ValueError, match="`recurrent` must be a list of at"):
         memlm_keras.LanguageModel(V, 4, [], None)
+
+
+def test_a_model_reads_on_with_the_embedding_of_today():
+    """What was read before counts by the vectors that words have now."""
+    model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=4))
+    tokens = np.array([[1, 5, 3, 2, 7]], "int32")
+    state = model.read(tokens[:, :3])
+    assert state["memory_window"].shape == (1, 3)
+    model.embedding.embeddings.assign(
+        3 * np.random.default_rng(8).normal(size=(V, 4))
+    )
+    found, _ = model.step(tokens[:, 3:], state)
+    np.testing.assert_allclose(
+        arrays(found), arrays(model(tokens))[:, 3:], rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import memlm_keras
 from memlm_keras.memory import MemoryBlock
 from references import tran2016 as reference
 from references.finite_differences import assert_derivatives
+from references.results import everything
 
 V = 11
 every_variant = pytest.mark.parametrize("variant", reference.VARIANTS)
@@ -53,7 +54,9 @@ def test_outputs_equal_the_reference(
     layer = make(variant, d, window)
     earlier, earlier_ids = inputs_of(seed + 1, batch_size, history, d)
     outputs, token_ids = inputs_of(seed, batch_size, time, d)
-    read = compiled(lambda *args: layer(args[0], args[1], state=args[2]))
+    read = compiled(
+        lambda *args: everything(layer)(args[0], args[1], state=args[2])
+    )
     state = layer.initial_state(batch_size)
     if history:
         _, state, _ = read(earlier, earlier_ids, state)
@@ -88,7 +91,7 @@ def test_gradients_equal_finite_differences(variant, gradients):
 
     def loss(tensors):
         outputs, *weights = tensors
-        (composed, _, _), _ = layer.stateless_call(
+        (composed, _, _), _ = everything(layer.stateless_call)(
             weights, [], outputs, token_ids
         )
         return keras.ops.sum(keras.ops.multiply(composed, direction))
@@ -118,7 +121,7 @@ def test_the_last_row_of_the_temporal_matrix_is_now(compiled):
     layer.temporal_kernel.assign(temporal)
     outputs = np.ones((1, 6, 2), "float32")
     token_ids = np.arange(6, dtype="int32")[None]
-    _, _, weights = arrays(compiled(layer)(outputs, token_ids))
+    _, _, weights = arrays(compiled(everything(layer))(outputs, token_ids))
     np.testing.assert_allclose(
         weights[0], np.tile([0, 0, 0, 1.0], (6, 1)), atol=1e-6
     )
@@ -134,7 +137,9 @@ def test_attention_points_at_a_word(compiled):
     layer.output_embeddings.assign(contexts)
     outputs = np.ones((1, 6, 2), "float32")
     token_ids = np.array([[3, 7, 1, 2, 4, 5]], "int32")
-    composed, _, weights = arrays(compiled(layer)(outputs, token_ids))
+    composed, _, weights = arrays(
+        compiled(everything(layer))(outputs, token_ids)
+    )
     for step, slot in ((1, 3), (2, 2), (3, 1), (4, 0)):
         np.testing.assert_allclose(weights[0, step], np.eye(4)[slot], atol=1e-6)
         np.testing.assert_allclose(composed[0, step], contexts[7] + 1)
@@ -152,7 +157,9 @@ def test_words_outside_the_filled_slots_change_nothing(variant, compiled):
         }
         for window in ([[9, 8, 5], [7, 6, 4]], [[1, 0, 5], [3, 6, 4]])
     ]
-    read = compiled(lambda state: layer(outputs, token_ids, state=state))
+    read = compiled(
+        lambda state: everything(layer)(outputs, token_ids, state=state)
+    )
     first, second = (arrays(read(state)) for state in states)
     np.testing.assert_array_equal(first[0], second[0])
     np.testing.assert_array_equal(first[2], second[2])
@@ -171,7 +178,7 @@ def test_no_copy_of_the_tables_for_each_slot(compiled):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.ops, "take", spy)
-        layer(outputs, token_ids)
+        everything(layer)(outputs, token_ids)
     assert shapes == [(2, 4 + 4)] * 2
 
 
@@ -208,7 +215,7 @@ def test_every_argument_survives_its_configuration():
 def test_lower_precision(dtype, compiled):
     layer = MemoryBlock(3, vocabulary_size=V, dtype=dtype)
     outputs, token_ids = inputs_of(3, 2, 4, 3)
-    composed, state, weights = compiled(layer)(outputs, token_ids)
+    composed, state, weights = compiled(everything(layer))(outputs, token_ids)
     for value in (composed, weights):
         found = keras.backend.standardize_dtype(value.dtype)
         assert found == layer.compute_dtype

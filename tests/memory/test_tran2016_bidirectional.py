@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from memlm_keras.memory import BidirectionalMemoryBlock
 from references import tran2016 as reference
 from references.finite_differences import assert_derivatives
+from references.results import everything
 
 V = 7
 every_variant = pytest.mark.parametrize("variant", reference.VARIANTS)
@@ -53,7 +54,9 @@ def test_outputs_equal_the_reference(
 ):
     layer = make(variant, d, window, end)
     outputs, token_ids = inputs_of(seed, batch_size, time, d)
-    composed, state, weights = arrays(compiled(layer)(outputs, token_ids))
+    composed, state, weights = arrays(
+        compiled(everything(layer))(outputs, token_ids)
+    )
     expected, attention = reference.bidirectional_memory_block(
         outputs.astype("float64"),
         token_ids,
@@ -78,7 +81,7 @@ def test_gradients_equal_finite_differences(variant, gradients):
 
     def loss(tensors):
         outputs, *weights = tensors
-        (composed, _, _), _ = layer.stateless_call(
+        (composed, _, _), _ = everything(layer.stateless_call)(
             weights, [], outputs, token_ids
         )
         return keras.ops.sum(keras.ops.multiply(composed, direction))
@@ -106,7 +109,7 @@ def test_nothing_behind_the_sentence_changes_anything(
     """Neither padding, nor, but where the end is predicted, other words."""
     layer = make("tm_gated", 3, window, end=V - 1)
     outputs, token_ids = inputs_of(seed, 2, time, 3, words=V - 1)
-    expected = arrays(compiled(layer)(outputs, token_ids))
+    expected = arrays(compiled(everything(layer))(outputs, token_ids))
     more, others = inputs_of(seed + 1, 2, padding, 3)
     for behind, steps in (
         (np.full_like(others, V - 1), time),
@@ -114,7 +117,7 @@ def test_nothing_behind_the_sentence_changes_anything(
     ):
         behind[:, 0] = V - 1
         found = arrays(
-            compiled(layer)(
+            compiled(everything(layer))(
                 np.concatenate([outputs, more], axis=1),
                 np.concatenate([token_ids, behind], axis=1),
             )
@@ -136,8 +139,8 @@ def test_which_words_a_step_reads(variant, compiled):
     changed = token_ids.copy()
     # One word a row is another one.
     np.fill_diagonal(changed, (np.diag(changed) + 1) % (V - 1))
-    before = arrays(compiled(layer)(outputs, token_ids))
-    after = arrays(compiled(layer)(outputs, changed))
+    before = arrays(compiled(everything(layer))(outputs, token_ids))
+    after = arrays(compiled(everything(layer))(outputs, changed))
     for place in (0, 2):
         differs = np.any(after[place] != before[place], axis=-1)
         for word, step in np.ndindex(time, time):
@@ -152,7 +155,9 @@ def test_an_end_that_is_to_be_predicted_is_as_any_word(compiled):
     outputs, _ = inputs_of(3, 2, 5, 3)
     token_ids = np.array([[0, 1, 2, 3, 4], [0, 1, 0, 3, 4]], "int32")
     outputs[1] = outputs[0]
-    composed, _, weights = arrays(compiled(layer)(outputs, token_ids))
+    composed, _, weights = arrays(
+        compiled(everything(layer))(outputs, token_ids)
+    )
     for value in (composed, weights):
         np.testing.assert_allclose(value[0, 1], value[1, 1], atol=1e-6)
 
@@ -166,7 +171,7 @@ def test_the_middle_rows_of_the_temporal_matrix_are_the_neighbours():
         temporal = np.zeros((6, 2), "float32")
         temporal[row] = 50.0
         layer.temporal_kernel.assign(temporal)
-        _, _, weights = arrays(layer(outputs, token_ids))
+        _, _, weights = arrays(everything(layer)(outputs, token_ids))
         for step in steps:
             np.testing.assert_allclose(
                 weights[0, step], np.eye(6)[row], atol=1e-6
@@ -186,7 +191,7 @@ def test_no_copy_of_the_tables_for_each_slot():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.ops, "take", spy)
-        layer(outputs, token_ids)
+        everything(layer)(outputs, token_ids)
     assert shapes == [(2, 4 + 2 * 5)] * 2
 
 
@@ -212,7 +217,7 @@ def test_every_argument_survives_its_configuration():
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(dtype, compiled):
     layer = BidirectionalMemoryBlock(3, vocabulary_size=V, dtype=dtype)
-    composed, _, weights = compiled(layer)(*inputs_of(3, 2, 4, 3))
+    composed, _, weights = compiled(everything(layer))(*inputs_of(3, 2, 4, 3))
     for value in (composed, weights):
         found = keras.backend.standardize_dtype(value.dtype)
         assert found == layer.compute_dtype
@@ -243,6 +248,7 @@ def test_words_must_be_given():
         layer(np.ones((1, 2, 3), "float32"))
 
 
-def test_there_are_no_steps_back():
-    with pytest.raises(ValueError, match="`steps_back`.*BidirectionalMemoryB"):
-        _ = BidirectionalMemoryBlock(vocabulary_size=V).steps_back
+def test_slots_lie_on_both_sides():
+    layer = BidirectionalMemoryBlock(vocabulary_size=V)
+    assert layer.steps_back is None
+    assert not layer.causal

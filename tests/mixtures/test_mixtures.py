@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 from references.finite_differences import assert_derivatives
@@ -200,7 +201,7 @@ def test_gradients_equal_finite_differences(kind, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
-def test_pointed_of_the_pointer_is_the_logarithm_of_gate_and_target():
+def test_pointer_log_probability_is_that_of_gate_and_target():
     layer = Pointer.make(3, 3)
     outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
     targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
@@ -224,28 +225,33 @@ def test_pointed_of_the_pointer_is_the_logarithm_of_gate_and_target():
         )
 
 
-def test_pointed_of_the_cache_is_its_own_probability():
+def test_copy_probability_of_the_cache_is_its_own():
     """Of the word that came, as choosing theta and weight needs it."""
     layer = NeuralCache(4, THETA, weight=0.0)
+    layer.build((None, None, 3))
     outputs, token_ids, logits = inputs_of(4, 2, 6, 3)
     targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
-    pointed = arrays(
-        layer.pointer_log_probability(layer(outputs, token_ids)[3], targets)
+    products, words, seen, _ = layer.compare(
+        outputs, layer.initial_state(2), token_ids
     )
+    weights = masked_softmax(THETA * products, seen)
+    copied = arrays(layer.copy_probability(weights, words, targets))
     for row in range(2):
         alone, _ = neural_cache(
             outputs[row].astype("float64"),
             token_ids[row],
             probabilities(logits[row]),
-            *(4, THETA, 1.0),
+            4,
+            THETA,
+            1.0,
         )
         np.testing.assert_allclose(
-            pointed[row, 1:],
+            copied[row, 1:],
             alone[np.arange(1, 6), targets[row, 1:]],
             rtol=1e-4,
             atol=1e-6,
         )
-    np.testing.assert_array_equal(pointed[:, 0], 0.0)
+    np.testing.assert_array_equal(copied[:, 0], 0.0)
 
 
 def test_a_cache_without_theta_counts_words():

@@ -15,6 +15,7 @@ from memlm_keras import cells
 from memlm_keras import memory as memories
 from memlm_keras.data import Batches
 from memlm_keras.data import Vocabulary
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
 from memlm_keras.smoothing import VariationalSmoothing
@@ -157,7 +158,7 @@ def test_recurrent_layers_above_the_memory():
     close(found, logits)
     hidden = model.embedding(tokens)
     hidden, *lower = model.recurrent[0](hidden)
-    hidden, _, attention = model.memory(hidden)
+    hidden, attention = model.memory(hidden, return_attention_scores=True)
     upper = []
     for layer in model.recurrent_above:
         hidden, *layer_state = layer(hidden)
@@ -217,9 +218,7 @@ def test_logits_equal_the_reference(recurrent, memory):
         else:
             weights["w"] = weights["w"][0]
         window = {
-            "slots": np.zeros(
-                (2, model.memory.slots, *model.memory.remembered_shape)
-            ),
+            "slots": array(model.memory.initial_state(2)["window"]),
             "filled": np.zeros(2, "int"),
         }
         outputs, _, _ = getattr(reference, memory)(outputs, weights, window)
@@ -284,7 +283,7 @@ def test_score_and_attention():
     for layer in model.recurrent:
         hidden, *_ = layer(hidden)
     assert weights.shape == (3, 6, model.memory.window)
-    close(weights, model.memory(hidden)[2])
+    close(weights, model.memory(hidden, return_attention_scores=True)[1])
 
 
 def test_batches_are_scored_with_the_state_carried():
@@ -545,7 +544,7 @@ def test_every_argument_survives_its_configuration():
         "output_bias_initializer": keras.initializers.Constant(0.1),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
         "output_bias": False,
-        "mixture": memories.NeuralCache(3),
+        "mixture": NeuralCache(3),
         "smoothing": VariationalSmoothing("kneser_ney", 0.3),
         "name": "tiny",
         "dtype": "mixed_bfloat16",

@@ -13,6 +13,7 @@ from memlm_keras import serving
 from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.training import SentenceCrossEntropy
 from references import daniluk2017
 from references import tran2016 as reference
@@ -236,7 +237,7 @@ def test_rows_of_several_sentences_are_refused(model):
     "layer",
     [
         {"recurrent_above": [keras.layers.LSTM(3)]},
-        {"mixture": memories.NeuralCache(3)},
+        {"mixture": NeuralCache(3)},
     ],
 )
 def test_nothing_may_carry_what_was_read_ahead(layer):

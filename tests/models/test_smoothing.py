@@ -11,6 +11,8 @@ from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sampled_perplexity
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
@@ -272,8 +274,8 @@ def test_learns_a_text(scheme):
         ),
         (memories.Attention(window=2), {}),
         (memories.MemoryBlock(window=2), {}),
-        (None, {"mixture": memories.PointerSentinel(window=3)}),
-        (None, {"mixture": memories.NeuralCache(3), "element_wise": True}),
+        (None, {"mixture": PointerSentinel(window=3)}),
+        (None, {"mixture": NeuralCache(3), "element_wise": True}),
         (memories.BidirectionalMemoryBlock(window=2), {}),
     ],
     ids=lambda value: type(value).__name__,
@@ -293,7 +295,7 @@ def test_trains_with_any_memory(memory, arguments):
 
 def test_a_pointer_mixes_redrawn_targets():
     """By the mixture's own call, of the reference's logits."""
-    model = make(mixture=memories.PointerSentinel(window=3))
+    model = make(mixture=PointerSentinel(window=3))
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     logits, _, recalled = model.backbone.predict(inputs, sampled=True)
@@ -516,7 +518,7 @@ def test_saved_models_load_without_the_corpus(scheme, tied, tmp_path):
     ):
         np.testing.assert_array_equal(array(found), array(expected))
     assert loaded.smoothing.adapted
-    copy = model.with_mixture(memories.NeuralCache(4))
+    copy = model.with_mixture(NeuralCache(4))
     close(copy.with_mixture(None)(sequences()), model(sequences()), 1e-6)
 
 

@@ -64,7 +64,7 @@ def test_what_is_typed_behind_a_step_wins(monkeypatch, capsys):
         return 0 if len(called) < 3 else 7
 
     monkeypatch.setattr(command_line, "main", called_with)
-    steps = {"a": ["train", "lstm", "--epochs=3"], "b": ["table", "x/y"]}
+    steps = {"a": ["train", "x/lstm", "--epochs=3"], "b": ["table", "x/y"]}
 
     def run(*arguments):
         return recipe.main(steps, "A recipe.", list(arguments))
@@ -75,11 +75,11 @@ def test_what_is_typed_behind_a_step_wins(monkeypatch, capsys):
     # The status of a step is that of the recipe, and ends it.
     assert run("b", "a") == 7 and called[2:] == [steps["b"]]
     assert run("--model=rnn", "--seed=3") == 7
-    assert called[-1] == ["train", "rnn", "--seed=3"]
-    assert run("--table=x/y") == 7 and called[-1] == ["table", "x/y"]
+    assert called[-1] == ["train", "x/rnn", "--seed=3"]
+    assert run("--table=y/z") == 7 and called[-1] == ["table", "y/z"]
     capsys.readouterr()
     assert run("c") == 2 and "There is no step c." in capsys.readouterr().err
-    assert run() == 0 and "a: memlm train lstm" in capsys.readouterr().out
+    assert run() == 0 and "a: memlm train x/lstm" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", NAMES)

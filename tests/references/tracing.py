@@ -52,7 +52,7 @@ def assert_no_loop_over_time(layer, units):
     state = layer.initial_state(2)
     short, long = (
         operations(
-            lambda outputs: layer(outputs, state=state),
+            lambda outputs: layer.read(outputs, state),
             np.ones((2, time, units), "float32"),
         )
         for time in (5, 50)

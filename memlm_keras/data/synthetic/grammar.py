@@ -150,7 +150,7 @@ class Grammar:
         return self._introduce(story, first, last, city, year, trade)
 
     def _deed(self, interpreter, story, person, named):
-        """What `person`, just `named` or meant by a pronoun, was or did."""
+        """Speaks a deed of `person`, just `named` or meant by a pronoun."""
         others = phrases.without(story.people, {person})
         deeds = {"still": 2, "was": 3, "signed": 2, "moved": 1}
         deeds |= {"bought": 2, "carried": 2}

@@ -1,4 +1,4 @@
-"""Who decides what a grammar says: chance, a given text, or each path in turn.
+"""Interpreters of a grammar: by chance, by a text, or by each path in turn.
 
 A grammar is a function of an interpreter, written once, and the interpreter
 makes it a sampler, a scorer or a sum over all texts. Each `draw` or `pick`

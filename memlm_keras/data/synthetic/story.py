@@ -110,7 +110,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Person:
-    """What a document has said of one person.
+    """A person, as the document has introduced them.
 
     People of one document have only pronouns in common.
     """
@@ -126,7 +126,7 @@ class Person:
 
 @dataclass(frozen=True)
 class Story:
-    """What the sentences so far decide about the tokens to come.
+    """The state of a story, on which the tokens to come depend.
 
     Attributes:
         people: The people introduced, in order.
@@ -142,8 +142,8 @@ class Story:
 
     @property
     def shape(self):
-        """What is left of the story when words that are alike are not told
-        apart; probabilities depend on no more."""
+        """All of the story that probabilities depend on, equal for words that
+        are alike."""
         return len(self.people), self.subject, self.body, self.finished
 
     def about(self, person):

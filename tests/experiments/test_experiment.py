@@ -1,0 +1,373 @@
+"""Experiments in Python: datasets, settings, measures and pictures."""
+
+import csv
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import datasets
+from memlm_keras.experiments import language_models
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.presets import match_parameters
+
+from .conftest import WORDS
+from .conftest import write_documents
+from .conftest import write_file
+from .conftest import write_text
+
+SMALL = {"scale": 0.02, "batch_size": 4}
+
+
+def read_csv(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_an_experiment_is_described_by_plain_values(folder):
+    experiment = Experiment(
+        "key_value_predict", "text", dropout="0.5", tokenize=None, **SMALL
+    )
+    assert experiment.preset_name == "daniluk2017/key_value_predict"
+    assert experiment.name == (
+        "text-daniluk2017-key_value_predict-dropout0.5-scale0.02-batch_size4-"
+        "seed0"
+    )
+    assert experiment.recipe == {
+        "preset": "daniluk2017/key_value_predict",
+        "dataset": "text",
+        "seed": 0,
+        "dropout": 0.5,
+        "scale": 0.02,
+        "batch_size": 4,
+    }
+    again = Experiment(**experiment.recipe)
+    assert again.settings == experiment.settings
+    assert experiment.settings["vocabulary_size"] == 2 + len(WORDS)
+    assert experiment.settings["learning_rate"] == 0.001
+
+
+def test_it_trains_what_one_would_train_by_hand(folder):
+    experiment = Experiment("daniluk2017/lstm", "text", seed=3, **SMALL)
+    results = experiment.run("run", epochs=1, verbose=0)
+    keras.utils.set_random_seed(3)
+    corpus = experiment.corpus
+    model = memlm_keras.LanguageModel.from_preset(
+        "daniluk2017/lstm",
+        vocabulary_size=len(corpus.vocabulary),
+        scale=0.02,
+    )
+    model.compile(keras.optimizers.Adam(0.001, global_clipnorm=5.0))
+    model.fit(corpus.batches("train", 4, 20), verbose=0)
+    found = memlm_keras.evaluation.perplexity(
+        model, corpus.batches("test", 1, 100), verbose=0
+    )
+    assert results["test"]["perplexity"] == pytest.approx(
+        found.perplexity, rel=1e-5
+    )
+
+
+def test_matched_parameters(folder):
+    experiment = Experiment(
+        "daniluk2017/ngram_3", "text", match_parameters=True, scale=0.05
+    )
+    size = len(experiment.corpus.vocabulary)
+    lstm = memlm_keras.LanguageModel.from_preset(
+        "daniluk2017/lstm", vocabulary_size=size, scale=0.05
+    )
+    units = match_parameters(
+        lstm.count_params(), "daniluk2017/ngram_3", size, embedding_dim=15
+    )
+    assert experiment.settings["units"] == units
+    model, _ = experiment.make()
+    assert model.recurrent[-1].units == units
+    larger = Experiment(
+        "daniluk2017/rm_tm_gated", "text", match_parameters=True, scale=0.05
+    )
+    assert larger.settings["units"] == 15
+    with pytest.raises(UsageError, match="no row that the others"):
+        Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
+
+
+def test_one_file_is_split_by_its_lines(folder, capsys):
+    write_file(folder / "mine.txt", 83)
+    experiment = Experiment("daniluk2017/lstm", "mine.txt")
+    corpus = experiment.corpus
+    lines = (folder / "mine.txt").read_text().splitlines()
+    decoded = corpus.vocabulary.decode(np.asarray(corpus.test.tokens))
+    assert decoded == [
+        w for line in lines[-8:] for w in [*line.split(), "<eos>"]
+    ]
+    assert "its first 67 lines are trained on" in capsys.readouterr().out
+    # Its only word that stands there once.
+    assert "whale" not in corpus.vocabulary
+    assert corpus.name == "mine"
+    kept = Experiment("daniluk2017/lstm", "mine.txt", minimum_count=1)
+    assert "whale" in kept.corpus.vocabulary
+    assert len(corpus.vocabulary) == len(kept.corpus.vocabulary) - 1
+
+
+def test_three_files_are_the_three_splits(folder):
+    files = [f"text/{name}.txt" for name in ("train", "valid", "test")]
+    three = Experiment("daniluk2017/lstm", ",".join(files))
+    whole = Experiment("daniluk2017/lstm", "text")
+    assert three.corpus.fingerprint == whole.corpus.fingerprint
+    assert three.name == whole.name
+
+
+def test_words_of_ones_own_text_may_become_unknown(folder, capsys):
+    write_text(folder / "plain", unknown=False)
+    with open(folder / "plain" / "train.txt", "a") as file:
+        file.write("once\n")
+    corpus = Experiment("daniluk2017/lstm", "plain").corpus
+    assert "once" not in corpus.vocabulary
+    assert "Words seen once" in capsys.readouterr().out
+    unknown = corpus.vocabulary.unknown_id
+    assert unknown in np.asarray(corpus.train.tokens)
+
+
+def test_documents_are_dealt_and_read_by_themselves(folder, capsys):
+    write_documents(folder / "documents")
+    settings = {"vocabulary_size": 6, "scale": 0.02, "batch_size": 4}
+    experiment = Experiment("daniluk2017/rnn", "documents", **settings)
+    assert experiment.settings["documents"] is True
+    across = Experiment(
+        "daniluk2017/rnn", "documents", documents=False, **settings
+    )
+    assert across.settings["documents"] is False
+    model, _ = across.make()
+    across.task.training_batches(across, model)
+    assert "reads across them; --documents" in capsys.readouterr().out
+    assert experiment.name != across.name
+
+
+PARSED = """\
+1\tthe\t_\t_\t_\t_\t3\tdet\t_\t_
+2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
+3\tsea\t_\t_\t_\t_\t0\troot\t_\t_
+"""
+
+
+def write_treebank(folder):
+    folder.mkdir(exist_ok=True)
+    for split in ("train", "dev", "test"):
+        (folder / f"xx_y-ud-{split}.conllu").write_text(f"{PARSED}\n" * 20)
+
+
+@pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
+def test_a_folder_that_holds_no_whole_treebank(name, folder):
+    write_treebank(folder / "bank")
+    dev = folder / "bank" / "xx_y-ud-dev.conllu"
+    dev.rename(dev.with_name(name))
+    message = f"must hold one treebank.*NAME-ud-dev.conllu.*{name}"
+    with pytest.raises(UsageError, match=message):
+        Experiment("tran2016/lstm_1", "bank")
+
+
+def test_all_analyses_of_a_finished_run(memlm, folder):
+    flags = (
+        "--dataset=text",
+        "--scale=0.05",
+        "--batch_size=4",
+        "--verbose=0",
+        "--epochs=1",
+        "--analyses=columns,pairs",
+        "--columns=9",
+    )
+    told = memlm("train", "tran2016/rm_tm_gated", *flags)
+    assert told.status == 0, told.err
+    (run,) = (folder / "runs").iterdir()
+    assert len(read_csv(run / "attention_columns.csv")) == 9
+    means = read_csv(run / "distant_pairs_by_distance.csv")
+    assert [row["distance"] for row in means] == [str(d) for d in range(7, 16)]
+    trained = (run / "model.keras").read_bytes()
+    (folder / "parsed.conllu").write_text(PARSED)
+    told = memlm(
+        "attention",
+        run,
+        "--analyses=predictions,dependencies",
+        "--sentence=the grey sea",
+        "--conllu=parsed.conllu",
+        "--verbose=0",
+    )
+    assert told.status == 0, told.err
+    assert "lacks, of the sentence: grey\n" in told.out
+    assert "1 sentences, 3 words, of which the vocabulary lacks 33.3%" in (
+        told.out
+    )
+    assert (run / "model.keras").read_bytes() == trained
+    read = [row["read"] for row in read_csv(run / "sentence_predictions.csv")]
+    assert read == ["<eos>", "the", "<unk>", "sea"]
+    pairs = {
+        (row["dependency"], row["nearest"]): int(row["pairs"])
+        for row in read_csv(run / "dependency_attention.csv")
+    }
+    assert pairs["det←", "2"] == pairs["amod←", "1"] == 1
+
+
+def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
+    experiment = Experiment(
+        "kong2019/vs_kneser_ney_512",
+        "text",
+        scale=0.016,
+        batch_size=4,
+        memory="key_value_predict",
+        window=3,
+        rate=0.3,
+        l2=0.001,
+        other_words="mode",
+    )
+    found = experiment.run("run", epochs=1, verbose=0, measures={"samples": 2})
+    assert (found["rate"], found["l2"]) == (0.3, 0.001)
+    assert found["segment_length"] == 35 and found["most_epochs"] == 1
+    kinds = ("validation", "by_mode", "by_samples")
+    assert len({found[kind]["perplexity"] for kind in kinds}) == 3
+    model = memlm_keras.experiments.RunFolder("run").model()
+    assert model.smoothing.rate == 0.3 and model.memory.window == 3
+    assert model.smoothing.other_words == found["other_words"] == "mode"
+    assert model.recurrent[-1].cell.units == 3 * model.embedding_dim
+
+
+def test_l2_of_a_noised_model_and_dropout(folder):
+    plain = Experiment("kong2019/dn_linear_512", "text", scale=0.016, l2=0)
+    assert "l2" not in plain.settings and plain.settings["rate"] == 0.2
+    changed = Experiment(
+        "kong2019/dn_linear_512", "text", scale=0.016, l2=0.01, dropout=0.3
+    )
+    assert changed.settings["l2"] == 0.01
+    model, _ = changed.make()
+    assert (model.smoothing.rate, model.smoothing.l2) == (0.0, 0.01)
+    rates = [layer.rate for layer in model.backbone.dropouts]
+    assert rates == [0.3, 0.0, 0.3]
+
+
+def write_questions(folder):
+    """Three questions; no candidate of the last is a word of the text."""
+    candidates = {
+        "the [{}] sea": ("old", "man", "saw", "a", "the"),
+        "a man [{}] the sea": ("saw", "old", "sea", "a", "the"),
+        "the [{}] man": ("tall", "wide", "thin", "kind", "mute"),
+    }
+    questions, answers = [], []
+    for number, (sentence, words) in enumerate(candidates.items(), 1):
+        lines = [
+            f"{number}{letter}) {sentence.format(word)}"
+            for letter, word in zip("abcde", words)
+        ]
+        questions += lines
+        answers.append(lines[0])
+    paths = {
+        "questions": folder / "questions.txt",
+        "answers": folder / "answers.txt",
+    }
+    for path, lines in zip(paths.values(), (questions, answers)):
+        path.write_text("\n".join(lines) + "\n")
+    return {name: str(path) for name, path in paths.items()}
+
+
+def test_sentence_completion_by_a_bidirectional_model(folder):
+    experiment = Experiment(
+        "tran2016/completion_birm_256", "text", scale=0.05, batch_size=4
+    )
+    measures = write_questions(folder)
+    found = experiment.run("run", epochs=1, verbose=0, measures=measures)
+    answered = found["completion"]
+    assert answered["accuracy"] == answered["correct"] / 3
+    assert answered["questions"] == 3 and answered["unknown_answers"] == 1
+    assert "the words before and behind it" in answered["protocol"]
+    assert "NO PERPLEXITY" in found["validation"]["protocol"]
+    assert found["dropout"] == 0.3
+    for wrong, message in (
+        ({"questions": "x"}, "need each other"),
+        ({"questions": "x", "answers": "y"}, "no file questions=x"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            experiment.run("other", measures=wrong)
+    assert not (folder / "other").exists()
+
+
+@pytest.mark.parametrize(
+    "preset, measures, message",
+    [
+        (
+            "merity2017/ptb_pointer_sentinel",
+            {"cache_size": 3},
+            "without a mixture",
+        ),
+        (
+            "merity2017/ptb_pointer_sentinel",
+            {"monte_carlo": 3},
+            "monte_carlo cannot read",
+        ),
+        ("zaremba2014/small", {"monte_carlo": 3}, "models with dropout"),
+        ("kong2019/dn_linear_512", {"samples": 3}, "needs a smoothed model"),
+    ],
+)
+def test_what_cannot_be_measured_is_not_trained(
+    preset, measures, message, folder
+):
+    experiment = Experiment(preset, "text", **SMALL)
+    with pytest.raises(UsageError, match=message):
+        experiment.run("run", measures=measures)
+    assert not (folder / "run").exists()
+
+
+def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
+    experiment = Experiment("gal2016/medium", "text", halve_after=1, **SMALL)
+    found = experiment.run(
+        "run", epochs=2, verbose=0, measures={"monte_carlo": 3}
+    )
+    expected = memlm_keras.evaluation.monte_carlo_perplexity(
+        memlm_keras.experiments.RunFolder("run").model(),
+        experiment.corpus.batches("test", 1, 100),
+        samples=3,
+        verbose=0,
+    )
+    assert found["monte_carlo"]["test"]["perplexity"] == pytest.approx(
+        expected.perplexity, rel=1e-4
+    )
+    rates = [float(row["learning_rate"]) for row in read_csv("run/log.csv")]
+    assert rates[1] < rates[0]
+
+
+def test_ngram_models(folder):
+    with pytest.warns(UserWarning, match="Counts of counts"):
+        found = Experiment("kneser_ney_3_cache", "text").run("run", verbose=0)
+    assert found["order"] == 3 and found["parameters"] > 0
+    assert 2 < found["test"]["perplexity"] < 12
+    with pytest.raises(UsageError, match="no meaning for n-gram models"):
+        Experiment("kneser_ney_5", "text", scale=0.5)
+
+
+def test_an_autoencoder(folder):
+    experiment = Experiment(
+        "dual_am_gru_autoencoder", "text", scale=0.06, batch_size=8
+    )
+    found = experiment.run("run", epochs=1, verbose=0, measures={"beams": 2})
+    assert found["longest"] == 30 and found["test"]["sequences"] == 20
+    assert found["test_by_beams"]["beams"] == 2
+    again = experiment.run("run", verbose=0, measures={"beams": 3})
+    assert again["test_by_beams"]["beams"] == 3
+    assert again["test"] == found["test"]
+    rows = read_csv("run/associations.csv")
+    assert list(rows[0])[-1] == "<eos>" and rows[0]["read at"] == "<eos>"
+
+
+@pytest.mark.parametrize("limit, said", [(2**30, False), (99, True)])
+def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
+    monkeypatch.setattr(language_models, "LARGE_LOGITS", limit)
+    experiment = Experiment("tran2016/lstm_1", "text", scale=0.05)
+    model, _ = experiment.make()
+    experiment.task.training_batches(experiment, model)
+    assert ("logits of 20 such rows" in capsys.readouterr().out) == said
+
+
+def test_lines_are_counted_before_a_file_is_split(folder):
+    write_file(folder / "short.txt", 9)
+    with pytest.raises(UsageError, match="9 lines with words; at least 10"):
+        datasets.split_file(folder / "short.txt")
+    (folder / "bytes.txt").write_bytes(b"\xff\xfe" * 9)
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        datasets.split_file(folder / "bytes.txt")

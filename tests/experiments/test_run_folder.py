@@ -1,0 +1,128 @@
+import json
+
+import pytest
+
+from memlm_keras.experiments import run_folder
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.run_folder import RunFolder
+
+SETTINGS = {"preset": "a/b", "lengths": (3, 4), "seed": 0}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that was begun."""
+    run = RunFolder(tmp_path / "run")
+    assert run.open(SETTINGS) == "new"
+    run.write_config(SETTINGS, {"preset": "a/b"})
+    return run
+
+
+def finish(run, **others):
+    results = {
+        "epochs": 5,
+        "best_epoch": 5,
+        "most_epochs": 5,
+        "patience": 2,
+        **others,
+    }
+    run_folder.write_json(run.path / "results.json", results)
+    return results
+
+
+def test_states_of_a_run(run):
+    assert run.is_run and run.recipe() == {"preset": "a/b"}
+    assert run.open(SETTINGS) == "new"
+    run.checkpoint.touch()
+    assert run.open(SETTINGS) == "interrupted"
+    finish(run)
+    assert run.open(SETTINGS) == "finished"
+    assert run.open(SETTINGS, epochs=6) == "interrupted"
+    # Patience had ended; with more of it, it goes on.
+    finish(run, best_epoch=3)
+    assert run.open(SETTINGS, epochs=6) == "finished"
+    assert run.open(SETTINGS, epochs=6, patience=3) == "interrupted"
+    finish(run, finite=False)
+    assert run.open(SETTINGS, epochs=6) == "finished"
+    finish(run, ended=True)
+    assert run.open(SETTINGS, epochs=6) == "finished"
+
+
+def test_other_settings_are_refused_and_nothing_is_lost(run):
+    finish(run)
+    other = {**SETTINGS, "seed": 1, "rate": 0.1}
+    with pytest.raises(UsageError, match="rate None .* 0.1 now, seed 0"):
+        run.open(other)
+    assert run.open(SETTINGS) == "finished"
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    (tmp_path / "model.keras").write_text("somebody's")
+    with pytest.raises(UsageError, match="nobody knows"):
+        RunFolder(tmp_path).open(SETTINGS)
+
+
+def test_moving_aside_finds_a_free_name(run, capsys):
+    finish(run)
+    first = run.move_aside()
+    assert first.name == "run-old1" and not run.path.exists()
+    assert run.move_aside() is None
+    run.open(SETTINGS)
+    assert run.move_aside().name == "run-old2"
+    assert (first / "results.json").exists()
+    assert "is now in" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("config.json", "{"),
+        ("config.json", "[1]"),
+        ("config.json", b"\xff\xfe"),
+        ("results.json", '{"epochs": 1'),
+        ("results.json", "{}"),
+    ],
+)
+def test_damaged_files_are_named(name, content, run):
+    finish(run)
+    content = content if isinstance(content, bytes) else content.encode()
+    (run.path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name} is damaged") as error:
+        run.open(SETTINGS)
+    assert not isinstance(error.value, UsageError)
+
+
+def test_a_log_counts_a_repeated_epoch_once(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("epoch,loss\n0,3.0\n1,2.5\n1,2.0\n")
+    assert run_folder.read_log(path) == [
+        {"epoch": 0.0, "loss": 3.0},
+        {"epoch": 1.0, "loss": 2.0},
+    ]
+    for content in ("epoch,loss\n", "epoch,loss\n0,x\n", "loss\n1\n", "\n"):
+        path.write_text(content)
+        with pytest.raises(ValueError, match="log.csv is damaged"):
+            run_folder.read_log(path)
+
+
+def test_finding_the_run_that_a_path_means(run, tmp_path):
+    assert run_folder.find(run.path).path == run.path
+    assert run_folder.find(tmp_path).path == run.path
+    run.model_path.touch()
+    assert run_folder.find(run.model_path).path == run.path
+    alone = tmp_path / "alone.keras"
+    alone.touch()
+    assert run_folder.find(alone) is None
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text(json.dumps(SETTINGS))
+    with pytest.raises(UsageError, match="holds several runs"):
+        run_folder.find(tmp_path)
+    with pytest.raises(UsageError, match="Did you mean .*run?"):
+        run_folder.find(tmp_path / "runn")
+
+
+def test_a_damaged_model_is_one_line(run):
+    run.model_path.write_text("no model")
+    with pytest.raises(ValueError, match="cannot be read as a model") as error:
+        run.model()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,373 @@
+"""What every memory promises as a Keras layer."""
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import masking
+from memlm_keras import memory as memories
+from references.results import everything
+
+V, UNITS, TIME = 11, 12, 7
+RANGE = keras.initializers.RandomUniform(-1, 1)
+
+MEMORIES = {
+    "attention": lambda **given: memories.Attention(3, RANGE, **given),
+    "key_value": lambda **given: memories.KeyValue(3, RANGE, **given),
+    "key_value_predict": lambda **given: memories.KeyValuePredict(
+        3, RANGE, **given
+    ),
+    "ngram": lambda **given: memories.NGram(3, RANGE, **given),
+    "projection": lambda **given: memories.Projection(RANGE, **given),
+    "single": lambda **given: memories.Attentive("single", 4, RANGE, **given),
+    "combined": lambda **given: memories.Attentive(
+        "combined", 4, RANGE, **given
+    ),
+    "memory_block": lambda **given: memories.MemoryBlock(
+        3, vocabulary_size=V, kernel_initializer=RANGE, **given
+    ),
+    "bidirectional": lambda **given: memories.BidirectionalMemoryBlock(
+        2, vocabulary_size=V, kernel_initializer=RANGE, **given
+    ),
+    "memory_network": lambda **given: memories.MemoryNetwork(
+        3, V, RANGE, **given
+    ),
+}
+OF_WORDS = {"memory_block", "bidirectional", "memory_network"}
+OUTPUT_UNITS = {"key_value": 6, "key_value_predict": 4, "ngram": 4}
+ATTENDED = {"single": 4, "combined": 4, "ngram": 0, "projection": 0}
+ATTENDED["bidirectional"] = 4
+
+every_memory = pytest.mark.parametrize("name", MEMORIES)
+every_one_of_outputs = pytest.mark.parametrize(
+    "name", sorted(set(MEMORIES) - OF_WORDS)
+)
+
+
+def inputs_of(seed, batch_size=2, time=TIME):
+    random = np.random.default_rng(seed)
+    outputs = random.normal(size=(batch_size, time, UNITS)).astype("float32")
+    token_ids = random.integers(1, V, size=(batch_size, time)).astype("int32")
+    return outputs, token_ids
+
+
+def arrays(nest):
+    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+
+
+def embedded(layer, state):
+    """A state with vectors of its words, where the memory needs some."""
+    table = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
+    return layer.embed_state(state, lambda ids: table[arrays(ids)])
+
+
+def assert_close(found, expected):
+    assert sorted(found) == sorted(expected)
+    for key in found:
+        np.testing.assert_allclose(
+            found[key], expected[key], rtol=1e-4, atol=1e-5
+        )
+
+
+# === What a call returns ===
+
+
+@every_memory
+def test_outputs_alone_unless_more_is_asked_for(name):
+    layer = MEMORIES[name]()
+    outputs, token_ids = inputs_of(1)
+    layer.build((2, TIME, UNITS))
+    state = embedded(layer, layer.initial_state(2))
+    read, state, weights = arrays(
+        layer.read(keras.ops.convert_to_tensor(outputs), state, token_ids)
+    )
+    plain = arrays(layer(outputs, token_ids))
+    assert plain.shape == (2, TIME, OUTPUT_UNITS.get(name, UNITS))
+    np.testing.assert_allclose(plain, read, rtol=1e-5, atol=1e-6)
+    with_state = layer(outputs, token_ids, return_state=True)
+    assert_close(arrays(with_state[1]), state)
+    _, found = layer(outputs, token_ids, return_attention_scores=True)
+    assert found.shape == (2, TIME, ATTENDED.get(name, 3))
+    np.testing.assert_allclose(arrays(found), weights, rtol=1e-5, atol=1e-6)
+
+
+def test_a_call_has_the_last_word():
+    layer = MEMORIES["attention"](
+        return_state=True, return_attention_scores=True
+    )
+    outputs, _ = inputs_of(2)
+    _, state, weights = layer(outputs)
+    assert sorted(state) == ["filled", "window"]
+    assert weights.shape == (2, TIME, 3)
+    assert len(layer(outputs, return_state=False)) == 2
+    plain = layer(outputs, return_state=False, return_attention_scores=False)
+    assert plain.shape == (2, TIME, UNITS)
+    assert layer.return_state and layer.return_attention_scores
+
+
+@every_memory
+def test_flags_survive_their_configuration(name):
+    attends = ATTENDED.get(name, 3) > 0
+    flags = {"return_state": True, "return_attention_scores": attends}
+    layer = MEMORIES[name](**flags)
+    revived = keras.saving.deserialize_keras_object(
+        keras.saving.serialize_keras_object(layer), safe_mode=True
+    )
+    assert revived.get_config() == layer.get_config()
+    assert flags.items() <= revived.get_config().items()
+    assert not MEMORIES[name]().get_config()["return_state"]
+
+
+@pytest.mark.parametrize("name", ["ngram", "projection"])
+def test_what_does_not_attend_has_no_scores(name):
+    with pytest.raises(ValueError, match="`return_attention_scores=True`"):
+        MEMORIES[name](return_attention_scores=True)
+
+
+# === Masks ===
+
+# Four steps of each row are valid: at its front, behind, and with gaps.
+MASKS = np.array(
+    [
+        [1, 1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 1, 1, 1],
+        [1, 0, 1, 1, 0, 0, 1],
+        [0, 1, 1, 0, 1, 1, 0],
+    ],
+    "bool",
+)
+
+
+def without_masked_steps(values):
+    """The valid steps of each row, which are as many in all of them."""
+    return values[MASKS].reshape(len(MASKS), 4, *values.shape[2:])
+
+
+@every_memory
+def test_masked_steps_are_never_remembered(name, compiled):
+    """Each row is as if it were read without them, wherever they stand."""
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    state = layer.initial_state(len(MASKS))
+    if layer.causal:
+        before, earlier = inputs_of(3, len(MASKS), 2)
+        _, state, _ = everything(layer)(before, earlier)
+    state = embedded(layer, state)
+    outputs, token_ids = inputs_of(4, len(MASKS))
+    read = compiled(
+        lambda outputs, token_ids, **given: everything(layer)(
+            outputs, token_ids, state=state, **given
+        )
+    )
+    # What stands at masked steps must not matter, whatever it is.
+    found, new_state, weights = arrays(
+        read(
+            np.where(MASKS[..., None], outputs, np.nan).astype("float32"),
+            np.where(MASKS, token_ids, -7).astype("int32"),
+            mask=MASKS,
+        )
+    )
+    expected, expected_state, expected_weights = arrays(
+        read(without_masked_steps(outputs), without_masked_steps(token_ids))
+    )
+    np.testing.assert_array_equal(found[~MASKS], 0.0)
+    np.testing.assert_array_equal(weights[~MASKS], 0.0)
+    np.testing.assert_allclose(
+        without_masked_steps(found), expected, rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        without_masked_steps(weights), expected_weights, rtol=1e-4, atol=1e-5
+    )
+    assert_close(new_state, expected_state)
+
+
+@every_memory
+def test_a_row_that_is_masked_changes_nothing(name):
+    layer = MEMORIES[name]()
+    outputs, token_ids = inputs_of(3, 2, 2)
+    _, state, _ = everything(layer)(outputs, token_ids)
+    read, new_state, _ = everything(layer)(
+        outputs,
+        token_ids,
+        state=embedded(layer, state),
+        mask=np.zeros((2, 2), "bool"),
+    )
+    np.testing.assert_array_equal(arrays(read), 0.0)
+    assert_close(arrays(new_state), arrays(state))
+
+
+@pytest.mark.parametrize("name", ["key_value_predict", "single"])
+def test_gradients_pass_masks_by(name, gradients):
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    outputs, _ = inputs_of(5, len(MASKS))
+
+    def loss(tensors):
+        outputs, *kernels = tensors
+        found, _ = layer.stateless_call(kernels, [], outputs, mask=MASKS)
+        return keras.ops.sum(found**2)
+
+    found = gradients(loss, [outputs, *layer.get_weights()])
+    assert all(np.all(np.isfinite(gradient)) for gradient in found)
+    np.testing.assert_array_equal(found[0][~MASKS], 0.0)
+    assert np.all(np.any(found[0][MASKS] != 0, axis=-1))
+
+
+@every_memory
+def test_a_mask_that_keras_attached(name):
+    """Keras fills it in for calls with one tensor only."""
+    layer = MEMORIES[name]()
+    outputs, token_ids = inputs_of(6, len(MASKS))
+    outputs = np.where(MASKS[..., None], outputs, 0.0).astype("float32")
+    attached = keras.layers.Masking()(outputs)
+    found = layer(attached, token_ids=token_ids)
+    expected = layer(outputs, token_ids=token_ids, mask=MASKS)
+    np.testing.assert_allclose(arrays(found), arrays(expected), atol=1e-6)
+    np.testing.assert_array_equal(
+        arrays(keras.src.backend.get_keras_mask(found)), MASKS
+    )
+
+
+@every_memory
+def test_without_a_mask_nothing_is_moved(name, monkeypatch):
+    def refused(mask):
+        raise AssertionError("steps were moved")
+
+    monkeypatch.setattr(masking, "ValidSteps", refused)
+    outputs, token_ids = inputs_of(7)
+    layer = MEMORIES[name]()
+    layer(outputs, token_ids)
+    with pytest.raises(AssertionError, match="steps were moved"):
+        layer(outputs, token_ids, mask=np.ones((2, TIME), "bool"))
+
+
+def test_a_mask_of_another_rank():
+    outputs, _ = inputs_of(8)
+    with pytest.raises(ValueError, match=r"`mask` must be .*\(batch, time\)"):
+        MEMORIES["attention"]()(outputs, mask=np.ones((2,), "bool"))
+
+
+# === In models of a user's own ===
+
+
+@every_memory
+@pytest.mark.parametrize("shape", [(2, TIME, UNITS), (None, None, UNITS)])
+def test_compute_output_shape(name, shape):
+    """Of a layer that is not built yet, too."""
+    attends = ATTENDED.get(name, 3) > 0
+    expected = (*shape[:2], OUTPUT_UNITS.get(name, UNITS))
+    assert MEMORIES[name]().compute_output_shape(shape) == expected
+    layer = MEMORIES[name](return_state=True, return_attention_scores=attends)
+    found = layer.compute_output_shape(shape)
+    assert found[0] == expected
+    state = layer.initial_state(3)
+    assert {key: each[1:] for key, each in found[1].items()} == {
+        key: tuple(each.shape)[1:] for key, each in state.items()
+    }
+    assert [*found[2:]] == [(*shape[:2], ATTENDED.get(name, 3))] * attends
+
+
+@every_one_of_outputs
+def test_in_a_sequential_model_with_padding(name, tmp_path):
+    """Padded rows predict as the same rows without, and so does the file."""
+    model = keras.Sequential(
+        [
+            keras.layers.Embedding(V, 5, mask_zero=True),
+            keras.layers.LSTM(UNITS, return_sequences=True),
+            MEMORIES[name](),
+            keras.layers.Dense(V),
+        ]
+    )
+    rows = np.array([[3, 5, 0, 7], [4, 4, 1, 0]], "int32")
+    found = arrays(model(rows))
+    assert model.output_shape == (2, 4, V)
+    alone = arrays(model(rows[rows > 0].reshape(2, 3)))
+    np.testing.assert_allclose(
+        found[rows > 0], alone.reshape(6, V), rtol=1e-4, atol=1e-5
+    )
+    path = tmp_path / "model.keras"
+    model.save(path)
+    loaded = keras.saving.load_model(path)
+    np.testing.assert_allclose(arrays(loaded(rows)), found, atol=1e-6)
+
+
+@every_one_of_outputs
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_time_distributed(name, with_mask):
+    outputs = np.stack([inputs_of(seed, len(MASKS))[0] for seed in range(3)], 1)
+    mask = None
+    if with_mask:
+        mask = np.stack([MASKS, MASKS[::-1], MASKS[:, ::-1]], 1)
+    layer = MEMORIES[name]()
+    wrapped = keras.layers.TimeDistributed(layer)
+    found = arrays(wrapped(outputs, mask=mask))
+    assert found.shape == wrapped.compute_output_shape(outputs.shape)
+    for index in range(3):
+        expected = layer(
+            outputs[:, index], mask=mask[:, index] if with_mask else None
+        )
+        np.testing.assert_allclose(
+            found[:, index], arrays(expected), rtol=1e-4, atol=1e-5
+        )
+
+
+@pytest.mark.parametrize(
+    "name", ["key_value_predict", "combined", "memory_block", "memory_network"]
+)
+def test_in_a_functional_model_with_a_bidirectional_part(name, tmp_path):
+    """Trains, is saved, and gives weights and state to those who ask."""
+    token_ids = keras.Input((None,), dtype="int32", name="token_ids")
+    outputs = keras.layers.Embedding(V, 5, mask_zero=True)(token_ids)
+    outputs = keras.layers.Bidirectional(
+        keras.layers.LSTM(UNITS // 2, return_sequences=True)
+    )(outputs)
+    layer = MEMORIES[name](return_attention_scores=True)
+    outputs, state, weights = layer(
+        outputs, token_ids=token_ids, return_state=True
+    )
+    logits = keras.layers.Dense(V, name="logits")(outputs)
+    model = keras.Model(token_ids, logits)
+    rows = np.array([[3, 5, 0, 7, 2], [4, 4, 1, 0, 0]], "int32")
+    model.compile(
+        "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    )
+    model.fit(rows, rows, verbose=0)
+    everything = keras.Model(token_ids, [logits, state, weights])
+    path = tmp_path / "model.keras"
+    everything.save(path)
+    found = arrays(everything(rows))
+    loaded = arrays(keras.saving.load_model(path)(rows))
+    for ours, theirs in zip(
+        keras.tree.flatten(found), keras.tree.flatten(loaded)
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    np.testing.assert_array_equal(found[2][rows == 0], 0.0)
+
+
+@pytest.mark.parametrize(
+    "name, policy",
+    [
+        *((name, "mixed_bfloat16") for name in MEMORIES),
+        ("key_value_predict", "float16"),
+        ("single", "float16"),
+        ("memory_network", "float16"),
+    ],
+)
+def test_lower_precision_with_a_mask(name, policy):
+    outputs, token_ids = inputs_of(11, len(MASKS))
+    layer = MEMORIES[name](dtype=policy)
+    read, state, weights = everything(layer)(outputs, token_ids, mask=MASKS)
+    half = layer.compute_dtype
+    assert keras.backend.standardize_dtype(read.dtype) == half
+    assert keras.backend.standardize_dtype(weights.dtype) == half
+    expected = MEMORIES[name]()
+    expected.build(outputs.shape)
+    expected.set_weights(layer.get_weights())
+    np.testing.assert_allclose(
+        arrays(keras.ops.cast(read, "float32")),
+        arrays(expected(outputs, token_ids, mask=MASKS)),
+        atol=0.25,
+    )
+    state = embedded(layer, state)
+    again = layer(outputs, token_ids, state=state, mask=MASKS)
+    assert np.all(np.isfinite(arrays(keras.ops.cast(again, "float32"))))
