@@ -1,4 +1,7 @@
-"""The how-to's pages run as they stand, on tiny files of the right formats."""
+"""Pages of the how-to run as they stand, on tiny files of the right formats.
+
+Commands, also those of docs/results, go as far as they do without training.
+"""
 
 import pathlib
 import re
@@ -19,6 +22,7 @@ from memlm_keras.experiments import experiment
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 # Where the others would only take longer: PyTorch compiles nothing, and
 # TensorFlow exports without another process.
 BACKENDS = {"serving.md": "tensorflow"}
@@ -30,33 +34,32 @@ TRAINED = (
 )
 # Commands that are run where their run folder is there.
 OF_RUNS = ("attention", "evaluate", "generate", "score")
-OTHER_PROGRAMS = ("apt-get", "export", "python")
+OTHER_PROGRAMS = ("apt-get", "cp", "export", "mkdir", "python")
 
 
-def blocks(page, language):
-    """Pairs of the number of lines before a block and its text."""
+def blocks(page):
+    """Pairs of the number of lines before a block of Python and its text."""
     text = page.read_text(encoding="utf-8")
-    pattern = rf"^```{language}\n(.*?)^```$"
     return [
         (text[: found.start(1)].count("\n"), found[1])
-        for found in re.finditer(pattern, text, re.M | re.S)
+        for found in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
     ]
 
 
 def command_lines(page):
     """The command lines of a page, each as one line."""
-    lines = []
-    for _, block in blocks(page, "bash"):
-        lines += block.replace("\\\n", " ").splitlines()
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    if page in PAGES:
+        found = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
+        lines = "".join(found).splitlines()
+    else:
+        # Beside them are other blocks, of what was printed.
+        lines = re.findall(r"^ {4}(?:memlm|python|cp|mkdir) .*", text, re.M)
     return [" ".join(line.split()) for line in lines]
 
 
-def those_with(language):
-    return [
-        pytest.param(page, id=page.stem)
-        for page in PAGES
-        if blocks(page, language)
-    ]
+def those_with(found, pages=PAGES):
+    return [pytest.param(page, id=page.stem) for page in pages if found(page)]
 
 
 def on_one_backend(page):
@@ -94,6 +97,7 @@ def write_files(folder):
     corpus_files.write_lines(folder / "wikipedia.txt", lines)
 
     corpus_files.write_treebank(folder / "UD_German-GSD", "de_gsd")
+    corpus_files.write_treebank(folder / "path" / "to" / "de_gsd", "de_gsd")
     (folder / "parses.conllu").write_text(f"{corpus_files.PARSED}\n" * 3)
 
     corpus_files.write_cbt(folder / "CBTest" / "data")
@@ -135,23 +139,25 @@ def papers_kept(monkeypatch):
     monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 
 
-@pytest.mark.parametrize("page", those_with("python"))
+@pytest.mark.parametrize("page", those_with(blocks))
 def test_blocks_run(page, folder, monkeypatch):
     on_one_backend(page)
     module = types.ModuleType(page.stem)
     # Classes are looked for in the module that defines them.
     monkeypatch.setitem(sys.modules, page.stem, module)
-    for lines_before, block in blocks(page, "python"):
+    for lines_before, block in blocks(page):
         # So that a traceback names the page and its line.
         code = compile("\n" * lines_before + block, str(page), "exec")
         exec(code, module.__dict__)
 
 
-@pytest.mark.parametrize("page", those_with("bash"))
+@pytest.mark.parametrize("page", those_with(command_lines, [*PAGES, *RESULTS]))
 def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
     on_one_backend(page)
-    # A page's Python makes it.
+    # What other lines of the pages make.
     corpus_files.write_documents(folder / "novels", count=40)
+    for name in ("fifth", "tenth"):
+        corpus_files.write_splits(folder / name)
     for command in command_lines(page):
         program, *arguments = shlex.split(command)
         if program == "memlm":
@@ -166,11 +172,18 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
 def check_command(command, arguments, folder, monkeypatch):
     """Runs a command, up to where it would train."""
     name = arguments[0]
+    command_line.COMMANDS[name].parse(arguments[1:])
+    # Keras runs on another one here already.
+    arguments = [a for a in arguments if not a.startswith("--backend=")]
     runs = [word for word in arguments[1:] if word.startswith("runs/")]
-    if name in OF_RUNS and all((folder / run).is_dir() for run in runs):
+    if (
+        name in OF_RUNS
+        and runs
+        and all((folder / run).is_dir() for run in runs)
+    ):
         assert command_line.main(arguments) == 0, command
     elif name not in ("train", "table", "presets"):
-        command_line.COMMANDS[name].parse(arguments[1:])
+        return
     elif command == TRAINED or name == "presets":
         assert command_line.main(arguments) == 0, command
     else:
