@@ -123,7 +123,7 @@ def folder(tmp_path, monkeypatch):
     """A working folder with these files; generated corpora are tiny."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
-    for split, size in {"train": 60, "validation": 20, "test": 20}.items():
+    for split, size in {"train": 50, "validation": 10, "test": 10}.items():
         monkeypatch.setitem(embedded_pairs.SIZES, split, size)
     folder = tmp_path / "work"
     folder.mkdir()
