@@ -256,7 +256,7 @@ def smoothing_models():
 
 
 def noised_batches(models, tokens, batches):
-    """What each row reads, once the smoothed ones know the statistics."""
+    """Batches of each row, once the smoothed ones know the statistics."""
     from memlm_keras import presets
     from memlm_keras import smoothing
 

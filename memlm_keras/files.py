@@ -259,7 +259,10 @@ def read_json(path, what, remedy="Delete it to make it anew."):
 
     Example:
 
-    >>> config = read_json("run/config.json", "configuration of a run")
+    >>> with atomic_path("run/config.json") as temporary:
+    ...     temporary.write_text('{"seed": 1}')
+    >>> read_json("run/config.json", "configuration of a run")
+    {'seed': 1}
     """
     with reading(path, what, remedy):
         return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
@@ -282,7 +285,8 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
     Example:
 
-    >>> lm = load_model("run/model.keras")
+    >>> lm.save("model.keras")
+    >>> lm = load_model("model.keras")
     """
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
         spoilt = archive.testzip()
@@ -317,8 +321,10 @@ def reading(path, what, remedy):
 
     Example:
 
-    >>> with reading(path, "statistics", "Delete it to count anew."):
-    ...     counts = np.load(path)
+    >>> with atomic_path("counts.txt") as temporary:
+    ...     temporary.write_text("3 1 4")
+    >>> with reading("counts.txt", "statistics", "Delete it to count anew."):
+    ...     counts = pathlib.Path("counts.txt").read_text().split()
     """
     try:
         yield

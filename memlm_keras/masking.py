@@ -63,8 +63,6 @@ class ValidSteps:
 
     def put_back(self, tensor):
         """The way back of `to_front`, with zeros at masked steps."""
-        if tensor is None:
-            return None
         moved = take_steps(tensor, self._places)
         return _zero_unless(self.mask, moved)
 

@@ -42,7 +42,7 @@ ROWS = {
 
 @pytest.fixture(autouse=True)
 def papers_kept(monkeypatch):
-    """What a test registers is forgotten after it."""
+    """Forgets after a test what it registered."""
     presets.names()
     monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 

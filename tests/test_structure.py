@@ -160,11 +160,7 @@ PHRASES = {
     "one_stream": "continuous text",
 }
 # Modules whose names are still to be replaced.
-OLD_NAMES = {
-    "memlm_keras.models",
-    "memlm_keras.memory",
-    "memlm_keras.mixtures",
-}
+OLD_NAMES = {"memlm_keras.models", "memlm_keras.mixtures"}
 
 
 def within(name, packages):
@@ -248,11 +244,7 @@ def test_public_names_are_the_fields(name):
 
 _OPENING = re.compile(r"(What|Has|Tells|Who|How)\b|As (of\b|`)")
 # Modules whose docstrings are still to be rewritten.
-OLD_DOCSTRINGS = {
-    "memlm_keras.memory",
-    "memlm_keras.mixtures",
-    "memlm_keras.models",
-}
+OLD_DOCSTRINGS = {"memlm_keras.models"}
 
 
 @pytest.mark.parametrize(

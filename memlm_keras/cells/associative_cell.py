@@ -130,18 +130,15 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         ]
 
     def call(self, inputs, states, training=None):
-        return self.step(self.project_inputs(inputs), states)
+        projected = self.project_inputs(inputs)
+        output, states, _ = self.trace(projected, states, training)
+        return output, states
 
     def keys(self, projected):
         """Bounded, permuted keys: `(B, N_c, H)` of `(B, H)`."""
         return complex_vectors.permute(
             complex_vectors.bound(projected), self.permutations
         )
-
-    def key(self, keys):
-        """The key before it was permuted: `(B, H)` of `(B, N_c, H)`."""
-        # The first permutation changes nothing.
-        return keys[:, 0]
 
     def copies(self, memory):
         """The copies of a flat memory: `(B, N_c, H)` of `(B, N_c H)`."""
@@ -178,9 +175,44 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         )
 
     def step(self, projected, states):
-        """Computes one output and the new states; as of `trace`, less."""
+        """Computes one output and the new states, see `trace`."""
         output, states, _ = self.trace(projected, states)
         return output, states
+
+    def trace(self, projected, states, training=None):
+        """One step, and what it read and wrote.
+
+        Args:
+            projected: `(B, projected units)`, as of `project_inputs`.
+            states: list of the states before.
+            training: optional bool.
+
+        Returns:
+            A tuple of the output, the list of new states, and a dict of float
+            tensors `(B, H)`: the `"key"`, what was `"read"`, the `"state"` that
+            it became, what was `"written"`, and, with a source memory, what was
+            read of that, `"source"`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `trace`."
+        )
+
+    def traced(self, keys, value, source, state, written):
+        """The dict that `trace` returns.
+
+        Args:
+            keys, value, source: as of `read_all`.
+            state: `(B, H)`, what the value became.
+            written: `(B, H)`, the change.
+        """
+        # The first permutation changes nothing.
+        traced = {
+            "key": keys[:, 0],
+            "read": value,
+            "state": state,
+            "written": written,
+        }
+        return traced if source is None else {**traced, "source": source}
 
     def get_config(self):
         config = super().get_config()

@@ -201,8 +201,8 @@ class FOFEHORNNCell(HigherOrderCell):
             self.forgetting_factor**steps_ago * state
             for steps_ago, state in enumerate(states, start=1)
         ]
-        history = ops.concatenate(weighted, axis=-1)
-        return ops.tanh(projected + ops.matmul(history, self.recurrent_kernel))
+        earlier = ops.concatenate(weighted, axis=-1)
+        return ops.tanh(projected + ops.matmul(earlier, self.recurrent_kernel))
 
     def get_config(self):
         return {

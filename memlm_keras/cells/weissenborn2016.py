@@ -123,25 +123,8 @@ class AssociativeMemoryCell(AssociativeCell):
         keys = ops.matmul(inputs, self.kernel)
         return ops.concatenate([keys, ops.cast(inputs, keys.dtype)], axis=-1)
 
-    def call(self, inputs, states, training=None):
-        projected = self.project_inputs(inputs)
-        output, states, _ = self.trace(projected, states, training)
-        return output, states
-
     def trace(self, projected, states, training=None):
-        """One step, and what it read and wrote.
-
-        Args:
-            projected: `(B, projected units)`, as of `project_inputs`.
-            states: list of the states before.
-            training: optional bool, handed to the cell.
-
-        Returns:
-            A tuple of the output, the list of new states, and a dict of float
-            tensors `(B, H)`: the `"key"`, what was `"read"`, the `"state"` that
-            it became, what was `"written"`, and, with a source memory, what was
-            read of that, `"source"`.
-        """
+        """One step, see `AssociativeCell.trace`."""
         columns = self.num_keys * self.memory_units
         output = states[0]
         keys, value, source = self.read_all(
@@ -160,15 +143,9 @@ class AssociativeMemoryCell(AssociativeCell):
         *remainder, state = keras.tree.flatten(new)
         written = state - value
         new_states = [output, self.written(keys, written, states), *remainder]
-        traced = {
-            "key": self.key(keys),
-            "read": value,
-            "state": state,
-            "written": written,
-        }
         if source is not None:
             new_states.append(states[-1])
-            traced["source"] = source
+        traced = self.traced(keys, value, source, state, written)
         return output, new_states, traced
 
     def get_config(self):
@@ -344,19 +321,8 @@ class AssociativeGRUCell(AssociativeCell):
         """
         return ops.matmul(inputs, self.kernel)
 
-    def trace(self, projected, states):
-        """One step, and what it read and wrote.
-
-        Args:
-            projected: `(B, projected units)`, as of `project_inputs`.
-            states: list of the states before.
-
-        Returns:
-            A tuple of the output, the list of new states, and a dict of float
-            tensors `(B, H)`: the `"key"`, what was `"read"`, the `"state"` that
-            it became, what was `"written"`, and, with a source memory, what was
-            read of that, `"source"`.
-        """
+    def trace(self, projected, states, training=None):
+        """One step, see `AssociativeCell.trace`."""
         h = self.units
         projected = projected + ops.matmul(states[0], self.recurrent_kernel)
         split = self.num_keys * h
@@ -379,14 +345,7 @@ class AssociativeGRUCell(AssociativeCell):
             self.written(keys, written, states),
             *states[2:],
         ]
-        traced = {
-            "key": self.key(keys),
-            "read": value,
-            "state": output,
-            "written": written,
-        }
-        if source is not None:
-            traced["source"] = source
+        traced = self.traced(keys, value, source, output, written)
         return output, new_states, traced
 
     def get_config(self):

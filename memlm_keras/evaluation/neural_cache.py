@@ -102,7 +102,7 @@ def choose_cache(
             cache.build(outputs.shape)
             start = state = cache.initial_state(batches.batch_size)
         state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
-        copied, filled, state = compare(
+        cached, filled, state = compare(
             outputs,
             ops.convert_to_tensor(inputs["token_ids"]),
             ops.convert_to_tensor(targets),
@@ -110,9 +110,9 @@ def choose_cache(
             compared,
         )
         alone = np.exp(_float64(scores))
-        copied, filled = _float64(copied), _float64(filled)
+        cached, filled = _float64(cached), _float64(filled)
         for column, weight in enumerate(weights):
-            mixed = (1 - weight * filled) * alone + weight * copied
+            mixed = (1 - weight * filled) * alone + weight * cached
             nats = -np.log(mixed) * sample_weight
             losses[:, column] += nats.sum(axis=(1, 2))
         without -= np.sum(np.log(alone) * sample_weight)
@@ -139,13 +139,13 @@ def _compare(cache, outputs, token_ids, targets, state, thetas):
         holds anything, `(batch, time)`, and the new state.
     """
     products, words, seen, state = cache.compare(outputs, state, token_ids)
-    copied = [
+    cached = [
         cache.copy_probability(
             masked_softmax(theta * products, seen), words, targets
         )
         for theta in ops.unstack(thetas)
     ]
-    return ops.stack(copied), ops.any(seen, axis=-1), state
+    return ops.stack(cached), ops.any(seen, axis=-1), state
 
 
 def _float64(tensor):

@@ -1,4 +1,4 @@
-"""What memories have in common: their protocol, and tables of words."""
+"""The base of all memories: their protocol, and tables of words."""
 
 import keras
 from keras import ops
@@ -65,6 +65,17 @@ class Memory(keras.layers.Layer):
     Raises:
         ValueError: for `return_attention_scores=True` of a memory that does
             not attend, and for a mask that is not `(batch, time)`.
+
+    Example:
+
+    >>> model = keras.Sequential([
+    ...     keras.layers.Embedding(50, 8, mask_zero=True),
+    ...     keras.layers.LSTM(12, return_sequences=True),
+    ...     memlm_keras.memory.KeyValuePredict(window=5),
+    ...     keras.layers.Dense(50),
+    ... ])
+    >>> keras.ops.shape(model(np.array([[3, 7, 4, 0], [5, 0, 2, 9]])))
+    (2, 4, 50)
     """
 
     attends = True

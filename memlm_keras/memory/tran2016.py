@@ -131,7 +131,7 @@ class MemoryBlock(WordMemory):
 
     @property
     def memory_size(self):
-        """How many words a step attends over."""
+        """Number of words that a step attends over."""
         return self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -290,7 +290,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     @property
     def memory_size(self):
-        """How many words a step attends over, both sides together."""
+        """Number of words that a step attends over, both sides together."""
         return 2 * self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -325,7 +325,7 @@ class _BothSides(SlidingWindow):
         return {}
 
     def slide(self, state, token_ids, mask=None):
-        """As `SlidingWindow.slide`, with the words after, and without a state.
+        """Slides over the words before and after, without a state.
 
         Returns:
             Words `(B, T + 2 n)`, of which `slot` shows each step its own; the
@@ -345,7 +345,7 @@ class _BothSides(SlidingWindow):
         return words, ops.concatenate([before, after], axis=-1), {}
 
     def slot(self, extended, index):
-        """As `SlidingWindow.slot`, the word to predict left out.
+        """The word of each step in slot `index`, the one to predict left out.
 
         Args:
             extended: tensor `(B, T + 2 n, ...)`, of words as of `slide`.

@@ -7,7 +7,7 @@ from memlm_keras.masking import take_steps
 
 
 class SlidingWindow:
-    """What was remembered of the most recent steps: a part of a memory.
+    """A sliding window over the most recent steps: a part of a memory.
 
     Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
     what was remembered, the most recent last, and how many of the slots hold
@@ -65,7 +65,7 @@ class SlidingWindow:
         return extended, seen, new_state
 
     def last(self, extended, mask=None):
-        """What the slots hold after new steps.
+        """Contents of the slots after new steps.
 
         Args:
             extended: tensor `(batch, slots + time, ...)`.
@@ -82,7 +82,7 @@ class SlidingWindow:
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
     def slot(self, extended, index):
-        """What each step sees in slot `index` (0 is the oldest).
+        """Contents of slot `index` for each step (0 is the oldest).
 
         Args:
             extended: tensor `(batch, slots + time, ...)` of `slide`.
@@ -110,7 +110,7 @@ class SlidingWindow:
 
 
 def by_slot(numbers, slots):
-    """What each step says of what it sees, of what it says of all positions.
+    """Picks the positions that each step sees out of all positions.
 
     Args:
         numbers: tensor `(batch, time, positions)`, where step `t` sees position

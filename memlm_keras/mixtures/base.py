@@ -5,6 +5,7 @@ from keras import ops
 
 # The mask that Keras attaches to a tensor; it has no public name.
 from keras.src.backend import get_keras_mask
+from keras.src.backend import set_keras_mask
 
 from memlm_keras.masking import ValidSteps
 from memlm_keras.memory.window import by_position
@@ -105,12 +106,16 @@ class Mixture(keras.layers.Layer):
             steps.to_front(logits),
             steps.front,
         )
-        return (
-            steps.put_back(log_probabilities),
-            state,
-            steps.put_back(weights),
-            auxiliary,
-        )
+        weights = steps.put_back(weights)
+        if logits is None:
+            return None, state, weights, auxiliary
+        log_probabilities = steps.put_back(log_probabilities)
+        set_keras_mask(log_probabilities, steps.mask)
+        return log_probabilities, state, weights, auxiliary
+
+    def compute_mask(self, outputs, previous_mask=None):
+        """No mask, as a call attaches it where there are log-probabilities."""
+        return None
 
     def compute_output_spec(
         self,

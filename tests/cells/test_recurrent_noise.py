@@ -177,7 +177,7 @@ def test_gradients_equal_finite_differences(name, gradients):
     def reference_loss(values):
         sequence, *rest = values
         outputs, _ = getattr(reference, name)(
-            *(sequence, rest[len(states) :], rest[: len(states)], noise, RATES)
+            sequence, rest[len(states) :], rest[: len(states)], noise, RATES
         )
         return np.sum(outputs * direction)
 

@@ -122,9 +122,8 @@ def test_vocabulary_is_of_training_documents_alone(folder):
 
 def test_most_frequent_words_are_kept(folder):
     corpus = data.load_documents(folder, vocabulary_size=7)
-    assert set(corpus.vocabulary.tokens) == {
-        *("<eos>", "<unk>", "N", "in", "the", ".", "=")
-    }
+    kept = ["<eos>", "<unk>", "N", "in", "the", ".", "="]
+    assert sorted(corpus.vocabulary.tokens) == sorted(kept)
     assert titles(corpus, "train") == ["<unk>"] * len(
         corpus.train.document_starts
     )

@@ -33,9 +33,8 @@ def test_snli(tmp_path, ending):
     corpus = data.load_pairs("snli", data_dir=tmp_path)
     assert len(corpus.train) == len(corpus.test) == 3
     np.testing.assert_array_equal(corpus.train.labels, [1, 0, 2])
-    assert corpus.vocabulary.decode(corpus.train.premises[1]) == [
-        *("It", '"', "is", '"')
-    ]
+    premise = corpus.vocabulary.decode(corpus.train.premises[1])
+    assert premise == ["It", '"', "is", '"']
     lower = data.load_pairs("snli", data_dir=folder, lowercase=True)
     assert "alone" in lower.vocabulary and "Alone" not in lower.vocabulary
 
@@ -81,9 +80,8 @@ def test_both_releases_of_sick(tmp_path):
     old = data.load_pairs("sick", data_dir=tmp_path / "old")
     new = data.load_pairs("sick", data_dir=tmp_path / "new")
     assert old.fingerprint == new.fingerprint
-    assert [len(getattr(old, s)) for s in ("train", "validation", "test")] == [
-        *(1, 1, 1)
-    ]
+    splits = (old.train, old.validation, old.test)
+    assert [len(split) for split in splits] == [1, 1, 1]
     assert old.labels[old.train.labels[0]] == "contradiction"
     assert old.vocabulary.decode(old.train.premises[0]) == ["A", '"dog']
     with pytest.raises(FileNotFoundError, match="`data_dir`.*SICK_train.txt"):
@@ -170,7 +168,7 @@ def test_generated_labels_are_what_the_facts_say():
 
 
 def test_counts_of_words_do_not_tell_the_label():
-    """How often the asked name, kind and value occur, and how many facts."""
+    """Counts of the asked name, kind and value, and of facts."""
     pairs = embedded_pairs.generate_pairs(6000, seed=0)
     found = {label: [] for label in ("entailment", "neutral", "contradiction")}
     for pair in pairs:
@@ -219,7 +217,11 @@ def test_every_pair_is_in_one_batch_of_an_epoch(
     hypotheses = [random.integers(2, 99, b) for _, b in lengths]
     labels = np.arange(len(lengths))
     batches = PairBatches(
-        *(premises, hypotheses, labels, batch_size, shuffle),
+        premises,
+        hypotheses,
+        labels,
+        batch_size=batch_size,
+        shuffle=shuffle,
         bucket_batches=bucket_batches,
         length_multiple=length_multiple,
     )
@@ -253,7 +255,10 @@ def test_orders_follow_from_seed_and_epoch():
 
     def orders(**arguments):
         batches = PairBatches(
-            *(pairs.premises, pairs.hypotheses, pairs.labels, 10),
+            pairs.premises,
+            pairs.hypotheses,
+            pairs.labels,
+            batch_size=10,
             **arguments,
         )
         first = batches.order.copy()

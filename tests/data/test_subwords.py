@@ -15,10 +15,9 @@ from memlm_keras import data
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 
-TOKENS = [
-    *("<blk>", "<sos/eos>", "<unk>", "▁the", "▁cat", "▁c", "s", "a", "at"),
-    *("▁", "é", "<0xC3>", "你", "▁the▁cat"),
-]
+TOKENS = """
+    <blk> <sos/eos> <unk> ▁the ▁cat ▁c s a at ▁ é <0xC3> 你 ▁the▁cat
+""".split()
 TEXTS = ["the cats", "  the\u2003zéat\x1c the", "", "<blk> <unk> 你cat", "▁a ▁"]
 
 

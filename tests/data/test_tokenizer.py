@@ -106,13 +106,11 @@ def test_lower_case_is_that_of_each_character_by_itself():
 
 def test_scripts_part_words_from_punctuation():
     tokenizer = Tokenizer("unicode_script")
-    assert tokenizer.tokenize("Don't stop. привет мир") == [
-        *("Don", "'", "t", "stop", ".", "привет", "мир"),
-    ]
+    tokens = tokenizer.tokenize("Don't stop. привет мир")
+    assert tokens == ["Don", "'", "t", "stop", ".", "привет", "мир"]
     # Spaces part what is of one script on both sides of them.
-    assert tokenizer.tokenize("<unk>, 12.50 -") == [
-        *("<", "unk", ">,", "12.50", "-"),
-    ]
+    tokens = tokenizer.tokenize("<unk>, 12.50 -")
+    assert tokens == ["<", "unk", ">,", "12.50", "-"]
 
 
 def test_scripts_are_those_of_tensorflow_text():

@@ -84,7 +84,12 @@ def test_rows_and_logits_are_those_of_the_layer_of_keras():
 
 def test_an_embedding_survives_its_configuration():
     layer = Embedding(
-        *(5, 3, 0.25, 7), dtype="mixed_bfloat16", name="embedding"
+        5,
+        3,
+        word_dropout=0.25,
+        seed=7,
+        dtype="mixed_bfloat16",
+        name="embedding",
     )
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
     revived = keras.saving.deserialize_keras_object(config, safe_mode=True)

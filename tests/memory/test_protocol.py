@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras.src.backend import get_keras_mask
 
 from memlm_keras import masking
 from memlm_keras import memory as memories
@@ -223,9 +224,7 @@ def test_a_mask_that_keras_attached(name):
     found = layer(attached, token_ids=token_ids)
     expected = layer(outputs, token_ids=token_ids, mask=MASKS)
     np.testing.assert_allclose(arrays(found), arrays(expected), atol=1e-6)
-    np.testing.assert_array_equal(
-        arrays(keras.src.backend.get_keras_mask(found)), MASKS
-    )
+    np.testing.assert_array_equal(arrays(get_keras_mask(found)), MASKS)
 
 
 @every_memory

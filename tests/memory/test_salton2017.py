@@ -59,7 +59,7 @@ def reader(layer, compiled):
 
 
 def read_in_pieces(layer, compiled, outputs, cuts):
-    """What a layer gives when it reads piece by piece, and its last state."""
+    """Results of a layer that reads piece by piece, and its last state."""
     read = reader(layer, compiled)
     state = layer.initial_state(len(outputs))
     merged, attention = [], []

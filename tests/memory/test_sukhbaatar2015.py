@@ -172,7 +172,7 @@ def test_a_model_without_recurrent_layers():
 
 
 def test_a_model_reads_on_with_the_embedding_of_today():
-    """What was read before counts by the vectors that words have now."""
+    """Words read before count by the vectors that they have now."""
     model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=4))
     tokens = np.array([[1, 5, 3, 2, 7]], "int32")
     state = model.read(tokens[:, :3])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from keras.src.backend import get_keras_mask
 
 from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
@@ -252,6 +253,60 @@ def test_copy_probability_of_the_cache_is_its_own():
             atol=1e-6,
         )
     np.testing.assert_array_equal(copied[:, 0], 0.0)
+
+
+@every_mixture
+def test_masked_steps_are_never_remembered(kind, compiled):
+    """Each row is as if it were read without them, wherever they stand."""
+    mask = np.array([[1, 1, 1, 0, 0], [0, 0, 1, 1, 1], [1, 0, 1, 0, 1]], "bool")
+    layer = kind.make(3, 2)
+    state = layer(*inputs_of(6, 3, 4, 3)[:2])[1]
+    outputs, token_ids, logits = inputs_of(7, 3, 5, 3)
+
+    def read(outputs, token_ids, logits, mask=None):
+        return layer(outputs, token_ids, logits=logits, state=state, mask=mask)[
+            :3
+        ]
+
+    dirty = np.where(mask[..., None], outputs, np.nan).astype("float32")
+    words = np.where(mask, token_ids, -1).astype("int32")
+    found = arrays(compiled(read)(dirty, words, logits, mask))
+    valid = [
+        value[mask].reshape(3, 3, *value.shape[2:])
+        for value in (outputs, token_ids, logits, found[0], found[2])
+    ]
+    expected = arrays(compiled(read)(*valid[:3]))
+    np.testing.assert_allclose(valid[3], expected[0], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(valid[4], expected[2], rtol=1e-4, atol=1e-5)
+    for name, value in expected[1].items():
+        np.testing.assert_allclose(found[1][name], value, rtol=1e-5)
+    np.testing.assert_array_equal(found[0][~mask], 0.0)
+    np.testing.assert_array_equal(found[2][~mask], 0.0)
+
+
+def test_pointer_log_probability_with_a_mask():
+    layer = Pointer.make(3, 2)
+    mask = np.array([[0, 1, 1, 0, 1], [1, 1, 0, 1, 0]], "bool")
+    outputs, token_ids, logits = inputs_of(8, 2, 5, 3)
+    targets = np.random.default_rng(9).integers(V, size=(2, 5)).astype("int32")
+    found = arrays(
+        layer.pointer_log_probability(
+            layer(outputs, token_ids, mask=mask)[3], targets, mask=mask
+        )
+    )
+    predicted = layer(outputs, token_ids, logits=logits, mask=mask)[0]
+    np.testing.assert_array_equal(arrays(get_keras_mask(predicted)), mask)
+    outputs, token_ids, wanted = (
+        value[mask].reshape(2, 3, *value.shape[2:])
+        for value in (outputs, token_ids, targets)
+    )
+    expected = arrays(
+        layer.pointer_log_probability(layer(outputs, token_ids)[3], wanted)
+    )
+    np.testing.assert_allclose(
+        found[mask].reshape(2, 3), expected, rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_array_equal(found[~mask], 0.0)
 
 
 def test_a_cache_without_theta_counts_words():

@@ -89,7 +89,7 @@ def test_a_cache_is_chosen_for_the_trained_model():
 
 
 def test_a_cache_from_the_preset_alone():
-    """What was read is remembered, without a word to `choose_cache`."""
+    """The text is remembered, without a word to `choose_cache`."""
     sizes = {"vocabulary_size": 30, "units": 8}
     cached = LanguageModel.from_preset("grave2017/ptb_cache_500", **sizes)
     plain = cached.with_mixture(None)

@@ -91,7 +91,7 @@ def run_isolated():
 def responses(
     saved_model, token_ids, texts, stops, run_isolated, tmp_path_factory
 ):
-    """What the artifact answers where only TensorFlow is at hand."""
+    """Answers of the artifact where only TensorFlow is at hand."""
     folder = tmp_path_factory.mktemp("client")
     np.savez(
         folder / "requests.npz",

@@ -227,7 +227,7 @@ def test_wrong_arrays_are_found(saved, change):
 
 
 def test_killed_while_saving(saved):
-    """What was saved before is still there, and training goes on from it."""
+    """The file saved before is still there, and training goes on from it."""
     before = saved.read_bytes()
     arrays = contents(saved)
     meta = json.loads(str(arrays.pop("meta")))

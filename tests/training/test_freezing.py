@@ -132,7 +132,7 @@ def test_steps_in_one_execution_are_refused(model, batches):
 
 
 def test_a_saved_model_is_not_frozen(model, batches, tmp_path):
-    """What trains it need not know that there was something to undo."""
+    """A loop that trains it need not know that there was something to undo."""
     path = tmp_path / "model.keras"
     callbacks = [FreezeEmbeddings(1), keras.callbacks.ModelCheckpoint(path)]
     model.fit(batches, epochs=1, verbose=0, callbacks=callbacks)
@@ -221,7 +221,10 @@ def test_an_interrupted_run_goes_on(random, tmp_path):
         model = EntailmentClassifier(9, 4, keras.layers.GRU(4))
         model.compile(keras.optimizers.Adam(0.01), jit_compile=jit_compile)
         batches = PairBatches(
-            *(sentences, sentences[::-1], labels, 4),
+            sentences,
+            sentences[::-1],
+            labels,
+            batch_size=4,
             shuffle=True,
             batches_per_epoch=5,
         )

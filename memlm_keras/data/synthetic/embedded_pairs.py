@@ -22,9 +22,9 @@ from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.synthetic.interpreters import uniforms
 
-NAMES = (
-    *("ada", "bert", "clara", "dan", "edith", "frank", "greta", "hugo"),
-    *("ida", "jack", "kate", "leo", "mary", "noah", "olga", "paul"),
+NAMES = tuple(
+    "ada bert clara dan edith frank greta hugo "
+    "ida jack kate leo mary noah olga paul".split()
 )
 # One kind of fact: what is said, and of what.
 FACTS = (
