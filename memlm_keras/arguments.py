@@ -1,5 +1,8 @@
 """Arguments that layers and models have in common."""
 
+import numpy as np
+from keras import ops
+
 
 def require_positive_integer(name, value, minimum=1):
     """Raises `ValueError` unless `value` is an integer from `minimum` on."""
@@ -17,6 +20,50 @@ def require_rate(name, value):
             f"`{name}` must be at least 0 and less than 1. "
             f"Received: {name}={value!r}"
         )
+
+
+def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
+    """Returns token ids as an int32 array, or raises `ValueError`.
+
+    Args:
+        name: string, name of the argument.
+        ids: array of integers, or nested lists of them.
+        vocabulary_size: integer, below which they must be.
+        ndim: integer, 2 for `(batch, time)` and 1 for `(time,)`; `None` for
+            any shape.
+        minimum_time: integer, least number of steps.
+
+    Example:
+
+    >>> require_token_ids("ids", [[3, 1]], vocabulary_size=5)
+    array([[3, 1]], dtype=int32)
+    """
+    form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
+    try:
+        ids = ops.convert_to_numpy(ids)
+    except ValueError as error:
+        raise ValueError(
+            f"`{name}` must be of shape {form}, with rows of one length. "
+            f"Received: {name}={ids!r}"
+        ) from error
+    wrong_rank = not ids.ndim if ndim is None else ids.ndim != ndim
+    if wrong_rank or ids.shape[-1] < minimum_time or not ids.size:
+        raise ValueError(
+            f"`{name}` must be of shape {form} with time of at least "
+            f"{minimum_time}. Received: shape {ids.shape}"
+        )
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"`{name}` must be integers. Received: dtype {ids.dtype}"
+        )
+    smallest, largest = int(ids.min()), int(ids.max())
+    if smallest < 0 or largest >= vocabulary_size:
+        raise ValueError(
+            f"`{name}` must be at least 0 and below the vocabulary size "
+            f"{vocabulary_size}. Received: "
+            f"{smallest if smallest < 0 else largest}"
+        )
+    return ids.astype("int32")
 
 
 def require_vocabulary(model, vocabulary):
@@ -41,7 +88,7 @@ def require_vocabulary(model, vocabulary):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` for a model that reads ahead.
+    """Raises `ValueError` for a model that is not causal.
 
     Args:
         what: string, what was asked for.
@@ -49,9 +96,9 @@ def require_streaming(what, model):
     """
     if not model.causal:
         raise ValueError(
-            f"{what} needs a model that reads forward only. Received: a model "
-            f"with a {type(model.memory).__name__}, which reads ahead in whole "
-            "sentences. It has `lm(tokens)`, `lm.score(tokens)` and "
+            f"{what} needs a causal model. Received: a model with a "
+            f"{type(model.memory).__name__}, which reads whole sentences in "
+            "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
             "`lm.attention(tokens)`; for the rest, take a memory of what was "
             "read before, such as `memlm_keras.memory.MemoryBlock`."
         )

@@ -21,7 +21,8 @@ _FIXED = {
         "memory",
         "recurrent_above",
         "mixture",
-        "smoothing",
+        "embedding",
+        "head",
     },
     "EntailmentClassifier": {
         "recurrent",

@@ -36,7 +36,7 @@ ARROWS = {
     "memory": GROUND | {"cells", "embeddings"},
     "mixtures": GROUND | {"memory"},
     "smoothing": GROUND | {"data", "embeddings", "heads"},
-    "training": GROUND | {"data"},
+    "training": GROUND | {"data", "heads"},
     "models": GROUND | WORDS | {"data", "training"},
     "presets": GROUND | WORDS | {"models", "training"},
     "evaluation": GROUND | {"data", "mixtures", "models"},

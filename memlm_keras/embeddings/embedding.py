@@ -55,8 +55,9 @@ class Embedding(keras.layers.ReversibleEmbedding):
     `1 / (1 - word_dropout)`.
 
     Args:
-        input_dim: integer, number of tokens.
-        output_dim: integer, size of the vectors.
+        input_dim: integer, number of tokens; `None` is that of the language
+            model whose `embedding` this is.
+        output_dim: integer, size of the vectors; `None` likewise.
         word_dropout: float in [0, 1), probability that a word is dropped.
         seed: integer or `None`, of the words that are dropped.
         **kwargs: other arguments of `keras.layers.ReversibleEmbedding`.
@@ -68,7 +69,8 @@ class Embedding(keras.layers.ReversibleEmbedding):
         training: optional bool, whether words are dropped.
 
     Raises:
-        ValueError: if `word_dropout` is not in [0, 1).
+        ValueError: if `word_dropout` is not in [0, 1), or it is built without
+            a size.
 
     Example:
 
@@ -78,14 +80,36 @@ class Embedding(keras.layers.ReversibleEmbedding):
     """
 
     def __init__(
-        self, input_dim, output_dim, word_dropout=0.0, seed=None, **kwargs
+        self,
+        input_dim=None,
+        output_dim=None,
+        word_dropout=0.0,
+        seed=None,
+        **kwargs,
     ):
         require_rate("word_dropout", word_dropout)
-        super().__init__(input_dim, output_dim, **kwargs)
+        # Keras' layer takes no `None`.
+        super().__init__(
+            1 if input_dim is None else input_dim,
+            1 if output_dim is None else output_dim,
+            **kwargs,
+        )
+        self.input_dim = input_dim
+        self.output_dim = output_dim
         self.word_dropout = word_dropout
         self.seed = seed
         if word_dropout:
             self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, input_shape=None):
+        if None in (self.input_dim, self.output_dim):
+            raise ValueError(
+                "`input_dim` and `output_dim` must be given, unless the layer "
+                "is the `embedding` of a `memlm_keras.LanguageModel`. "
+                f"Received: input_dim={self.input_dim} and output_dim="
+                f"{self.output_dim}"
+            )
+        super().build(input_shape)
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:

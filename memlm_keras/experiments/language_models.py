@@ -18,8 +18,8 @@ from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.tasks import DROPOUTS
 from memlm_keras.experiments.tasks import Task
+from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import LanguageModel
 
 # Which of our perplexities a paper's own protocol stands beside.
@@ -49,7 +49,7 @@ class LanguageModelTask(Task):
         """Sizes, rates and how much is read at once."""
         preset, overrides = experiment.preset, experiment.overrides
         data, schedule = preset["data"], preset["schedule"]
-        smooth = (preset["model"].get("smoothing") or {"config": {}})["config"]
+        smooth = smoothing_of(preset["model"]) or {}
         noise = preset.get("noise") or {}
         rate = preset["optimizer"]["config"]["learning_rate"]
         lengths = {}
@@ -71,8 +71,7 @@ class LanguageModelTask(Task):
                 name: overrides.get(name)
                 for name in ("match_parameters", "window", "initial_range")
             },
-            "dropout": 0.0,
-            **{k: v for k, v in preset["model"].items() if k in DROPOUTS},
+            "dropout": preset["model"].get("dropout", 0.0),
             "batch_size": overrides.get("batch_size", data["batch_size"]),
             **lengths,
             "learning_rate": overrides.get("learning_rate", rate),
@@ -321,14 +320,14 @@ def _change_smoothing(name, preset, overrides):
     from memlm_keras.presets import kong2019
 
     noise = preset.get("noise")
-    smooth = preset["model"].get("smoothing")
+    smooth = smoothing_of(preset["model"])
     if "rate" in overrides and not (noise or smooth):
         raise NoUseError(
             "rate",
             "rate is of models that are noised or smoothed. Received: "
             f"preset={name}",
         )
-    kneser_ney = smooth and smooth["config"]["scheme"] == "kneser_ney"
+    kneser_ney = smooth and smooth["scheme"] == "kneser_ney"
     if "other_words" in overrides and not kneser_ney:
         raise NoUseError(
             "other_words",
@@ -340,9 +339,11 @@ def _change_smoothing(name, preset, overrides):
     if smooth:
         for option in ("rate", "l2", "other_words"):
             if option in overrides:
-                smooth["config"][option] = overrides[option]
+                smooth[option] = overrides[option]
     elif overrides.get("l2"):
-        preset["model"]["smoothing"] = kong2019.plain_l2(overrides["l2"])
+        preset["model"]["embedding"] = kong2019.plain_l2(
+            overrides["l2"], preset["model"]["initializer"]
+        )
 
 
 def _put_memory(name, model, window):

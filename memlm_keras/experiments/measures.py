@@ -13,6 +13,7 @@ from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import copies
 
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -67,7 +68,7 @@ def check(experiment, measures):
             "cache_size is of models without a mixture of their own. Received: "
             f"preset={name}"
         )
-    if "samples" in measures and not model.get("smoothing"):
+    if "samples" in measures and not smoothing_of(model):
         raise UsageError(
             "samples needs a smoothed model, such as kong2019/vs_linear_512. "
             f"Received: preset={name}"

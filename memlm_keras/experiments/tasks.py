@@ -8,8 +8,6 @@ from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
-# Arguments of a model that are rates of dropout.
-DROPOUTS = ("dropout", "embedding_dropout", "output_dropout")
 _SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
 
 
@@ -196,7 +194,19 @@ def set_dropout(model, rate):
         for layer in model.get("recurrent") or ()
         if isinstance(layer, dict)
     ]
-    stated = [(model, name) for name in DROPOUTS if model.get(name)]
+    rates = model.get("dropout")
+    if isinstance(rates, dict):
+        places = [place for place in rates if place != "variational"]
+        stated = [(rates, place) for place in places if rates[place]]
+    else:
+        stated = [(model, "dropout")] if rates else []
     stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
     for config, name in stated or [(model, "dropout")]:
         config[name] = rate
+
+
+def smoothing_of(model):
+    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
+    embedding = model.get("embedding") or {"config": {}}
+    smoothing = embedding["config"].get("smoothing")
+    return smoothing and smoothing["config"]

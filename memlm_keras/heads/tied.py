@@ -2,6 +2,9 @@
 
 import keras
 
+from memlm_keras.serialization import deserialize
+from memlm_keras.serialization import serialize
+
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class TiedProjection(keras.layers.Layer):
@@ -12,7 +15,8 @@ class TiedProjection(keras.layers.Layer):
     papers reproduced here have one.
 
     Args:
-        embedding: the `keras.layers.ReversibleEmbedding` to share.
+        embedding: the `keras.layers.ReversibleEmbedding` to share; `None` is
+            that of the language model whose `head` this is.
         bias_initializer: initializer of `b`.
         use_bias: whether there is a bias.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -24,7 +28,8 @@ class TiedProjection(keras.layers.Layer):
         Float tensor `(..., embedding.input_dim)`.
 
     Raises:
-        ValueError: if the size of the inputs is not the size of the embedding.
+        ValueError: if the size of the inputs is not the size of the embedding,
+            or there is none.
 
     Example:
 
@@ -35,7 +40,7 @@ class TiedProjection(keras.layers.Layer):
     """
 
     def __init__(
-        self, embedding, bias_initializer="zeros", use_bias=True, **kwargs
+        self, embedding=None, bias_initializer="zeros", use_bias=True, **kwargs
     ):
         super().__init__(**kwargs)
         self.embedding = embedding
@@ -43,9 +48,7 @@ class TiedProjection(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
     def build(self, input_shape):
-        require_tied_size(self.embedding, input_shape[-1])
-        if not self.embedding.built:
-            self.embedding.build()
+        build_tied(self.embedding, input_shape[-1])
         if self.use_bias:
             self.bias = self.add_weight(
                 name="bias",
@@ -60,7 +63,7 @@ class TiedProjection(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "embedding": serialize(self.embedding),
             "bias_initializer": keras.initializers.serialize(
                 self.bias_initializer
             ),
@@ -69,15 +72,25 @@ class TiedProjection(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        config["embedding"] = keras.saving.deserialize_keras_object(
-            config["embedding"]
+        return cls(**deserialize(config))
+
+
+def build_tied(embedding, size):
+    """Builds the embedding that a projection shares.
+
+    Args:
+        embedding: `keras.layers.ReversibleEmbedding`.
+        size: integer, size of what is projected.
+
+    Raises:
+        ValueError: if there is no embedding, or one of another size.
+    """
+    if embedding is None:
+        raise ValueError(
+            "`embedding` must be the layer whose matrix is shared, unless the "
+            "projection is the `head` of a `memlm_keras.LanguageModel`. "
+            "Received: embedding=None"
         )
-        return cls(**config)
-
-
-def require_tied_size(embedding, size):
-    """Raises `ValueError` unless outputs have the size of the embedding."""
     if size != embedding.output_dim:
         raise ValueError(
             "`tie_embeddings=True` needs outputs of the size of the "
@@ -85,3 +98,5 @@ def require_tied_size(embedding, size):
             f"{embedding.output_dim}. Make them equal, or use "
             "`tie_embeddings=False`"
         )
+    if not embedding.built:
+        embedding.build()

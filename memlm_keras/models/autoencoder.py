@@ -7,8 +7,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.models import checks
-from memlm_keras.models.from_preset import FromPreset
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.generation import sample
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.pairs import DualSequenceModel
@@ -20,7 +19,7 @@ from memlm_keras.models.pairs import starting_states
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class SequenceAutoencoder(FromPreset, DualSequenceModel):
+class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
     A recurrent layer reads the sequence; another one writes it token by token
@@ -206,7 +205,7 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
         padded = np.zeros((len(rows), lengths.max()), "int64")
         for index, row in enumerate(rows):
             padded[index, : len(row)] = row
-        padded = checks.token_id_array("source", padded, self.vocabulary_size)
+        padded = require_token_ids("source", padded, self.vocabulary_size)
         # The end of what came before stands first, and is given.
         prompt = np.full(
             (len(rows), 1 + max_length), self.end_of_sentence_id, "int32"
@@ -223,7 +222,13 @@ class SequenceAutoencoder(FromPreset, DualSequenceModel):
             ops.convert_to_tensor(padded), ops.convert_to_tensor(lengths)
         )
         written, ends = sample(
-            *(self, sampler, next_token, prompt, given, states, 1),
+            model=self,
+            sampler=sampler,
+            next_token=next_token,
+            tokens=prompt,
+            given=given,
+            state=states,
+            index=1,
             stop_token_ids=[self.end_of_sentence_id],
         )
         return [row[1:end] for row, end in zip(written, ends)]

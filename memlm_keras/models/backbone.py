@@ -1,4 +1,4 @@
-"""The four words of every model: embed, recur, remember, predict."""
+"""The four words of every language model: embed, recur, remember, predict."""
 
 from typing import Any
 from typing import NamedTuple
@@ -6,27 +6,35 @@ from typing import NamedTuple
 from keras import ops
 from keras import tree
 
-from memlm_keras.models.inference import target_log_probabilities
+from memlm_keras.heads import token_losses
 
 
-class Recalled(NamedTuple):
-    """What the loss asks for once it knows the targets.
+class Prediction(NamedTuple):
+    """What the last of the four words says.
 
     Attributes:
-        by_mixture: what the mixture recalled; `None` without one.
-        redraw: function from targets `(batch, time)` to logits in which the
-            rows of the targets are drawn; `None` where they are not.
+        logits: `(batch, time, vocabulary)`.
+        log_probability: natural-log probability of each target, float32
+            `(batch, time)`; `None` without targets.
+        loss: the loss of each token, float32 `(batch, time)`: that is
+            `-log_probability` and, while training, what a mixture learns of
+            the target besides; `None` without targets.
     """
 
-    by_mixture: Any = None
-    redraw: Any = None
+    logits: Any
+    log_probability: Any = None
+    loss: Any = None
 
 
 class Backbone:
     """The layers of a language model and the one way they are joined.
 
-    The functional graph, carried training, streaming and export all run
-    through `forward`; nothing else joins the layers.
+    Graph, training, streaming, scoring and export all run through `forward`,
+    which is the four words in order: `embed`, `recur`, `remember`, `predict`.
+
+    Where the `embedding` has `draws`, its vectors are drawn while training:
+    `embedding.draw(token_ids, units)` makes the sample that it takes as
+    `drawn`, and so does the `head`, with the `targets`, if it has `draws`.
 
     Args:
         embedding: layer from token ids to vectors.
@@ -40,7 +48,6 @@ class Backbone:
             layer's outputs.
         mixture: a `memlm_keras.mixtures.Mixture` that makes log-probabilities
             of the logits, or `None`.
-        smoothing: the `VariationalSmoothing` of embedding and head, or `None`.
     """
 
     def __init__(
@@ -52,16 +59,159 @@ class Backbone:
         head,
         dropouts,
         mixture=None,
-        smoothing=None,
     ):
         self.embedding = embedding
-        self.below = list(enumerate(recurrent))
+        self.recurrent = recurrent
         self.memory = memory
-        self.above = list(enumerate(recurrent_above, len(recurrent)))
+        self.recurrent_above = recurrent_above
         self.head = head
         self.dropouts = dropouts
         self.mixture = mixture
-        self.smoothing = smoothing
+        self._below = list(enumerate(recurrent))
+        self._above = list(enumerate(recurrent_above, len(recurrent)))
+
+    def layers(self):
+        """The layers with weights, by the name of their place.
+
+        Returns:
+            Dict of layers.
+        """
+        named = {"embedding": self.embedding, "head": self.head}
+        for index, layer in (*self._below, *self._above):
+            named[f"recurrent_{index}"] = layer
+        for name in ("memory", "mixture"):
+            if getattr(self, name) is not None:
+                named[name] = getattr(self, name)
+        return named
+
+    # === The four words ===
+
+    def embed(self, token_ids, training=False, drawn=None):
+        """Vectors of tokens.
+
+        Args:
+            token_ids: int32 tensor `(batch, time)`.
+            training: bool.
+            drawn: a sample of the embedding's, or `None`.
+
+        Returns:
+            Float tensor `(batch, time, units)`.
+        """
+        sample = {} if drawn is None else {"drawn": drawn}
+        vectors = self.embedding(token_ids, training=training, **sample)
+        return self.dropouts[0](vectors, training=training)
+
+    def recur(self, outputs, state=None, training=False, above=False):
+        """Runs the recurrent layers below the memory, or those above it.
+
+        Args:
+            outputs: float tensor `(batch, time, units)`.
+            state: dict as of `initial_state`, or `None` for just that.
+            training: bool.
+            above: bool, which of them.
+
+        Returns:
+            `(outputs, state)`, the state of these layers.
+        """
+        new_state = {}
+        for index, layer in self._above if above else self._below:
+            outputs, *layer_state = layer(
+                outputs,
+                initial_state=_unpack_layer(state, index, layer),
+                training=training,
+            )
+            _pack_layer(new_state, index, layer_state)
+            outputs = self.dropouts[index + 1](outputs, training=training)
+        return outputs, new_state
+
+    def remember(self, outputs, token_ids, state=None, training=False):
+        """Reads back from the memory, if there is one.
+
+        Args:
+            outputs: float tensor `(batch, time, units)`.
+            token_ids: int32 tensor `(batch, time)`.
+            state: dict as of `initial_state`, or `None` for just that.
+            training: bool.
+
+        Returns:
+            `(outputs, state, weights)`: the state is the memory's, and the
+            attention weights are `None` without one.
+        """
+        if self.memory is None:
+            return outputs, {}, None
+        memory_state = _unpack_named(state, "memory")
+        if memory_state is not None:
+            memory_state = self.memory.embed_state(memory_state, self.embedding)
+        outputs, memory_state, weights = self.memory(
+            outputs,
+            token_ids=token_ids,
+            state=memory_state,
+            training=training,
+            return_state=True,
+            return_attention_scores=True,
+        )
+        return outputs, _pack_named("memory", memory_state), weights
+
+    def predict(
+        self,
+        outputs,
+        token_ids,
+        state=None,
+        training=False,
+        targets=None,
+        drawn=None,
+    ):
+        """Predicts the next token by the head, and the mixture if there is one.
+
+        Args:
+            outputs: float tensor `(batch, time, units)`.
+            token_ids: int32 tensor `(batch, time)`.
+            state: dict as of `initial_state`, or `None` for just that.
+            training: bool.
+            targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
+            drawn: a sample of the embedding's, or `None`.
+
+        Returns:
+            `(prediction, state, weights)`: a `Prediction`; the mixture's state
+            and its attention weights, `None` without one.
+        """
+        sample = {}
+        if getattr(self.head, "draws", False):
+            sample = {"targets": targets, "training": training, "drawn": drawn}
+        logits = self.head(outputs, **sample)
+        logits, mixture_state, weights, auxiliary = self._mix(
+            outputs, token_ids, logits, state, training
+        )
+        if targets is None:
+            return Prediction(logits), mixture_state, weights
+        losses = token_losses(logits, targets)
+        prediction = Prediction(logits, -losses, losses)
+        if training and self.mixture is not None and self.mixture.supervised:
+            pointed = self.mixture.pointer_log_probability(auxiliary, targets)
+            prediction = prediction._replace(loss=losses - pointed)
+        return prediction, mixture_state, weights
+
+    def _mix(self, outputs, token_ids, logits, state, training=False):
+        """Mixes words read before into a prediction.
+
+        Returns:
+            What the mixture returns, its state by the names of the whole.
+        """
+        if self.mixture is None:
+            return logits, {}, None, None
+        mixed, mixture_state, weights, auxiliary = self.mixture(
+            outputs,
+            token_ids=token_ids,
+            logits=logits,
+            state=_unpack_named(state, "mixture"),
+            training=training,
+        )
+        if training and not self.mixture.weights:
+            # What cannot learn takes no part in training, but remembers.
+            mixed = logits
+        return mixed, _pack_named("mixture", mixture_state), weights, auxiliary
+
+    # === All of them ===
 
     def initial_state(self, batch_size):
         """All that the model remembers before the first token.
@@ -72,184 +222,126 @@ class Backbone:
             `memory_<name>` and `mixture_<name>` for each state of these.
         """
         state = {}
-        for index, layer in (*self.below, *self.above):
-            self._pack(state, index, layer.get_initial_state(batch_size))
+        for index, layer in (*self._below, *self._above):
+            _pack_layer(state, index, layer.get_initial_state(batch_size))
         for name in ("memory", "mixture"):
             layer = getattr(self, name)
             if layer is not None:
-                _pack_named(state, name, layer.initial_state(batch_size))
+                state |= _pack_named(name, layer.initial_state(batch_size))
         return state
 
-    def forward(self, token_ids, state=None, training=False):
+    def forward(
+        self, token_ids, state=None, training=False, targets=None, sampled=False
+    ):
         """Runs the whole model.
 
         Args:
             token_ids: int32 tensor `(batch, time)`.
             state: dict as of `initial_state`, or `None` for just that.
             training: bool, or `None` where Keras is to decide.
+            targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
+            sampled: bool, whether matrices are drawn as in training.
 
         Returns:
-            `(logits, state)`, logits `(batch, time, vocabulary)`.
+            `(prediction, state)`, the first a `Prediction`.
         """
-        logits, state, _ = self.predict(token_ids, state, training)
-        return logits, state
+        drawn = self._draw(token_ids) if training or sampled else None
+        outputs, new_state, _ = self._read(token_ids, state, training, drawn)
+        prediction, mixture_state, _ = self.predict(
+            outputs, token_ids, state, training, targets, drawn
+        )
+        return prediction, new_state | mixture_state
 
-    def predict(self, token_ids, state=None, training=False, sampled=None):
+    def step(self, token_ids, state=None, training=False):
         """Runs the whole model.
 
         Args:
             token_ids, state, training: as of `forward`.
-            sampled: whether the matrices of a smoothing are drawn; `None` is
-                while training only.
 
         Returns:
-            `(logits, state, recalled)`, the last a `Recalled`.
+            `(logits, state)`, logits `(batch, time, vocabulary)`.
         """
-        drawn = None
-        if self.smoothing is not None and (training or sampled):
-            drawn = self.smoothing.draw(token_ids, self._smoothed_units())
-        outputs, new_state, _ = self.remember(token_ids, state, training, drawn)
+        prediction, state = self.forward(token_ids, state, training)
+        return prediction.logits, state
 
-        def mixed(logits):
-            if self.mixture is None:
-                return logits, None
-            logits, _, recalled = self._mix(
-                outputs, token_ids, logits, state, new_state, training
-            )
-            return logits, recalled
-
-        if drawn is None or drawn.output_rows is None:
-            logits, by_mixture = mixed(self.head(outputs))
-            return logits, new_state, Recalled(by_mixture)
-        logits = self.head(outputs, sampled=True)
-
-        def redraw(targets):
-            return mixed(
-                self.head.with_targets(logits, outputs, targets, drawn)
-            )[0]
-
-        mixture, by_mixture = mixed(logits)
-        return mixture, new_state, Recalled(by_mixture, redraw)
-
-    def _smoothed_units(self):
-        sizes = [self.embedding.output_dim]
-        if self.smoothing.smooths_output:
-            sizes.append(self.head.matrix.shape[-1])
-        return max(sizes)
-
-    def _mix(self, outputs, token_ids, logits, state, new_state, training):
-        logits, mixture_state, attention, recalled = self.mixture(
-            outputs,
-            token_ids=token_ids,
-            logits=logits,
-            state=_unpack_named(state, "mixture"),
-            training=training,
-        )
-        _pack_named(new_state, "mixture", mixture_state)
-        return logits, attention, recalled
-
-    def remember(self, token_ids, state=None, training=False, drawn=None):
-        """Runs the model up to the head.
+    def score(self, token_ids, targets, state=None, sampled=False):
+        """Scores the next tokens, for inference.
 
         Args:
-            token_ids, state, training: as of `forward`.
-            drawn: the rows that the smoothing drew, or `None`.
-
-        Returns:
-            `(outputs, state, attention)`; attention is `None` without memory.
-        """
-        new_state = {}
-        given = {} if drawn is None else {"drawn": drawn}
-        outputs = self.embedding(token_ids, training=training, **given)
-        outputs = self.dropouts[0](outputs, training=training)
-        outputs = self._recur(self.below, outputs, state, new_state, training)
-        attention = None
-        if self.memory is not None:
-            memory_state = _unpack_named(state, "memory")
-            if memory_state is not None:
-                memory_state = self.memory.embed_state(
-                    memory_state, self.embedding
-                )
-            outputs, memory_state, attention = self.memory(
-                outputs,
-                token_ids=token_ids,
-                state=memory_state,
-                training=training,
-                return_state=True,
-                return_attention_scores=True,
-            )
-            _pack_named(new_state, "memory", memory_state)
-        outputs = self._recur(self.above, outputs, state, new_state, training)
-        return outputs, new_state, attention
-
-    def _recur(self, layers, outputs, state, new_state, training):
-        for index, layer in layers:
-            outputs, *layer_state = layer(
-                outputs,
-                initial_state=self._unpack(state, index, layer),
-                training=training,
-            )
-            self._pack(new_state, index, layer_state)
-            outputs = self.dropouts[index + 1](outputs, training=training)
-        return outputs
-
-    def read_out(self, token_ids, targets, state=None):
-        """Returns what the head projects and makes of it, for inference.
-
-        Returns:
-            `((outputs, scores), state)`: `(batch, time, units)` and the
-            natural-log probability of each target, `(batch, time)`.
-        """
-        outputs, state, _ = self.remember(token_ids, state)
-        scores = target_log_probabilities(self.head(outputs), targets)
-        return (outputs, scores), state
-
-    def score_sampled(self, token_ids, targets, state=None):
-        """Scores targets by one sample of the matrices of a smoothing.
+            token_ids, targets, state, sampled: as of `forward`.
 
         Returns:
             `(scores, state)`: the natural-log probability of each target,
-            `(batch, time)`.
+            float32 `(batch, time)`, and the new state.
         """
-        logits, state, recalled = self.predict(token_ids, state, sampled=True)
-        if recalled.redraw is not None:
-            logits = recalled.redraw(targets)
-        return target_log_probabilities(logits, targets), state
+        prediction, state = self.forward(
+            token_ids, state, targets=targets, sampled=sampled
+        )
+        return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
         """Returns the attention weights and the new state, for inference.
 
         The weights are those of the memory; where it has none, the mixture's.
         """
-        outputs, new_state, attention = self.remember(token_ids, state)
-        if self.mixture is not None:
-            _, of_mixture, _ = self._mix(
-                outputs, token_ids, None, state, new_state, training=False
-            )
-            if self.memory is None or not self.memory.attends:
-                attention = of_mixture
-        return attention, new_state
-
-    def _pack(self, state, index, layer_state):
-        for position, value in enumerate(tree.flatten(layer_state)):
-            state[f"recurrent_{index}_state_{position}"] = value
-
-    def _unpack(self, state, index, layer):
-        if state is None:
-            return None
-        structure = layer.get_initial_state(1)
-        return tree.pack_sequence_as(
-            structure,
-            [
-                state[f"recurrent_{index}_state_{position}"]
-                for position in range(len(tree.flatten(structure)))
-            ],
+        outputs, new_state, weights = self._read(token_ids, state)
+        _, mixture_state, of_mixture, _ = self._mix(
+            outputs, token_ids, None, state
         )
+        if self.memory is None or not self.memory.attends:
+            weights = of_mixture
+        return weights, new_state | mixture_state
+
+    def outputs(self, token_ids, targets, state=None):
+        """Returns what the head projects and makes of it, for inference.
+
+        Returns:
+            `((outputs, scores), state)`: `(batch, time, units)` and the
+            natural-log probability of each target by the head alone, `(batch,
+            time)`; and the state of all but a mixture.
+        """
+        outputs, state, _ = self._read(token_ids, state)
+        scores = -token_losses(self.head(outputs), targets)
+        return (outputs, scores), state
+
+    def _read(self, token_ids, state=None, training=False, drawn=None):
+        """Embeds, recurs and remembers: all before the prediction."""
+        vectors = self.embed(token_ids, training, drawn)
+        outputs, below = self.recur(vectors, state, training)
+        outputs, remembered, weights = self.remember(
+            outputs, token_ids, state, training
+        )
+        outputs, above = self.recur(outputs, state, training, above=True)
+        return outputs, below | remembered | above, weights
+
+    def _draw(self, token_ids):
+        if not getattr(self.embedding, "draws", False):
+            return None
+        draws = getattr(self.head, "draws", False)
+        units = self.head.matrix.shape[-1] if draws else 0
+        return self.embedding.draw(token_ids, units)
 
 
-def _pack_named(state, prefix, values):
-    for name, value in values.items():
-        state[f"{prefix}_{name}"] = value
+def _pack_layer(state, index, layer_state):
+    for position, value in enumerate(tree.flatten(layer_state)):
+        state[f"recurrent_{index}_state_{position}"] = value
+
+
+def _unpack_layer(state, index, layer):
+    if state is None:
+        return None
+    structure = layer.get_initial_state(1)
+    return tree.pack_sequence_as(
+        structure,
+        [
+            state[f"recurrent_{index}_state_{position}"]
+            for position in range(len(tree.flatten(structure)))
+        ],
+    )
+
+
+def _pack_named(prefix, values):
+    return {f"{prefix}_{name}": value for name, value in values.items()}
 
 
 def _unpack_named(state, prefix):

@@ -3,6 +3,10 @@
 import keras
 from keras import ops
 
+# Whether shapes are only being found out; it has no public name.
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
 from memlm_keras.models.backbone import reset_rows
 
 
@@ -52,7 +56,99 @@ class CarriedState(keras.layers.Layer):
             )
 
     def save_own_variables(self, store):
-        """Saves nothing: a saved model begins with no history."""
+        """Saves nothing: a saved model begins with an empty context."""
 
     def load_own_variables(self, store):
         """Loads nothing, as nothing is saved."""
+
+
+class CarriedStates:
+    """The `CarriedState`s of a model, by mode and number of rows.
+
+    Keras tracks no plain object, which keeps what evaluation carries out of
+    the variables that training is compiled for: an evaluation with another
+    number of rows leaves a running `fit` as it is.
+
+    Args:
+        model: `memlm_keras.LanguageModel`.
+
+    Attributes:
+        rows: dict by mode, `"training"` and `"evaluation"`, of the number of
+            rows that are carried, `None` for none yet.
+        evaluating: bool, whether an evaluation is running.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.rows = {"training": None, "evaluation": None}
+        self.evaluating = False
+        self._states = {}
+
+    def make(self, mode, rows):
+        """Makes room for a state of so many rows; returns a `CarriedState`."""
+        name = f"carried_{mode}_state_{rows}"
+        if name not in self._states:
+            state = CarriedState(self.model.initial_state(rows), name=name)
+            self._states[name] = state
+            if mode == "training":
+                setattr(self.model, name, state)
+        self.rows[mode] = rows
+        return self._states[name]
+
+    def get(self, mode, rows):
+        """Returns the `CarriedState` of so many rows; `None` if none is made.
+
+        A call that is not compiled makes its own.
+        """
+        state = self._states.get(f"carried_{mode}_state_{rows}")
+        if state is None and may_make_variables():
+            return self.make(mode, rows)
+        return state
+
+    @property
+    def evaluation_variables(self):
+        """Variables of the running evaluation, of none otherwise."""
+        if not self.evaluating or self.rows["evaluation"] is None:
+            return []
+        return self.make("evaluation", self.rows["evaluation"]).variables
+
+
+def may_make_variables():
+    """Whether a call runs eagerly, so that it may make variables."""
+    if in_stateless_scope() or in_symbolic_scope():
+        return False
+    if keras.backend.backend() != "tensorflow":
+        return True
+    import tensorflow as tf
+
+    return tf.executing_eagerly()
+
+
+def carried_rows(batches, batch_size=None):
+    """Number of rows of batches whose state is carried; `None` for others.
+
+    Args:
+        batches: data as `fit` takes it: a `keras.utils.PyDataset` or torch
+            `DataLoader` with a `batch_size`, a `tf.data.Dataset` or a dict of
+            arrays with `"reset"`, or a tuple that begins with one of them.
+        batch_size: integer, rows that `fit` makes batches of.
+    """
+    if isinstance(batches, (tuple, list)) and len(batches):
+        return carried_rows(batches[0], batch_size)
+    if isinstance(batches, dict):
+        if "reset" not in batches:
+            return None
+        rows = batches["reset"].shape[0]
+        return rows if batch_size is None else min(batch_size, rows)
+    specification = getattr(batches, "element_spec", None)
+    if specification is None:
+        return getattr(batches, "batch_size", None)
+    rows = carried_rows(specification)
+    if rows is None and "reset" in _inputs(specification):
+        rows = carried_rows(next(iter(batches)))
+    return rows
+
+
+def _inputs(item):
+    inputs = item[0] if isinstance(item, (tuple, list)) else item
+    return inputs if isinstance(inputs, dict) else {}

@@ -1,17 +1,19 @@
-"""Checks of what a language model is given."""
+"""Checks of what a language model is made of and given to read."""
 
 import keras
 import numpy as np
 
 from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
 from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
-from memlm_keras.smoothing import VariationalSmoothing
+
+# === What it is made of ===
 
 
-def recurrent_layers(name, layers, at_least=1):
+def as_recurrent_layers(name, layers, at_least=1):
     """Returns recurrent layers that give sequences and states.
 
     Args:
@@ -30,16 +32,22 @@ def recurrent_layers(name, layers, at_least=1):
             f"`{name}` must be a list of {some}, such as "
             f"`[keras.layers.LSTM(300)]`. Received: {name}={layers!r}"
         )
-    return [_recurrent_layer(name, layer) for layer in layers]
+    return [_as_recurrent_layer(name, layer) for layer in layers]
 
 
-def _recurrent_layer(name, layer):
+def _as_recurrent_layer(name, layer):
+    if isinstance(layer, keras.layers.Bidirectional):
+        raise ValueError(
+            f"`{name}` must not hold a `Bidirectional` layer: it would read "
+            "the very words that are to be predicted. Received: "
+            f"{layer!r}. Give the layer that it wraps"
+        )
     if not isinstance(layer, keras.layers.RNN):
         if not (hasattr(layer, "state_size") and callable(layer)):
             raise ValueError(
                 f"`{name}` must hold Keras recurrent layers (LSTM, GRU, "
-                "SimpleRNN, RNN) or cells with a `state_size`, and none that "
-                f"reads ahead. Received: {layer!r}"
+                "SimpleRNN, RNN) or cells with a `state_size`, and causal "
+                f"ones. Received: {layer!r}"
             )
         projected = projects_inputs(layer)
         layer = (ProjectedRNN if projected else keras.layers.RNN)(layer)
@@ -55,24 +63,7 @@ def _recurrent_layer(name, layer):
     return layer
 
 
-def carried_inputs(inputs):
-    """Raises `ValueError` unless `inputs` has ids and resets."""
-    if not {"token_ids", "reset"} <= set(inputs):
-        raise ValueError(
-            "`inputs` must be token ids `(batch, time)`, or a dict with "
-            '"token_ids" `(batch, time)` and "reset" `(batch,)`. Received a '
-            f"dict with keys: {sorted(inputs)}"
-        )
-
-
-def carried_batch_size(batches):
-    """Batch size of a dataset whose state is carried, else `None`."""
-    if isinstance(batches, keras.utils.PyDataset):
-        return getattr(batches, "batch_size", None)
-    return None
-
-
-def memory_of_words(memory, vocabulary_size):
+def require_memory(memory, vocabulary_size):
     """Makes a memory that looks words up fit the vocabulary.
 
     Raises:
@@ -96,63 +87,34 @@ def memory_of_words(memory, vocabulary_size):
         )
 
 
-def mixture(layer):
+def require_mixture(mixture):
     """Raises `ValueError` unless a layer mixes words in, or is `None`."""
-    if layer is not None and not isinstance(layer, Mixture):
+    if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(
             "`mixture` must be a `memlm_keras.mixtures.Mixture`, such as "
-            f"`NeuralCache(size=500)`, or None. Received: mixture={layer!r}"
+            f"`NeuralCache(size=500)`, or None. Received: mixture={mixture!r}"
         )
 
 
-def smoothing_of_words(smoothing, vocabulary_size):
-    """Makes a smoothing fit the vocabulary.
+def require_causal_end(memory, **layers):
+    """Raises `ValueError` for layers with a state behind what is not causal.
 
-    Raises:
-        ValueError: if `smoothing` is neither that nor `None`, or is for a
-            vocabulary of another size.
+    Args:
+        memory: a memory, or `None`.
+        **layers: by the name of the argument, what reads the memory's outputs.
     """
-    if smoothing is None:
+    if memory is None or memory.causal:
         return
-    if not isinstance(smoothing, VariationalSmoothing):
-        raise ValueError(
-            "`smoothing` must be a `memlm_keras.smoothing.VariationalSmoothing`"
-            f" or None. Received: smoothing={smoothing!r}"
-        )
-    if smoothing.vocabulary_size not in (None, vocabulary_size):
-        raise ValueError(
-            "`smoothing` must be for a vocabulary of the model's size "
-            f"{vocabulary_size}. Received: one with vocabulary_size="
-            f"{smoothing.vocabulary_size}"
-        )
-    smoothing.vocabulary_size = vocabulary_size
-    if not smoothing.built:
-        smoothing.build()
+    for name, layer in layers.items():
+        if layer:
+            raise ValueError(
+                f"`{name}` cannot follow a memory that is not causal: it would "
+                "carry a word, read too early, to the step that predicts it. "
+                f"Received: memory={memory} and {name}={layer}"
+            )
 
 
-def smoothed(model):
-    """Raises `ValueError` unless a model has a smoothing."""
-    if model.smoothing is None:
-        raise ValueError(
-            "Samples are drawn of the smoothed matrices of one "
-            "`memlm_keras.LanguageModel`: make it with "
-            "`smoothing=memlm_keras.smoothing.VariationalSmoothing(...)`. "
-            f"Received: a {type(model).__name__} without"
-        )
-
-
-def adapted(smoothing):
-    """Raises `ValueError` for a smoothing without statistics."""
-    if smoothing is not None and not smoothing.adapted:
-        raise ValueError(
-            "A smoothed model needs the statistics of its training text: call "
-            "`model.smoothing.adapt(statistics)` before `fit`, with "
-            "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
-            "vocabulary_size)`. Received: a model without"
-        )
-
-
-def members(models, kind):
+def require_members(models, kind):
     """Raises `ValueError` unless models can predict together.
 
     Args:
@@ -184,26 +146,57 @@ def members(models, kind):
         )
 
 
-def nothing_carries_what_was_read_ahead(memory, **layers):
-    """Raises `ValueError` for layers with a state behind one that reads ahead.
+def require_smoothing(model):
+    """Raises `ValueError` unless a model has a smoothing."""
+    if model.smoothing is None:
+        raise ValueError(
+            "Samples are drawn of the smoothed matrices of one "
+            "`memlm_keras.LanguageModel`: make it with `embedding="
+            "memlm_keras.smoothing.SmoothedEmbedding(smoothing=...)`. "
+            f"Received: a {type(model).__name__} without"
+        )
+
+
+def require_statistics(smoothing):
+    """Raises `ValueError` for a smoothing without statistics."""
+    if smoothing is not None and not smoothing.adapted:
+        raise ValueError(
+            "A smoothed model needs the statistics of its training text: call "
+            "`model.smoothing.adapt(statistics)` before `fit`, with "
+            "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+            "vocabulary_size)`. Received: a model without"
+        )
+
+
+# === What it is given to read ===
+
+
+def require_data(data, vocabulary_size):
+    """Raises `ValueError` if data holds ids outside the vocabulary.
 
     Args:
-        memory: a memory, or `None`.
-        **layers: by the name of the argument, what reads the memory's outputs.
+        data: batches, arrays or a tuple of arrays; anything else passes.
+        vocabulary_size: integer.
     """
-    if memory is None or memory.causal:
-        return
-    for name, layer in layers.items():
-        if layer:
-            raise ValueError(
-                f"`{name}` cannot follow a memory that reads ahead: it would "
-                "carry a word, read ahead, to the step that predicts it. "
-                f"Received: memory={memory} and {name}={layer}"
-            )
+    if isinstance(data, dict):
+        data = data.get("token_ids")
+    if isinstance(data, (np.ndarray, list)):
+        require_token_ids("token_ids", data, vocabulary_size, ndim=None)
+    elif isinstance(data, tuple):
+        for part in data[:2]:
+            require_data(part, vocabulary_size)
+    largest_id = getattr(data, "largest_id", None)
+    if largest_id is not None and largest_id >= vocabulary_size:
+        raise ValueError(
+            "The batches must hold token ids below vocabulary_size="
+            f"{vocabulary_size}. Received batches with the token id "
+            f"{largest_id}. Encode the text with the model's own vocabulary, "
+            "or make a model of the vocabulary's size."
+        )
 
 
-def whole_sentences(batches, memory):
-    """Raises `ValueError` unless a memory that reads ahead can read batches.
+def require_whole_sentences(batches, memory):
+    """Raises `ValueError` unless a memory that is not causal can read batches.
 
     Args:
         batches: data of `fit`, of which only datasets are looked at.
@@ -216,9 +209,9 @@ def whole_sentences(batches, memory):
     name = type(memory).__name__
     if not getattr(batches, "whole_sentences", False):
         raise ValueError(
-            f"A {name} reads ahead, so the batches must hold whole sentences, "
-            "one a row, as `memlm_keras.data.SentenceBatches` and "
-            "`corpus.sentence_batches(split)` do. Received: "
+            f"A {name} is not causal, so the batches must hold whole "
+            "sentences, one a row, as `memlm_keras.data.SentenceBatches` and "
+            "`corpus.batches(split, sentences=True)` do. Received: "
             f"{type(batches).__name__}, which may cut them"
         )
     end = getattr(memory, "end_of_sentence_id", batches.end_of_sentence_id)
@@ -230,108 +223,42 @@ def whole_sentences(batches, memory):
         )
 
 
-def one_sentence_a_row(name, ids, memory):
-    """Raises `ValueError` if a memory that reads ahead would read too far.
+def require_one_sentence(name, ids, memory):
+    """Raises `ValueError` if a memory that is not causal would read too far.
 
     Args:
         name: string, name of the argument.
         ids: integer array `(batch, time)`.
-        memory: a memory that reads ahead.
+        memory: a memory that is not causal.
     """
     ended = ids[:, 1:] == getattr(memory, "end_of_sentence_id", None)
     rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
     if len(rows):
         raise ValueError(
             f"`{name}` must hold one sentence a row, with nothing but padding "
-            f"behind its end, as a {type(memory).__name__} reads ahead. "
+            f"behind its end, as a {type(memory).__name__} is not causal. "
             f"Received: words behind the end of a sentence in row {rows[0]}"
         )
 
 
-def data_fits_vocabulary(data, vocabulary_size):
-    """Raises `ValueError` if data holds ids outside the vocabulary.
-
-    Args:
-        data: `Batches`, arrays or a tuple of arrays; anything else passes.
-        vocabulary_size: integer.
-    """
-    if isinstance(data, (np.ndarray, dict)):
-        concrete_token_ids(data, vocabulary_size)
-        return
-    if isinstance(data, tuple):
-        for part in data[:2]:
-            data_fits_vocabulary(part, vocabulary_size)
-        return
-    largest_id = getattr(data, "largest_id", None)
-    if largest_id is not None and largest_id >= vocabulary_size:
+def require_inputs(inputs):
+    """Raises `ValueError` unless a dict has token ids, and what may be."""
+    optional = {"reset", "targets"}
+    if "token_ids" not in inputs or set(inputs) - optional - {"token_ids"}:
         raise ValueError(
-            "The batches must hold token ids below vocabulary_size="
-            f"{vocabulary_size}. Received batches with the token id "
-            f"{largest_id}. Encode the text with the model's own vocabulary, "
-            "or make a model of the vocabulary's size."
+            "`inputs` must be token ids `(batch, time)`, or a dict with "
+            '"token_ids" `(batch, time)` and, if wanted, "reset" `(batch,)` '
+            'and "targets" `(batch, time)`. Received a dict with keys: '
+            f"{sorted(inputs)}"
         )
 
 
-def concrete_token_ids(inputs, vocabulary_size):
-    """Checks ids that are at hand; tensors on a device are not waited for."""
-    if isinstance(inputs, dict):
-        inputs = inputs.get("token_ids")
-    if isinstance(inputs, (np.ndarray, list)):
-        ids = np.asarray(inputs)
-        if not np.issubdtype(ids.dtype, np.integer) or not ids.size:
-            raise ValueError(
-                "Token ids must be integers, at least one. Received: shape "
-                f"{ids.shape} and dtype {ids.dtype}"
-            )
-        _ids_in_range("token ids", ids, vocabulary_size)
-
-
-def token_id_array(name, ids, vocabulary_size, minimum_time=1):
-    """Returns `ids` as an int32 array `(batch, time)`, checked.
-
-    Raises:
-        ValueError: for another rank, too few steps, ids that are no integers
-            or outside the vocabulary.
-    """
-    ids = keras.ops.convert_to_numpy(ids)
-    if ids.ndim != 2 or ids.shape[1] < minimum_time or not len(ids):
-        raise ValueError(
-            f"`{name}` must be of shape (batch, time) with time of at least "
-            f"{minimum_time}. Received: shape {ids.shape}"
-        )
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"`{name}` must be integers. Received: dtype {ids.dtype}"
-        )
-    _ids_in_range(name, ids, vocabulary_size)
-    return ids.astype("int32")
-
-
-def _ids_in_range(name, ids, vocabulary_size):
-    smallest, largest = int(ids.min()), int(ids.max())
-    if smallest < 0 or largest >= vocabulary_size:
-        wrong = smallest if smallest < 0 else largest
-        raise ValueError(
-            f"`{name}` must be at least 0 and below the vocabulary size "
-            f"{vocabulary_size}. Received: {wrong}"
-        )
-
-
-def rank_two(name, tensor):
-    """Raises `ValueError` unless `tensor` is `(batch, time)`."""
-    if len(tensor.shape) != 2:
-        raise ValueError(
-            f"`{name}` must be of shape (batch, time); for one token a row, "
-            f"(batch, 1). Received: shape {tuple(tensor.shape)}"
-        )
-
-
-def state(received, expected, batch_size):
+def require_state(received, expected, batch_size):
     """Raises `ValueError` unless a state has the right names and rows.
 
     Args:
         received: what was given as a state.
-        expected: dict of tensors of one row.
+        expected: dict of the shapes of one row.
         batch_size: integer or `None`, rows that the state must have.
     """
     if not isinstance(received, dict) or set(received) != set(expected):
@@ -341,7 +268,7 @@ def state(received, expected, batch_size):
             f"with the names {sorted(expected)}. Received: {names!r}"
         )
     for name, value in received.items():
-        sizes = (batch_size, *expected[name].shape[1:])
+        sizes = (batch_size, *expected[name])
         shape = tuple(value.shape)
         if len(shape) != len(sizes) or any(
             None not in pair and pair[0] != pair[1]

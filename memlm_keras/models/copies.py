@@ -3,19 +3,62 @@
 import numpy as np
 from keras import ops
 
+from memlm_keras.embeddings import Embedding
+from memlm_keras.heads import OutputProjection
+from memlm_keras.heads import TiedProjection
+from memlm_keras.models import checks
+from memlm_keras.serialization import deserialize
+from memlm_keras.serialization import serialize
+
+
+def copy_weights(model, copy, but=()):
+    """Gives the layers of a copy the weights of a model.
+
+    Args:
+        model, copy: `memlm_keras.LanguageModel`s.
+        but: names of `Backbone.layers`, which are left as they are.
+    """
+    copied = copy.backbone.layers()
+    for name, layer in model.backbone.layers().items():
+        if name not in but:
+            copied[name].set_weights(layer.get_weights())
+
+
+def with_mixture(model, mixture):
+    """See `LanguageModel.with_mixture`."""
+    checks.require_mixture(mixture)
+    config = {**model.get_config(), "mixture": mixture}
+    copy = type(model).from_config(config)
+    copy_weights(model, copy, but=["mixture"])
+    return copy
+
+
+def with_prediction(model, prediction):
+    """See `LanguageModel.with_prediction`."""
+    if model.smoothing is None:
+        raise ValueError(
+            "`with_prediction` needs a model that is smoothed. Received: a "
+            f"model with smoothing=None and prediction={prediction!r}"
+        )
+    smoothing = type(model.smoothing)(
+        **{**model.smoothing.get_config(), "prediction": prediction}
+    )
+    config = model.get_config()
+    config["embedding"]["config"]["smoothing"] = serialize(smoothing)
+    copy = type(model).from_config(config)
+    copy_weights(model, copy)
+    return copy
+
 
 def with_fixed_dropout(model, seed, into=None):
-    """As of `LanguageModel.with_fixed_dropout`."""
+    """See `LanguageModel.with_fixed_dropout`."""
     model = model.with_fixed_matrices()
     require_masks(model)
     masks = draw_masks(model, seed)
     if into is None:
-        config = {**model.get_config(), "tie_embeddings": False}
-        into = type(model).from_config(_without_dropout(config))
-    copies = {layer.name: layer for layer in into.layers}
-    for layer in model.layers:
-        if layer not in (model.embedding, model.head):
-            copies[layer.name].set_weights(layer.get_weights())
+        config = _without_dropout(model.get_config())
+        into = type(model).from_config(_with_own_matrices(config, tied=False))
+    copy_weights(model, into, but=["embedding", "head"])
     embeddings = _array(model.embedding.embeddings)
     into.embedding.embeddings.assign(
         embeddings * masks["words"][:, None] * masks["inputs"][0]
@@ -23,15 +66,15 @@ def with_fixed_dropout(model, seed, into=None):
     read = dict(zip(_readers(model), masks["inputs"]))
     read[_readers(model)[0]] = np.ones(1, "float32")
     for index, layer in enumerate(_recurrent(model)):
-        copy = copies[layer.name].cell
+        copy = _recurrent(into)[index].cell
         rows = masks["kernels"][index] * read.get(layer, 1.0)
-        _thin(layer.cell, copy, "kernel", rows)
+        _mask_rows(layer.cell, copy, "kernel", rows)
         rows = masks["recurrent_kernels"][index]
-        _thin(layer.cell, copy, "recurrent_kernel", rows)
+        _mask_rows(layer.cell, copy, "recurrent_kernel", rows)
     kernel = embeddings.T if model.tie_embeddings else _array(model.head.kernel)
     rows = read.get(model.head, np.ones(1, "float32"))
     into.head.kernel.assign(kernel * rows[:, None])
-    if model.output_bias:
+    if model.head.use_bias:
         into.head.bias.assign(_array(model.head.bias))
     return into
 
@@ -61,7 +104,7 @@ def draw_masks(model, seed):
     units = [model.embedding_dim, *(cell.output_size for cell in cells)]
     rates = [dropout.rate for dropout in model.backbone.dropouts]
     masks = {
-        "words": mask(model.word_dropout, model.vocabulary_size),
+        "words": mask(_word_dropout(model), model.vocabulary_size),
         "inputs": [mask(rate, size) for rate, size in zip(rates, units)],
         "kernels": [],
         "recurrent_kernels": [],
@@ -91,7 +134,7 @@ def _readers(model):
     return [*model.recurrent, model.memory, *above[1:]]
 
 
-def _thin(cell, copy, name, rows):
+def _mask_rows(cell, copy, name, rows):
     """Masks rows of a kernel, `rows` of each gate, in the copy of a cell."""
     if np.all(rows == 1.0):
         return
@@ -106,17 +149,15 @@ def _without_dropout(config):
         return [_without_dropout(part) for part in config]
     if not isinstance(config, dict):
         return config
-    rates = {
-        "dropout": 0.0,
-        "recurrent_dropout": 0.0,
-        "word_dropout": 0.0,
-        "embedding_dropout": None,
-        "output_dropout": None,
-    }
+    rates = ("dropout", "recurrent_dropout", "word_dropout")
     return {
-        key: rates[key] if key in rates else _without_dropout(value)
+        key: 0.0 if key in rates else _without_dropout(value)
         for key, value in config.items()
     }
+
+
+def _word_dropout(model):
+    return getattr(model.embedding, "word_dropout", 0.0)
 
 
 def require_masks(model):
@@ -145,7 +186,7 @@ def require_masks(model):
 def drops(model):
     """Whether any rate of dropout is not zero."""
     cells = [layer.cell for layer in _recurrent(model)]
-    rates = [model.word_dropout]
+    rates = [_word_dropout(model)]
     rates += [dropout.rate for dropout in model.backbone.dropouts]
     for cell in cells:
         for part in (cell, *getattr(cell, "cells", ())):
@@ -169,7 +210,7 @@ def _array(variable):
 
 
 def with_fixed_matrices(model):
-    """See `memlm_keras.LanguageModel.with_fixed_matrices`."""
+    """See `LanguageModel.with_fixed_matrices`."""
     smoothing = model.smoothing
     if smoothing is None:
         return model
@@ -181,14 +222,11 @@ def with_fixed_matrices(model):
         return ops.convert_to_numpy(table)
 
     still_tied = model.tie_embeddings and smoothing.smooths_output
-    config = {**model.get_config(), "smoothing": None}
-    copy = type(model).from_config({**config, "tie_embeddings": still_tied})
-    copied = {layer.name: layer for layer in copy.layers}
-    for layer in model.layers:
-        if layer not in (model.embedding, model.head):
-            copied[layer.name].set_weights(layer.get_weights())
+    config = _with_own_matrices(model.get_config(), still_tied)
+    copy = type(model).from_config(config)
+    copy_weights(model, copy, but=["embedding", "head"])
     copy.embedding.embeddings.assign(fixed(model.embedding.embeddings))
-    if model.output_bias:
+    if model.head.use_bias:
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
@@ -201,3 +239,30 @@ def with_fixed_matrices(model):
         kernel = model.head.kernel
     copy.head.kernel.assign(kernel)
     return copy
+
+
+def _with_own_matrices(config, tied):
+    """A configuration with a plain embedding and a plain projection.
+
+    Args:
+        config: dict as of `LanguageModel.get_config`.
+        tied: bool, whether the two share a matrix.
+    """
+    embedding = config["embedding"]["config"]
+    head = config["head"]["config"]
+    plain = {key: head[key] for key in ("name", "dtype", "use_bias")}
+    head = TiedProjection if tied else OutputProjection
+    return {
+        **config,
+        "tie_embeddings": tied,
+        "embedding": Embedding(
+            name=embedding["name"],
+            dtype=_policy(embedding["dtype"]),
+            word_dropout=embedding.get("word_dropout", 0.0),
+        ),
+        "head": head(**{**plain, "dtype": _policy(plain["dtype"])}),
+    }
+
+
+def _policy(config):
+    return deserialize({"dtype": config})["dtype"]

@@ -3,37 +3,40 @@
 import math
 
 import keras
+import numpy as np
 from keras import ops
 
+from memlm_keras.heads import token_losses
 from memlm_keras.models import checks
-from memlm_keras.models.backbone import Recalled
 from memlm_keras.models.language_model import LanguageModel
-from memlm_keras.models.sequence_model import TrainedModel
+from memlm_keras.models.streaming import StreamingModel
+from memlm_keras.serialization import deserialize
+from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Ensemble(TrainedModel):
+class Ensemble(StreamingModel):
     """The mean of the probabilities of language models, each trained alone.
 
         p(w) = 1/n sum_i p_i(w)
 
     as Zaremba et al. (2014, Table 1) average theirs. The models may differ in
     everything but the vocabulary. An ensemble streams, scores, generates, is
-    evaluated, saved and exported as they are; it is not trained.
+    evaluated, saved and exported as they are.
 
     Args:
         models: list of `memlm_keras.LanguageModel`s.
         name: string or `None`.
 
     Call arguments:
-        inputs: as of `LanguageModel`.
+        inputs: int32 tensor `(batch, time)`, read from an empty context.
 
     Returns:
         Natural-log probabilities `(batch, time, vocabulary_size)`.
 
     Raises:
         ValueError: if `models` holds something else, nothing, one model twice,
-            a model that reads ahead, or models of different vocabulary sizes.
+            a model that is not causal, or models of different vocabulary sizes.
 
     Example:
 
@@ -42,79 +45,83 @@ class Ensemble(TrainedModel):
     (1, 3)
     """
 
-    memory = None
-    mixture = None
-    smoothing = None
-
     def __init__(self, models, name=None):
-        checks.members(models, LanguageModel)
-        mean = Mean(models)
+        checks.require_members(models, LanguageModel)
+        members = Members(models, name="members")
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        logits = Members(mean, name="members")(token_ids)
-        super().__init__(token_ids, logits, name=name)
-        self.vocabulary_size = models[0].vocabulary_size
-        self.make_ready(mean)
+        super().__init__(
+            backbone=members,
+            token_ids=token_ids,
+            logits=members(token_ids),
+            vocabulary_size=models[0].vocabulary_size,
+            vocabulary=models[0].vocabulary,
+            name=name,
+        )
 
     @property
     def models(self):
         """List of the models."""
         return self.backbone.models
 
+    def count_params(self):
+        """Number of parameters of all models."""
+        return sum(model.count_params() for model in self.models)
+
     def with_fixed_matrices(self):
         """Makes an ensemble of its models without smoothing, as of those."""
         models = [model.with_fixed_matrices() for model in self.models]
         return self if models == self.models else Ensemble(models)
 
-    def fit(self, *args, **kwargs):
-        """Raises `NotImplementedError`: its models are trained one by one."""
-        raise NotImplementedError(
-            "An `Ensemble` is not trained: train its models one by one."
-        )
+    def evaluate(self, x=None, verbose="auto", return_dict=False):
+        """Evaluates the ensemble on batches; it need not be compiled.
+
+        Args:
+            x: `memlm_keras.data.Batches`, or a dataset of their form.
+            verbose: as in `keras.Model.evaluate`.
+            return_dict: bool.
+
+        Returns:
+            `[loss, perplexity, nats]`, or a dict of these by name.
+
+        Raises:
+            ValueError: if the batches hold token ids outside the vocabulary.
+        """
+        verbose = 1 if verbose == "auto" else verbose
+        scores, weights = self.score_batches(x, verbose=verbose)
+        total = weights.sum(dtype="float64")
+        nats = -float((scores * weights).sum(dtype="float64") / total)
+        found = {"loss": nats, "perplexity": float(np.exp(nats)), "nats": nats}
+        return found if return_dict else list(found.values())
 
     def get_config(self):
-        models = [
-            keras.saving.serialize_keras_object(model) for model in self.models
-        ]
-        return {"name": self.name, "models": models}
+        return {"name": self.name, "models": serialize(self.models)}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        models = [
-            keras.saving.deserialize_keras_object(
-                model, custom_objects=custom_objects
-            )
-            for model in config["models"]
-        ]
-        return cls(models, config["name"])
+        return cls(**deserialize(config, custom_objects))
 
 
 class Members(keras.layers.Layer):
-    """The models of an ensemble as the only layer of its graph.
-
-    In a graph of all their layers there could be no two of one name.
-    """
-
-    def __init__(self, mean, **kwargs):
-        super().__init__(**kwargs)
-        self.models = mean.models
-        self.mean = mean
-        self.built = True
-
-    def call(self, token_ids, training=None):
-        return self.mean.forward(token_ids, training=training)[0]
-
-
-class Mean:
     """Models side by side, and the mean of what they predict.
 
-    It is to an ensemble what `Backbone` is to one model.
+    It is to an ensemble what `Backbone` is to one model, and the only layer of
+    its graph: in one of all their layers there could be no two of one name.
 
     Args:
         models: list of `LanguageModel`s.
+        **kwargs: arguments of `keras.layers.Layer`.
     """
 
-    def __init__(self, models):
+    memory = None
+    mixture = None
+
+    def __init__(self, models, **kwargs):
+        super().__init__(**kwargs)
         self.models = list(models)
+        self.built = True
+
+    def call(self, token_ids, training=None):
+        return self.step(token_ids, training=training)[0]
 
     def initial_state(self, batch_size):
         """The states of all, each named `model_<index>_<name>`."""
@@ -122,19 +129,20 @@ class Mean:
             model.backbone.initial_state(batch_size) for model in self.models
         )
 
-    def forward(self, token_ids, state=None, training=False):
+    def step(self, token_ids, state=None, training=False):
         """As of `Backbone`; the logits are log-probabilities."""
         mean, states = None, []
         for backbone, own in self._each(state):
-            logits, own = backbone.forward(token_ids, own, training)
+            logits, own = backbone.step(token_ids, own, training)
             logits = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
             mean = logits if mean is None else ops.logaddexp(mean, logits)
             states.append(own)
         return mean - math.log(len(self.models)), self._joined(states)
 
-    def predict(self, token_ids, state=None, training=False):
-        """As of `Backbone`; nothing is recalled."""
-        return *self.forward(token_ids, state, training), Recalled()
+    def score(self, token_ids, targets, state=None):
+        """As of `Backbone`."""
+        log_probabilities, state = self.step(token_ids, state)
+        return -token_losses(log_probabilities, targets), state
 
     def attend(self, token_ids, state=None):
         """As of `Backbone`; no attention is in common, and none returned."""

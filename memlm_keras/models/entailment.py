@@ -7,7 +7,6 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import GradientMask
-from memlm_keras.models.from_preset import FromPreset
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
@@ -17,7 +16,7 @@ from memlm_keras.models.pairs import starting_states
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class EntailmentClassifier(FromPreset, DualSequenceModel):
+class EntailmentClassifier(DualSequenceModel):
     """Classifies pairs of sentences (Weissenborn, 2016, Section 5.1).
 
     Both sentences are embedded and read by a recurrent layer, the hypothesis

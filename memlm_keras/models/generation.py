@@ -1,12 +1,15 @@
 """Continuing a prompt with the samplers of keras_nlp."""
 
+import difflib
 import itertools
 
 import numpy as np
 from keras import ops
 
-from memlm_keras.models import checks
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.inference import no_gradient
+
+SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 
 def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
@@ -29,7 +32,9 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     for index, row in enumerate(rows):
         tokens[index, : len(row)] = row
         given[index, : len(row)] = True
-    tokens = checks.token_id_array("prompt", tokens, model.vocabulary_size)
+    tokens = require_token_ids("prompt", tokens, model.vocabulary_size)
+    if stop_token_ids is None and vocabulary is not None:
+        stop_token_ids = [vocabulary.end_of_sentence_id]
 
     def next_token(prompt, state, index):
         last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
@@ -38,8 +43,14 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
 
     index = min(lengths)
     generated, lengths = sample(
-        *(model, sampler, next_token, tokens, given),
-        *(model.read(tokens[:, : index - 1]), index, stop_token_ids),
+        model=model,
+        sampler=sampler,
+        next_token=next_token,
+        tokens=tokens,
+        given=given,
+        state=model.read(tokens[:, : index - 1]),
+        index=index,
+        stop_token_ids=stop_token_ids,
     )
     return restore(generated, lengths)
 
@@ -65,9 +76,7 @@ def sample(
         stop token that a row produced fills the rest of it, and int64 array
         `(batch,)` of where that is, or `time`.
     """
-    import keras_nlp
-
-    sampler = keras_nlp.samplers.get(sampler)
+    sampler = _sampler(sampler)
     stops = list(stop_token_ids or ())
     if stops:
         next_token = _ending(next_token, given, stops, sampler)
@@ -81,7 +90,7 @@ def sample(
             cache=state,
             index=index,
             mask=ops.convert_to_tensor(given),
-            stop_token_ids=stop_token_ids,
+            stop_token_ids=stops or None,
             model=model,
         )
     generated = np.array(ops.convert_to_numpy(generated))
@@ -122,15 +131,48 @@ def _ending(next_token, given, stops, sampler):
     return next_or_end
 
 
+def _sampler(sampler):
+    """Returns a sampler of keras_nlp, or of its name."""
+    import keras_nlp
+
+    # A wrong name is no error to keras_nlp, which hands it back.
+    if isinstance(sampler, str) and sampler not in SAMPLERS:
+        nearest = difflib.get_close_matches(sampler, SAMPLERS, 1)
+        hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
+        raise ValueError(
+            f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, or a "
+            f"sampler of keras_nlp. Received: sampler={sampler!r}{hint}"
+        )
+    return keras_nlp.samplers.get(sampler)
+
+
+def is_text(tokens):
+    """Whether tokens are a string, or a list of strings."""
+    if isinstance(tokens, str):
+        return True
+    return (
+        isinstance(tokens, (list, tuple))
+        and len(tokens) > 0
+        and all(isinstance(row, str) for row in tokens)
+    )
+
+
+def require_strings(name, text, vocabulary):
+    """Returns a vocabulary, or raises `ValueError` if there is none."""
+    if vocabulary is None:
+        raise ValueError(
+            f"Strings as `{name}` need a model with a `vocabulary`, a "
+            f"`memlm_keras.data.Vocabulary`. Received: {name}={text!r} and "
+            "vocabulary=None"
+        )
+    return vocabulary
+
+
 def _read_prompt(prompt, vocabulary):
     """Returns rows of ids, and how to give the result the prompt's form."""
     strings = [prompt] if isinstance(prompt, str) else prompt
-    if len(strings) and all(isinstance(row, str) for row in strings):
-        if vocabulary is None:
-            raise ValueError(
-                "A `prompt` of strings needs `vocabulary`, a "
-                "`memlm_keras.data.Vocabulary`. Received: vocabulary=None"
-            )
+    if is_text(prompt):
+        require_strings("prompt", prompt, vocabulary)
 
         def restore(ids, lengths):
             texts = [

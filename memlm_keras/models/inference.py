@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_token_ids
+
 
 def no_gradient():
     """Context in which the torch backend records nothing for backward.
@@ -149,64 +151,31 @@ def aligned_segments(lengths, longest=128):
             size //= 2
 
 
-def target_log_probabilities(logits, targets):
-    """Natural-log probability that `logits` give to `targets`.
+def side_by_side(rows, vocabulary_size):
+    """Puts rows of token ids of any lengths side by side.
 
     Args:
-        logits: float tensor `(..., vocabulary)`.
-        targets: integer tensor `(...)`.
+        rows: list of int arrays `(time,)`, some of which may be empty.
+        vocabulary_size: integer.
 
     Returns:
-        float32 tensor `(...)`.
+        `(tokens, lengths)`: int32 array `(rows, longest)`, zero behind a row's
+        end, and the list of their lengths.
+
+    Raises:
+        ValueError: for no rows, rows of another rank, and wrong ids.
     """
-    return -ops.sparse_categorical_crossentropy(
-        targets, ops.cast(logits, "float32"), from_logits=True
-    )
-
-
-class Scorer(keras.Model):
-    """Log-probabilities of given targets, with the state carried.
-
-    `predict` then returns one number for each token, not a distribution.
-
-    Args:
-        model: a `memlm_keras.LanguageModel`.
-
-    Call arguments:
-        inputs: dict as the model takes it, with `"targets"` besides, int32
-            `(batch, time)`.
-
-    Returns:
-        float32 tensor `(batch, time)`.
-    """
-
-    def __init__(self, model, **kwargs):
-        super().__init__(**kwargs)
-        self.model = model
-
-    def call(self, inputs):
-        logits = self.model(
-            {"token_ids": inputs["token_ids"], "reset": inputs["reset"]},
-            training=False,
+    rows = [ops.convert_to_numpy(row) for row in rows]
+    if any(row.ndim != 1 for row in rows):
+        raise ValueError(
+            "`rows` must hold arrays of token ids of shape (time,). Received: "
+            f"shapes {[row.shape for row in rows]}"
         )
-        return target_log_probabilities(logits, inputs["targets"])
-
-
-class ScoredBatches(keras.utils.PyDataset):
-    """Batches with their targets among the inputs, as `Scorer` takes them."""
-
-    def __init__(self, batches):
-        super().__init__()
-        self.batches = batches
-        self.batch_size = batches.batch_size
-
-    def __len__(self):
-        return len(self.batches)
-
-    def __getitem__(self, index):
-        inputs, targets, _ = self.batches[index]
-        return ({**inputs, "targets": targets},)
-
-    def sample_weight(self):
-        """Returns the weights of all batches, a list of `(batch, time)`."""
-        return [sample_weight for _, _, sample_weight in self.batches]
+    lengths = [len(row) for row in rows]
+    # An empty list has no integer type of its own.
+    types = [row.dtype for row in rows if len(row)]
+    shape = (len(rows), max(lengths, default=0) or 1)
+    tokens = np.zeros(shape, np.result_type("int32", *types))
+    for row, ids in enumerate(rows):
+        tokens[row, : len(ids)] = ids
+    return require_token_ids("rows", tokens, vocabulary_size), lengths

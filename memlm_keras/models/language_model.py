@@ -3,28 +3,31 @@
 import keras
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.arguments import require_rate
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.heads import TiedProjection
 from memlm_keras.models import checks
 from memlm_keras.models import copies
 from memlm_keras.models import layers
 from memlm_keras.models.backbone import Backbone
-from memlm_keras.models.from_preset import FromPreset
-from memlm_keras.models.sequence_model import TrainedModel
+from memlm_keras.models.carrying_model import CarryingModel
+from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class LanguageModel(FromPreset, TrainedModel):
+class LanguageModel(CarryingModel):
     """A recurrent language model with a memory, as a functional Keras model.
 
     Token ids are embedded, run through a stack of recurrent layers, read back
     from a memory, and projected to logits over the vocabulary. `lm(tokens)`
-    starts from an empty history; `step` continues from an explicit state; and
+    starts from an empty context; `step` continues from an explicit state; and
     `fit` and `evaluate` carry the state from batch to batch when the batches
-    say where a history begins, as `memlm_keras.data.Batches` do.
+    say where a context begins, as `memlm_keras.data.Batches` do.
 
     Args:
-        vocabulary_size: integer, number of tokens, V.
-        embedding_dim: integer, size of the embedding vectors.
+        vocabulary_size: integer, number of tokens, V; `None` is that of
+            `vocabulary`, or of `embedding`.
+        embedding_dim: integer, size of the embedding vectors; `None` is that
+            of `embedding`.
         recurrent: list of Keras recurrent layers (`keras.layers.LSTM`, `GRU`,
             `SimpleRNN`, `RNN`) or cells, bottom first; it may be empty where
             there is a memory. The layers become the
@@ -32,53 +35,64 @@ class LanguageModel(FromPreset, TrainedModel):
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
-            al., 2014).
-        embedding_dropout: float in [0, 1), rate on the embeddings; `None` is
-            that of `dropout`.
-        output_dropout: float in [0, 1), rate on the outputs of the last
-            recurrent layer; `None` is that of `dropout`.
-        variational_dropout: whether the masks of these are the same at all
-            steps of a sequence (Gal and Ghahramani, 2016). Those of recurrent
-            connections are arguments of Keras' layers, `recurrent_dropout`.
-        word_dropout: float in [0, 1), probability that a word is dropped, all
-            its occurrences in a row alike (Gal and Ghahramani, 2016).
+            al., 2014). Or a dict of rates, zero where there is none:
+            `"embeddings"`, `"outputs"` of the last recurrent layer, and
+            `"between"` the recurrent layers; with `"variational": True`, masks
+            are the same at all steps of a sequence (Gal and Ghahramani, 2016).
+            Rates of words are the embedding's, and of recurrent connections
+            those of Keras' layers, `recurrent_dropout`.
         tie_embeddings: whether the output projection shares its matrix with
             the embedding.
-        initializer: Keras initializer of embedding, projection and its bias.
-            `None`: uniform in +-0.05, Glorot uniform and zero.
-        output_bias_initializer: Keras initializer of the projection's bias, if
-            it is another.
+        initializer: Keras initializer of embedding, projection and its bias,
+            where these are not given. `None`: uniform in +-0.05, Glorot uniform
+            and zero.
         recurrent_above: list of recurrent layers or cells that read what the
             memory hands on, bottom first.
-        output_bias: whether the output projection has a bias.
-        mixture: a `memlm_keras.mixtures.Mixture` that mixes what was read
-            into the prediction, such as `PointerSentinel`, or `None`. Then the
-            logits are log-probabilities.
-        smoothing: a `memlm_keras.smoothing.VariationalSmoothing` of the
-            embedding, and of the output projection if it says so, or `None`.
-            It wants `model.smoothing.adapt(statistics)` before training.
+        mixture: a `memlm_keras.mixtures.Mixture` that mixes what was read into
+            the prediction, such as `PointerSentinel`, or `None`. Then the
+            logits are log-probabilities. One without weights, as `NeuralCache`,
+            takes no part in training.
+        embedding: a `memlm_keras.embeddings.Embedding`, or a
+            `memlm_keras.smoothing.SmoothedEmbedding`, with dropout of words,
+            smoothing and initializers of its own; it may leave its sizes to the
+            model. `None` for a plain one. A smoothing wants
+            `model.smoothing.adapt(statistics)` before training.
+        head: a layer from outputs to logits, such as
+            `memlm_keras.heads.OutputProjection(use_bias=False)` or
+            `TiedProjection(use_bias=False)`, which may leave its size and the
+            embedding that it shares to the model. `None` for the one that goes
+            with embedding and `tie_embeddings`.
+        vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
+            which then reads and writes strings; or `None`.
         name: string or `None`.
-        dtype: dtype policy of embedding, dropout and projection, such as
-            `"mixed_bfloat16"`; by default the global policy. Recurrent layers
-            and memory have policies of their own.
+        dtype: dtype policy of dropout, and of embedding and projection where
+            these are not given, such as `"mixed_bfloat16"`; by default the
+            global policy. Recurrent layers and memory have policies of their
+            own.
 
     Call arguments:
         inputs: int32 tensor `(batch, time)` of token ids, read from an empty
-            history. Or a dict `{"token_ids": (batch, time) int32, "reset":
-            (batch,) bool}`: then the history is the one carried from the call
-            before, except in the rows marked in `reset`. Training and
-            inference carry histories of their own.
+            context. Or a dict with `"token_ids"`, and
+
+            * `"reset"`, `(batch,)` bool: then the context is the one carried
+              from the call before, except in the rows marked here. Training
+              and inference carry contexts of their own.
+            * `"targets"`, `(batch, time)` int32, the next tokens: then the
+              result is a dict of the `"loss"` of each token and its natural
+              `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
+              While training, the loss is of all that is learned of a target,
+              and what a smoothing adds is in `model.losses`.
         training: optional bool.
 
     Returns:
-        Logits `(batch, time, vocabulary_size)`.
+        Logits `(batch, time, vocabulary_size)`; with targets, a dict.
 
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), a `memory` or `smoothing` that is none or of another
-            vocabulary, no recurrent layer, a layer that is not recurrent, is
-            bidirectional, runs backwards or is `stateful`, layers above a
-            memory that reads ahead or a mixture behind it, units that the
+            [0, 1), a `memory`, `embedding`, `head` or `vocabulary` that is none
+            or of another size, no recurrent layer, a layer that is not
+            recurrent, is bidirectional, runs backwards or is `stateful`, layers
+            or a mixture behind a memory that is not causal, units that the
             memory cannot divide, and tied embeddings of another size than the
             memory's outputs.
 
@@ -96,104 +110,132 @@ class LanguageModel(FromPreset, TrainedModel):
     >>> state = lm.initial_state(batch_size=2)
     >>> for column in np.split(tokens, 7, axis=1):
     ...     logits, state = lm.step(column, state)
+    >>> found = lm({"token_ids": tokens[:, :-1], "targets": tokens[:, 1:]})
+    >>> keras.ops.shape(found["loss"])
+    (2, 6)
     """
 
     preset_kind = "LanguageModel"
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim,
-        recurrent,
+        vocabulary_size=None,
+        embedding_dim=None,
+        recurrent=None,
         memory=None,
         dropout=0.0,
         tie_embeddings=False,
         initializer=None,
         recurrent_above=(),
-        output_bias=True,
         mixture=None,
-        embedding_dropout=None,
-        output_dropout=None,
-        variational_dropout=False,
-        word_dropout=0.0,
-        smoothing=None,
-        output_bias_initializer=None,
+        embedding=None,
+        head=None,
+        vocabulary=None,
         name=None,
         dtype=None,
     ):
-        require_positive_integer("vocabulary_size", vocabulary_size)
-        require_positive_integer("embedding_dim", embedding_dim)
-        require_rate("dropout", dropout)
-        for name_of_rate, rate in (
-            ("embedding_dropout", embedding_dropout),
-            ("output_dropout", output_dropout),
-        ):
-            if rate is not None:
-                require_rate(name_of_rate, rate)
-        recurrent = checks.recurrent_layers(
+        sizes = {
+            "vocabulary_size": vocabulary_size,
+            "embedding_dim": embedding_dim,
+        }
+        if vocabulary is not None and vocabulary_size is None:
+            sizes["vocabulary_size"] = len(vocabulary)
+        for argument, attribute in zip(sizes, ("input_dim", "output_dim")):
+            if sizes[argument] is None:
+                sizes[argument] = getattr(embedding, attribute, None)
+            require_positive_integer(argument, sizes[argument])
+        vocabulary_size, embedding_dim = sizes.values()
+        recurrent = checks.as_recurrent_layers(
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
-        checks.memory_of_words(memory, vocabulary_size)
-        checks.mixture(mixture)
-        checks.smoothing_of_words(smoothing, vocabulary_size)
-        recurrent_above = checks.recurrent_layers(
+        checks.require_memory(memory, vocabulary_size)
+        checks.require_mixture(mixture)
+        recurrent_above = checks.as_recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
         )
-        checks.nothing_carries_what_was_read_ahead(
+        checks.require_causal_end(
             memory, recurrent_above=recurrent_above, mixture=mixture
         )
         initializer = keras.initializers.get(initializer)
-        output_bias_initializer = keras.initializers.get(
-            output_bias_initializer
-        )
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
         initializers = layers.Initializers(initializer)
-        embedding = layers.embedding(
-            *(vocabulary_size, embedding_dim, word_dropout),
-            *(smoothing, initializers, policy),
+        tie_embeddings = tie_embeddings or isinstance(head, TiedProjection)
+        embedding = layers.make_embedding(
+            embedding, sizes, initializers, policy
         )
-        head = layers.output_projection(
-            *(embedding, tie_embeddings, output_bias),
-            *(output_bias_initializer, smoothing, initializers, policy),
+        head = layers.make_head(
+            head, embedding, tie_embeddings, initializers, policy
         )
-        rates = [dropout] * (len(recurrent) + len(recurrent_above) + 1)
-        if embedding_dropout is not None:
-            rates[0] = embedding_dropout
-        if output_dropout is not None:
-            rates[-1] = output_dropout
-        dropouts = layers.dropouts(rates, variational_dropout, policy)
+        count = len(recurrent) + len(recurrent_above)
         backbone = Backbone(
-            *(embedding, recurrent, memory, recurrent_above, head, dropouts),
-            *(mixture, smoothing),
+            embedding=embedding,
+            recurrent=recurrent,
+            memory=memory,
+            recurrent_above=recurrent_above,
+            head=head,
+            dropouts=layers.make_dropouts(dropout, count, policy),
+            mixture=mixture,
         )
 
         # === Functional model ===
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-        logits, _ = backbone.forward(token_ids, training=None)
-        super().__init__(inputs=token_ids, outputs=logits, name=name)
+        logits, _ = backbone.step(token_ids, training=None)
+        super().__init__(
+            backbone=backbone,
+            token_ids=token_ids,
+            logits=logits,
+            vocabulary_size=vocabulary_size,
+            vocabulary=vocabulary,
+            name=name,
+        )
 
         # === Config ===
-        self.vocabulary_size = vocabulary_size
         self.embedding_dim = embedding_dim
         self.dropout = dropout
-        self.embedding_dropout = embedding_dropout
-        self.output_dropout = output_dropout
-        self.variational_dropout = variational_dropout
-        self.word_dropout = word_dropout
         self.tie_embeddings = tie_embeddings
         self.initializer = initializer
-        self.output_bias_initializer = output_bias_initializer
-        self.output_bias = output_bias
-        self.embedding = embedding
-        self.recurrent = recurrent
-        self.memory = memory
-        self.recurrent_above = recurrent_above
-        self.head = head
-        self.mixture = mixture
-        self.smoothing = smoothing
-        self.make_ready(backbone)
+        self._policy = policy
+        if vocabulary is not None:
+            require_vocabulary(self, vocabulary)
+
+    @property
+    def embedding(self):
+        """The layer from token ids to vectors."""
+        return self.backbone.embedding
+
+    @property
+    def recurrent(self):
+        """List of the recurrent layers below the memory."""
+        return self.backbone.recurrent
+
+    @property
+    def recurrent_above(self):
+        """List of the recurrent layers above the memory."""
+        return self.backbone.recurrent_above
+
+    @property
+    def head(self):
+        """The layer from the last outputs to logits."""
+        return self.backbone.head
+
+    def quantize(self, mode=None, **kwargs):
+        """Quantizes the projection, as `keras.Model.quantize` does.
+
+        Raises:
+            ValueError: for a model with tied embeddings, whose matrix is read
+                as an embedding as well.
+        """
+        if self.tie_embeddings:
+            raise ValueError(
+                "`quantize` needs a projection with a matrix of its own. "
+                "Received: a model with tie_embeddings=True. Quantize a model "
+                "with tie_embeddings=False"
+            )
+        return super().quantize(mode, **kwargs)
+
+    # === Copies ===
 
     def with_mixture(self, mixture):
         """Makes a copy of this model, trained as it is, with a mixture.
@@ -215,10 +257,7 @@ class LanguageModel(FromPreset, TrainedModel):
         >>> cached.mixture.size
         500
         """
-        checks.mixture(mixture)
-        copy = type(self).from_config({**self.get_config(), "mixture": mixture})
-        self._hand_weights_to(copy, but=self.mixture)
-        return copy
+        return copies.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
         """Makes a copy of this smoothed model that predicts otherwise.
@@ -239,31 +278,16 @@ class LanguageModel(FromPreset, TrainedModel):
         ...     vocabulary_size=50,
         ...     embedding_dim=8,
         ...     recurrent=[keras.layers.LSTM(8)],
-        ...     smoothing=memlm_keras.smoothing.VariationalSmoothing(
-        ...         "linear_interpolation", rate=0.2
+        ...     embedding=memlm_keras.smoothing.SmoothedEmbedding(
+        ...         smoothing=memlm_keras.smoothing.VariationalSmoothing(
+        ...             "linear_interpolation", rate=0.2
+        ...         )
         ...     ),
         ... )
         >>> smoothed.with_prediction("mode").smoothing.prediction
         'mode'
         """
-        if self.smoothing is None:
-            raise ValueError(
-                "`with_prediction` needs a model that is smoothed. Received: a "
-                f"model with smoothing=None and prediction={prediction!r}"
-            )
-        config = {**self.smoothing.get_config(), "prediction": prediction}
-        smoothing = type(self.smoothing)(**config)
-        copy = type(self).from_config(
-            {**self.get_config(), "smoothing": smoothing}
-        )
-        self._hand_weights_to(copy)
-        return copy
-
-    def _hand_weights_to(self, copy, but=None):
-        layers = {layer.name: layer for layer in copy.layers}
-        for layer in self.layers:
-            if layer is not but:
-                layers[layer.name].set_weights(layer.get_weights())
+        return copies.with_prediction(self, prediction)
 
     def with_fixed_dropout(self, seed, into=None):
         """Makes a copy of this model with dropout masks drawn once for all.
@@ -322,52 +346,26 @@ class LanguageModel(FromPreset, TrainedModel):
     # === Serialization ===
 
     def get_config(self):
-        policy = self.embedding.dtype_policy
+        head = serialize(self.head)
+        # What the head shares with the embedding is the embedding's to say, so
+        # that it cannot be built by itself.
+        head.pop("build_config", None)
+        for shared in ("embedding", "smoothing"):
+            if shared in head["config"]:
+                head["config"][shared] = None
         return {
             "name": self.name,
             "vocabulary_size": self.vocabulary_size,
             "embedding_dim": self.embedding_dim,
-            "recurrent": [
-                keras.saving.serialize_keras_object(layer)
-                for layer in self.recurrent
-            ],
-            "memory": keras.saving.serialize_keras_object(self.memory),
+            "recurrent": serialize(self.recurrent),
+            "memory": serialize(self.memory),
             "dropout": self.dropout,
-            "embedding_dropout": self.embedding_dropout,
-            "output_dropout": self.output_dropout,
-            "variational_dropout": self.variational_dropout,
-            "word_dropout": self.word_dropout,
             "tie_embeddings": self.tie_embeddings,
             "initializer": keras.initializers.serialize(self.initializer),
-            "output_bias_initializer": keras.initializers.serialize(
-                self.output_bias_initializer
-            ),
-            "recurrent_above": [
-                keras.saving.serialize_keras_object(layer)
-                for layer in self.recurrent_above
-            ],
-            "output_bias": self.output_bias,
-            "mixture": keras.saving.serialize_keras_object(self.mixture),
-            "smoothing": keras.saving.serialize_keras_object(self.smoothing),
-            "dtype": keras.dtype_policies.serialize(policy),
+            "recurrent_above": serialize(self.recurrent_above),
+            "mixture": serialize(self.mixture),
+            "embedding": serialize(self.embedding),
+            "head": head,
+            "vocabulary": serialize(self.vocabulary),
+            "dtype": keras.dtype_policies.serialize(self._policy),
         }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-
-        def revived(value):
-            if not isinstance(value, dict):
-                return value
-            return keras.saving.deserialize_keras_object(
-                value, custom_objects=custom_objects
-            )
-
-        for key in ("recurrent", "recurrent_above"):
-            config[key] = [revived(layer) for layer in config.get(key, ())]
-        for key in (
-            *("memory", "initializer", "output_bias_initializer", "mixture"),
-            *("smoothing", "dtype"),
-        ):
-            config[key] = revived(config.get(key))
-        return cls(**config)

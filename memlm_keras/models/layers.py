@@ -1,12 +1,16 @@
-"""The layers of a language model that are Keras' own."""
+"""The layers of a model that are made for a user who gives none."""
 
 import keras
 
 from memlm_keras.arguments import distinct
+from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
+from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import SmoothedProjection
+
+# Rates of a dict of dropout, and what it may hold besides.
+_PLACES = ("embeddings", "between", "outputs")
 
 
 class Initializers:
@@ -26,80 +30,145 @@ class Initializers:
         return distinct(self._initializer, index)
 
 
-def embedding(
-    vocabulary_size,
-    embedding_dim,
-    word_dropout,
-    smoothing,
-    initializers,
-    dtype,
-):
-    """Makes the layer from token ids to vectors.
+def make_embedding(embedding, sizes, initializers, dtype):
+    """Returns the layer from token ids to vectors, of the model's sizes.
 
     Args:
-        vocabulary_size, embedding_dim, word_dropout, smoothing: as of
-            `memlm_keras.LanguageModel`.
+        embedding: a `keras.layers.ReversibleEmbedding`, or `None` for a plain
+            `Embedding`.
+        sizes: dict of `vocabulary_size` and `embedding_dim`, `None` for those
+            of the layer.
         initializers: `Initializers`.
         dtype: dtype policy.
+
+    Raises:
+        ValueError: if a layer has other sizes, or none.
     """
-    sizes = (vocabulary_size, embedding_dim)
-    arguments = {
-        "word_dropout": word_dropout,
-        "embeddings_initializer": initializers.get(0, "uniform"),
-        "dtype": dtype,
-        "name": "embedding",
-    }
-    if smoothing is None:
-        return Embedding(*sizes, **arguments)
-    return SmoothedEmbedding(*sizes, smoothing, **arguments)
+    if embedding is None:
+        embedding = Embedding(
+            embeddings_initializer=initializers.get(0, "uniform"),
+            dtype=dtype,
+            name="embedding",
+        )
+    if not isinstance(embedding, keras.layers.ReversibleEmbedding):
+        raise ValueError(
+            "`embedding` must be a `memlm_keras.embeddings.Embedding` or "
+            "another `keras.layers.ReversibleEmbedding`, or None. Received: "
+            f"embedding={embedding!r}"
+        )
+    names = {"input_dim": "vocabulary_size", "output_dim": "embedding_dim"}
+    for attribute, name in names.items():
+        size = sizes[name]
+        if getattr(embedding, attribute) is None:
+            setattr(embedding, attribute, size)
+        if size is not None and getattr(embedding, attribute) != size:
+            raise ValueError(
+                f"`embedding` must be of the model's {name}={size}. Received: "
+                f"an embedding with {attribute}="
+                f"{getattr(embedding, attribute)}"
+            )
+    return embedding
 
 
-def output_projection(
-    embedding,
-    tie_embeddings,
-    use_bias,
-    bias_initializer,
-    smoothing,
-    initializers,
-    dtype,
-):
-    """Makes the layer from the last outputs to logits.
+def make_head(head, embedding, tie_embeddings, initializers, dtype):
+    """Returns the layer from the last outputs to logits.
 
     Args:
-        embedding: the `Embedding` of the model.
-        tie_embeddings: whether its matrix is shared.
-        use_bias: whether there is a bias.
-        bias_initializer: Keras initializer, or `None` for that of all.
-        smoothing: the `VariationalSmoothing` of the model, or `None`.
+        head: layer, or `None` for the one that goes with the embedding.
+        embedding: the layer from token ids to vectors.
+        tie_embeddings: bool, whether they share a matrix.
         initializers: `Initializers`.
         dtype: dtype policy.
+
+    Raises:
+        ValueError: if a layer is of another vocabulary, or cannot share or
+            draw what the embedding does.
     """
+    smoothing = getattr(embedding, "smoothing", None)
+    smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
-        "use_bias": use_bias,
-        "bias_initializer": bias_initializer or initializers.get(1, "zeros"),
+        "bias_initializer": initializers.get(1, "zeros"),
         "dtype": dtype,
         "name": "head",
     }
-    of_its_own = {"kernel_initializer": initializers.get(2, "glorot_uniform")}
-    if smoothing is not None and smoothing.smooths_output:
-        matrix = {"embedding": embedding} if tie_embeddings else of_its_own
-        return SmoothedProjection(smoothing, **matrix, **arguments)
+    kernel_initializer = initializers.get(2, "glorot_uniform")
+    if head is None and smooths:
+        head = SmoothedProjection(
+            kernel_initializer=kernel_initializer, **arguments
+        )
+    elif head is None and tie_embeddings:
+        head = TiedProjection(**arguments)
+    elif head is None:
+        head = OutputProjection(
+            kernel_initializer=kernel_initializer, **arguments
+        )
+    if not isinstance(head, keras.layers.Layer):
+        raise ValueError(
+            "`head` must be a layer from outputs to logits, such as "
+            "`memlm_keras.heads.OutputProjection()`, or None. Received: "
+            f"head={head!r}"
+        )
+    if smooths != getattr(head, "draws", False):
+        raise ValueError(
+            "A `memlm_keras.smoothing.SmoothedProjection` goes with an "
+            "embedding whose smoothing has the scheme 'kneser_ney', and with "
+            f"no other. Received: embedding={embedding!r} and head={head!r}"
+        )
+    if smooths:
+        head.smoothing = smoothing
     if tie_embeddings:
-        return TiedProjection(embedding, **arguments)
-    return keras.layers.Dense(embedding.input_dim, **of_its_own, **arguments)
+        if not hasattr(head, "embedding"):
+            raise ValueError(
+                "`tie_embeddings=True` needs a head that can share the matrix "
+                "of the embedding, such as `memlm_keras.heads.TiedProjection()`"
+                f". Received: head={head!r}"
+            )
+        head.embedding = embedding
+    units = "units" if hasattr(head, "units") else None
+    if units and head.units is None:
+        head.units = embedding.input_dim
+    if units and head.units != embedding.input_dim:
+        raise ValueError(
+            "`head` must be of the model's vocabulary_size="
+            f"{embedding.input_dim}. Received: a head with units={head.units}"
+        )
+    return head
 
 
-def dropouts(rates, variational, dtype):
-    """Makes one dropout layer for each rate.
+def make_dropouts(dropout, count, dtype):
+    """Makes the dropout layers of embeddings and recurrent outputs.
 
     Args:
-        rates: list of floats.
-        variational: whether a mask is the same at all steps of a sequence.
+        dropout: as of `memlm_keras.LanguageModel`.
+        count: integer, number of recurrent layers.
         dtype: dtype policy.
+
+    Returns:
+        List of layers, one for the embeddings and one for each recurrent layer.
+
+    Raises:
+        ValueError: for a rate outside [0, 1), and unknown keys.
     """
-    kind = (
-        keras.layers.SpatialDropout1D if variational else keras.layers.Dropout
+    if not isinstance(dropout, dict):
+        require_rate("dropout", dropout)
+        dropout = dict.fromkeys(_PLACES, dropout)
+    unknown = sorted(set(dropout) - {*_PLACES, "variational"})
+    if unknown:
+        raise ValueError(
+            f"`dropout` must be a rate, or a dict of rates by {_PLACES}, and "
+            f'"variational". Received: dropout with the keys {unknown}'
+        )
+    embeddings, between, outputs = (
+        dropout.get(place, 0.0) for place in _PLACES
     )
+    rates = [embeddings, *[between] * (count - 1), outputs][: count + 1]
+    if not count:
+        rates = [outputs]
+    for place, rate in zip(_PLACES, (embeddings, between, outputs)):
+        require_rate(f"dropout[{place!r}]", rate)
+    kind = keras.layers.Dropout
+    if dropout.get("variational", False):
+        kind = keras.layers.SpatialDropout1D
     return [
         kind(rate, dtype=dtype, name=f"dropout_{index}")
         for index, rate in enumerate(rates)

@@ -1,7 +1,5 @@
 """What models of two sequences have in common: reading one after the other."""
 
-import math
-
 import keras
 from keras import ops
 from keras import tree
@@ -10,15 +8,13 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import checks
-from memlm_keras.models.fitting import fit_batches
 from memlm_keras.models.layers import Initializers
-from memlm_keras.models.metrics import mean_cross_entropy
-from memlm_keras.models.varying_time import known_to_vary
+from memlm_keras.models.sequence_model import SequenceModel
 
 CONDITIONINGS = ("memory", "source")
 
 
-class DualSequenceModel(keras.Model):
+class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
 
     Subclasses have `embedding`, `projection_layer` (or `None`), `readers`, the
@@ -55,52 +51,7 @@ class DualSequenceModel(keras.Model):
             return reader.get_initial_state(ops.shape(states[0])[0])
         return start
 
-    def count_params(self):
-        """Number of parameters that are trained.
-
-        What is fixed, as permutations of keys are, is none.
-        """
-        return sum(math.prod(v.shape) for v in self.trainable_variables)
-
-    def compile(
-        self,
-        optimizer="adam",
-        loss="auto",
-        *,
-        weighted_metrics="auto",
-        **kwargs,
-    ):
-        """Configures training; takes the arguments of `keras.Model.compile`.
-
-        Args:
-            optimizer: Keras optimizer.
-            loss: `"auto"` is the cross-entropy in nats, averaged over what is
-                predicted.
-            weighted_metrics: `"auto"` is the accuracy, over all that is
-                predicted.
-            **kwargs: other arguments of `keras.Model.compile`.
-        """
-        super().compile(
-            optimizer=optimizer,
-            loss=mean_cross_entropy() if loss == "auto" else loss,
-            weighted_metrics=(
-                ["accuracy"] if weighted_metrics == "auto" else weighted_metrics
-            ),
-            **kwargs,
-        )
-
-    def fit(
-        self,
-        x=None,
-        y=None,
-        batch_size=None,
-        epochs=1,
-        verbose="auto",
-        callbacks=None,
-        *,
-        validation_data=None,
-        **kwargs,
-    ):
+    def fit(self, *args, **kwargs):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
         Batches of `memlm_keras.data` that begin within an epoch are trained on
@@ -109,21 +60,9 @@ class DualSequenceModel(keras.Model):
         Raises:
             ValueError: if the batches hold what the model has no room for.
         """
-        self.check_data(x, validation_data)
         self._unfreeze()
         try:
-            return fit_batches(
-                self,
-                super().fit,
-                x,
-                y=y,
-                batch_size=batch_size,
-                epochs=epochs,
-                verbose=verbose,
-                callbacks=callbacks,
-                validation_data=validation_data,
-                **kwargs,
-            )
+            return super().fit(*args, **kwargs)
         finally:
             # Whatever callbacks did: it is of this training only.
             self._unfreeze()
@@ -132,40 +71,6 @@ class DualSequenceModel(keras.Model):
         mask = getattr(self, "gradient_mask", None)
         if mask is not None:
             mask.unfreeze()
-
-    def evaluate(self, x=None, *args, **kwargs):
-        """Evaluates; takes the arguments of `keras.Model.evaluate`.
-
-        Raises:
-            ValueError: if the batches hold what the model has no room for.
-        """
-        self.check_data(x)
-        return super().evaluate(known_to_vary(x), *args, **kwargs)
-
-    def predict(self, x, *args, **kwargs):
-        """Predicts logits; takes the arguments of `keras.Model.predict`.
-
-        Raises:
-            ValueError: if the batches hold what the model has no room for.
-        """
-        self.check_data(x)
-        return super().predict(known_to_vary(x), *args, **kwargs)
-
-    def check_data(self, *data):
-        """Raises `ValueError` for batches that the model cannot read."""
-        for part in data:
-            checks.data_fits_vocabulary(part, self.vocabulary_size)
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        def revived(value):
-            if not isinstance(value, dict):
-                return value
-            return keras.saving.deserialize_keras_object(
-                value, custom_objects=custom_objects
-            )
-
-        return cls(**{name: revived(value) for name, value in config.items()})
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -251,7 +156,7 @@ def recurrent_layer(name, layer):
     Raises:
         ValueError: if it is neither, runs backwards or is `stateful`.
     """
-    (layer,) = checks.recurrent_layers(name, [layer], at_least=1)
+    (layer,) = checks.as_recurrent_layers(name, [layer], at_least=1)
     return layer
 
 

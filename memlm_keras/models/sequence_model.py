@@ -1,128 +1,69 @@
-"""Training and evaluation with the state carried from batch to batch."""
+"""What every model of this package does with Keras' training loops."""
 
-import types
+import math
 
 import keras
-from keras import ops
+from keras import tree
 
+from memlm_keras import registry
 from memlm_keras.models import checks
-from memlm_keras.models.batch_reading_model import BatchReadingModel
-from memlm_keras.models.carried_state import CarriedState
-from memlm_keras.models.fitting import fit_batches
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import xla_pays
-from memlm_keras.models.metrics import Nats
-from memlm_keras.models.metrics import mean_cross_entropy
-from memlm_keras.models.metrics import mean_over_tokens
-from memlm_keras.models.varying_time import known_to_vary
-from memlm_keras.smoothing import VariationalSmoothing
+from memlm_keras.serialization import deserialize
 
 
-class TrainedModel(BatchReadingModel):
-    """What a language model does with Keras' training loops."""
+class SequenceModel(keras.Model):
+    """A `keras.Model` of token ids that presets describe.
 
-    def make_ready(self, backbone):
-        """Sets what the methods of every language model run on.
+    It trains with `fit` on batches that know their epoch, may begin within
+    one, and may be of different lengths of time. A subclass names itself in
+    `preset_kind`, as presets do in `"kind"`.
+    """
 
-        Args:
-            backbone: the `Backbone` of this model.
-        """
-        # The carried form of the inputs is a dict, which the specification
-        # that Keras derives from the graph would refuse.
-        self.input_spec = None
-        # A namespace hides what refers back to the model from Keras' tracking.
-        self._untracked = types.SimpleNamespace(
-            backbone=backbone,
-            infer=compile_inference(self, backbone.forward),
-            attend=compile_inference(self, backbone.attend),
-            one_row=backbone.initial_state(1),
-            recalled=None,
-            scorer=None,
-            carried_rows={"training": None, "evaluation": None},
-        )
+    preset_kind = None
 
-    def __call__(self, inputs, *args, **kwargs):
-        checks.concrete_token_ids(inputs, self.vocabulary_size)
-        return super().__call__(inputs, *args, **kwargs)
-
-    def call(self, inputs, training=None, mask=None):
-        if not isinstance(inputs, dict):
-            if not (training and self._learns_of_targets):
-                # What an earlier call left is no part of this one's loss.
-                self._untracked.recalled = None
-                return super().call(inputs, training=training, mask=mask)
-            logits, _, self._untracked.recalled = self.backbone.predict(
-                ops.convert_to_tensor(inputs, dtype="int32"), training=True
-            )
-            return logits
-        checks.carried_inputs(inputs)
-        token_ids = ops.convert_to_tensor(inputs["token_ids"], dtype="int32")
-        reset = ops.convert_to_tensor(inputs["reset"], dtype="bool")
-        mode = "training" if training else "evaluation"
-        rows = token_ids.shape[0] or self._untracked.carried_rows[mode]
-        carried = self._carried_state(mode, rows)
-        state = carried.read(self.initial_state(rows), reset)
-        logits, state, recalled = self.backbone.predict(
-            token_ids, state, training
-        )
-        # The loss asks for it, later in the same trace.
-        self._untracked.recalled = recalled if training else None
-        carried.write(state)
-        return logits
-
-    def carry_state(self, batch_size=None, evaluation_batch_size=None):
-        """Makes room to carry the state of so many rows between batches.
-
-        `fit` and `evaluate` do this by themselves for batches that have a
-        `batch_size`, as `memlm_keras.data.Batches` have.
+    @classmethod
+    def from_preset(
+        cls, preset, /, vocabulary_size=None, vocabulary=None, **overrides
+    ):
+        """Makes the model of one row of a paper's table.
 
         Args:
-            batch_size: integer or `None`, rows in training.
-            evaluation_batch_size: integer or `None`, rows in evaluation.
-        """
-        carried_rows = self._untracked.carried_rows
-        if batch_size not in (None, carried_rows["training"]):
-            self._make_carried_state("training", batch_size)
-            carried_rows["training"] = batch_size
-            self.train_function = None
-        if evaluation_batch_size not in (None, carried_rows["evaluation"]):
-            self._make_carried_state("evaluation", evaluation_batch_size)
-            carried_rows["evaluation"] = evaluation_batch_size
-            # Traced anew, since what Keras compiled holds the old variables.
-            for model in (self, self._untracked.scorer):
-                if model is not None:
-                    model.test_function = None
-                    model.predict_function = None
+            preset: string, one of `memlm_keras.presets.names()`.
+            vocabulary_size: integer; `None` is that of `vocabulary`.
+            vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
+                or `None`; of language models.
+            **overrides: sizes of the preset (`scale`, `units`,
+                `embedding_dim`, `window`, `initial_range`, as
+                `memlm_keras.presets.get` takes them), or
+                arguments of this class that do not contradict the preset.
 
-    def _make_carried_state(self, mode, rows):
-        name = f"carried_{mode}_state_{rows}"
-        if not hasattr(self, name):
-            state = CarriedState(self.initial_state(rows), name=name)
-            setattr(self, name, state)
+        Raises:
+            ValueError: for an unknown preset, one of another kind of model, an
+                argument that the preset fixes, or no size of a vocabulary.
+
+        Example:
+
+        >>> lm = memlm_keras.LanguageModel.from_preset(
+        ...     "daniluk2017/key_value_predict", vocabulary_size=10_000
+        ... )
+        >>> classifier = memlm_keras.EntailmentClassifier.from_preset(
+        ...     "weissenborn2016/dual_am_gru_shared", vocabulary_size=10_000
+        ... )
+        """
+        config = registry.model_config(preset, cls.preset_kind, **overrides)
+        config["vocabulary_size"] = vocabulary_size
+        if vocabulary is not None:
+            config["vocabulary"] = vocabulary
+        return cls.from_config(config)
 
     def count_params(self):
-        """Number of parameters.
+        """Number of parameters that are trained.
 
-        Neither what `fit` carries nor the statistics of a smoothing are.
+        What is fixed, as permutations of keys or statistics of a text are, and
+        what `fit` carries from batch to batch, is none.
         """
-        others = sum(
-            layer.count_params()
-            for layer in self._flatten_layers()
-            if isinstance(layer, (CarriedState, VariationalSmoothing))
-        )
-        return super().count_params() - others
+        return sum(math.prod(v.shape) for v in self.trainable_variables)
 
-    def _carried_state(self, mode, rows):
-        carried = getattr(self, f"carried_{mode}_state_{rows}", None)
-        if carried is None:
-            raise ValueError(
-                f"A state of {self._untracked.carried_rows[mode]} rows is "
-                f"carried in {mode}. Received: inputs with a batch size of "
-                f"{rows}. Use batches of one size, or call "
-                "`carry_state(batch_size, evaluation_batch_size)` first; `fit` "
-                "and `evaluate` do so for `memlm_keras.data.Batches`."
-            )
-        return carried
+    # === Training ===
 
     def compile(
         self,
@@ -137,92 +78,49 @@ class TrainedModel(BatchReadingModel):
         Args:
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
-            loss: `"auto"` is the cross-entropy in nats averaged over the
-                predicted tokens of a batch.
-            weighted_metrics: `"auto"` is keras_nlp's `Perplexity`
+            loss: `"auto"` is the cross-entropy in nats averaged over what is
+                predicted in a batch.
+            weighted_metrics: `"auto"` is what tells most of such a model: the
+                accuracy of a classifier, and of a language model the perplexity
                 (`"perplexity"`) and the cross-entropy in nats (`"nats"`), both
                 summed over tokens before they are divided.
             **kwargs: other arguments of `keras.Model.compile`. A `jit_compile`
-                of `"auto"` is true on TensorFlow without a GPU, where XLA
-                takes half the time; Keras' own choice is false, as a GPU's
-                fused LSTM cannot be compiled.
+                of `"auto"` is true for a language model on TensorFlow without a
+                GPU, where XLA takes half the time; Keras' own choice is false,
+                as a GPU's fused LSTM cannot be compiled.
         """
-        arguments = {
-            "optimizer": keras.optimizers.get(optimizer),
-            "loss": loss,
-            "weighted_metrics": weighted_metrics,
-            **kwargs,
-        }
-        if loss == "auto":
-            loss = mean_cross_entropy()
+        self._jit_compile_argument = kwargs.get("jit_compile", "auto")
+        if self._jit_compile_argument == "auto" and self.compiles_best():
+            kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
-            import keras_nlp
+            weighted_metrics = self.default_metrics()
+        super().compile(
+            optimizer=optimizer,
+            loss=self.default_loss() if loss == "auto" else loss,
+            weighted_metrics=weighted_metrics,
+            **kwargs,
+        )
 
-            weighted_metrics = [
-                keras_nlp.metrics.Perplexity(from_logits=True),
-                Nats(),
-            ]
-        resolved = {
-            **arguments,
-            "loss": loss,
-            "weighted_metrics": weighted_metrics,
-        }
-        if kwargs.get("jit_compile", "auto") == "auto" and xla_pays():
-            resolved["jit_compile"] = not kwargs.get("run_eagerly", False)
-        super().compile(**resolved)
-        self._untracked.compile_arguments = arguments
+    def default_loss(self):
+        """The loss that `"auto"` stands for."""
+        return keras.losses.SparseCategoricalCrossentropy(
+            from_logits=True, reduction="mean_with_sample_weight"
+        )
 
-    def compute_loss(
-        self,
-        x=None,
-        y=None,
-        y_pred=None,
-        sample_weight=None,
-        training=True,
-    ):
-        """Keras' own, of redrawn targets, and what else is to be learned.
+    def default_metrics(self):
+        """The list of metrics that `"auto"` stands for."""
+        return ["accuracy"]
 
-        That is the term of a mixture that learns what to copy, and the
-        divergence of a smoothing.
-        """
-        recalled, self._untracked.recalled = self._untracked.recalled, None
-        if recalled is None:
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        targets = ops.cast(y, "int32")
-        if recalled.redraw is not None:
-            y_pred = recalled.redraw(targets)
-        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
-        if self.mixture is not None and self.mixture.supervised:
-            reduce = getattr(self.loss, "reduced", mean_over_tokens)
-            pointed = self.mixture.pointer_log_probability(
-                recalled.by_mixture, targets
-            )
-            loss = loss + reduce(-pointed, sample_weight)
-        if self.smoothing is not None and self.smoothing.l2:
-            for matrix in self.smoothed_matrices:
-                loss = loss + self.smoothing.divergence(matrix)
-        return loss
-
-    @property
-    def _learns_of_targets(self):
-        """Whether the loss asks for more than the logits."""
-        points = self.mixture is not None and self.mixture.supervised
-        return points or self.smoothing is not None
-
-    @property
-    def smoothed_matrices(self):
-        """The matrices that the smoothing is of; a tied one is there twice."""
-        if self.smoothing is None:
-            return []
-        output = [self.head.matrix] if self.smoothing.smooths_output else []
-        return [self.embedding.embeddings, *output]
+    def compiles_best(self):
+        """Whether training is compiled by XLA where Keras would not do so."""
+        return False
 
     def get_compile_config(self):
-        """Returns the arguments of `compile`, `"auto"` left as it is."""
-        arguments = getattr(self._untracked, "compile_arguments", None)
-        if arguments is None:
-            return None
-        return keras.saving.serialize_keras_object(arguments)
+        """Returns the arguments of `compile`, as every backend takes them."""
+        config = super().get_compile_config()
+        if self.compiled:
+            config["jit_compile"] = self._jit_compile_argument
+        return config
 
     def compile_from_config(self, config):
         """Compiles the model as a saved one was compiled."""
@@ -245,54 +143,142 @@ class TrainedModel(BatchReadingModel):
     ):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        For `memlm_keras.data.Batches` the state is carried from batch to
-        batch, Keras is kept from shuffling them, and batches that begin within
-        an epoch are trained on from there.
+        Batches of `memlm_keras.data` are told of each epoch, as their order
+        follows it, Keras is kept from shuffling them, and those that begin
+        within an epoch are trained on from there.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary,
-                or the memory reads ahead and they are not `SentenceBatches`;
-                and for a smoothing without statistics.
+            ValueError: if the batches hold what the model has no room for.
         """
-        self._check_data(x, y, validation_data)
-        checks.adapted(self.smoothing)
-        rows = checks.carried_batch_size(x)
-        if rows is not None:
-            # Keras traces evaluation on a training batch to build the metrics.
-            self._make_carried_state("evaluation", rows)
-        self.carry_state(rows, checks.carried_batch_size(validation_data))
-        return fit_batches(
-            self,
-            super().fit,
-            x,
-            y=y,
-            batch_size=batch_size,
-            epochs=epochs,
+        self.check_data(x, validation_data)
+        if isinstance(x, keras.utils.PyDataset):
+            kwargs["shuffle"] = False
+
+        def train(**arguments):
+            return super(SequenceModel, self).fit(
+                with_dynamic_time(x),
+                y=y,
+                batch_size=batch_size,
+                verbose=verbose,
+                validation_data=with_dynamic_time(validation_data),
+                **kwargs,
+                **arguments,
+            )
+
+        moves = hasattr(x, "start_at")
+        if moves:
+            callbacks = [FollowEpoch(x), *tree.flatten(callbacks or [])]
+        if not moves or not x.start_batch or x.epoch >= epochs:
+            return train(
+                epochs=epochs, initial_epoch=initial_epoch, callbacks=callbacks
+            )
+        # Keras asks for the number of batches once and keeps it for all epochs,
+        # so the rest of an epoch is a `fit` of its own.
+        run = OneRun(
+            callbacks,
+            add_history=True,
+            add_progbar=verbose != 0,
+            model=self,
             verbose=verbose,
-            callbacks=callbacks,
-            validation_data=validation_data,
-            initial_epoch=initial_epoch,
-            **kwargs,
+            epochs=epochs,
+            steps=len(x),
         )
+        epoch = x.epoch
+        train(epochs=epoch + 1, initial_epoch=epoch, callbacks=run)
+        if epoch + 1 < epochs and not self.stop_training:
+            x.start_at(epoch + 1)
+            run.set_params({**run.params, "steps": len(x)})
+            self._initial_epoch = None
+            train(epochs=epochs, initial_epoch=epoch + 1, callbacks=run)
+        run.end()
+        return self.history
 
     def evaluate(self, x=None, *args, **kwargs):
         """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary,
-                or the memory reads ahead and they are not `SentenceBatches`.
+            ValueError: if the batches hold what the model has no room for.
         """
-        self._check_data(x)
-        self.carry_state(None, checks.carried_batch_size(x))
-        return super().evaluate(known_to_vary(x), *args, **kwargs)
+        self.check_data(x)
+        return super().evaluate(with_dynamic_time(x), *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """Predicts logits; takes the arguments of `keras.Model.predict`.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary,
-                or the memory reads ahead and they are not `SentenceBatches`.
+            ValueError: if the batches hold what the model has no room for.
         """
-        self._check_data(x)
-        self.carry_state(None, checks.carried_batch_size(x))
-        return super().predict(x, *args, **kwargs)
+        self.check_data(x)
+        return super().predict(with_dynamic_time(x), *args, **kwargs)
+
+    def check_data(self, *data):
+        """Raises `ValueError` for batches that the model cannot read."""
+        for part in data:
+            checks.require_data(part, self.vocabulary_size)
+
+    # === Serialization ===
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        return cls(**deserialize(config, custom_objects))
+
+
+class FollowEpoch(keras.callbacks.Callback):
+    """Tells batches which epoch `fit` is in, as their order follows it."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch != self.batches.epoch:
+            self.batches.start_at(epoch)
+
+
+class OneRun(keras.callbacks.CallbackList):
+    """Callbacks that see two calls of `fit` as one training run."""
+
+    _begun = False
+
+    def on_train_begin(self, logs=None):
+        if not self._begun:
+            super().on_train_begin(logs)
+        self._begun = True
+
+    def on_train_end(self, logs=None):
+        self._last_logs = logs
+
+    def end(self):
+        super().on_train_end(self._last_logs)
+
+
+def with_dynamic_time(batches):
+    """Returns batches as Keras can read them, whatever their shapes.
+
+    On TensorFlow, Keras takes the shapes of the first two batches for those of
+    all; here the time is declared as open.
+
+    Args:
+        batches: any dataset; those with a true `varies_in_time` are meant.
+
+    Returns:
+        `batches`, or a `tf.data.Dataset` of what they hold now.
+    """
+    varies = getattr(batches, "varies_in_time", False)
+    if not varies or keras.backend.backend() != "tensorflow":
+        return batches
+    import tensorflow as tf
+
+    def open_time(array):
+        shape = (array.shape[0], *[None] * (array.ndim - 1))
+        return tf.TensorSpec(shape, array.dtype)
+
+    def items():
+        for index in range(len(batches)):
+            yield batches[index]
+
+    dataset = tf.data.Dataset.from_generator(
+        items, output_signature=tree.map_structure(open_time, batches[0])
+    )
+    known_length = tf.data.experimental.assert_cardinality(len(batches))
+    return dataset.apply(known_length).prefetch(tf.data.AUTOTUNE)

@@ -1,30 +1,62 @@
-"""Reading with an explicit state: step, read, score, attend, generate."""
+"""Language models that read with an explicit state: step, score, generate."""
+
+import functools
 
 import keras
 import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_token_ids
+from memlm_keras.models import batch_reading
 from memlm_keras.models import checks
+from memlm_keras.models import generation
 from memlm_keras.models.backbone import reset_rows
-from memlm_keras.models.generation import generate
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
+from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
-from memlm_keras.models.inference import target_log_probabilities
+from memlm_keras.models.inference import side_by_side
 
 
 class StreamingModel(keras.Model):
-    """What a language model does token by token.
+    """A language model as a function of tokens and a state.
 
-    The subclass sets `vocabulary_size`, `memory`, `mixture` and, in
-    `_untracked`, the `backbone` and its compiled forms `infer` and `attend`.
+    Whatever carries its state explicitly is here: reading, scoring, attention
+    and generation. None of it asks for a compiled model.
+
+    Args:
+        backbone: a `Backbone`, or what has its methods.
+        token_ids: `keras.Input` of the graph.
+        logits: what the backbone makes of it.
+        vocabulary_size: integer.
+        vocabulary: `memlm_keras.data.Vocabulary`, or `None`.
+        name: string or `None`.
     """
 
+    def __init__(
+        self,
+        backbone,
+        token_ids,
+        logits,
+        vocabulary_size,
+        vocabulary=None,
+        name=None,
+    ):
+        super().__init__(inputs=token_ids, outputs=logits, name=name)
+        self.backbone = backbone
+        self.vocabulary_size = vocabulary_size
+        self.vocabulary = vocabulary
+
     @property
-    def backbone(self):
-        """The `Backbone` that everything runs through."""
-        return self._untracked.backbone
+    def memory(self):
+        """The memory, or `None`."""
+        return self.backbone.memory
+
+    @property
+    def mixture(self):
+        """The mixture, or `None`."""
+        return self.backbone.mixture
 
     @property
     def attending(self):
@@ -38,12 +70,31 @@ class StreamingModel(keras.Model):
 
     @property
     def causal(self):
-        """Whether the memory reads no words behind the one to predict.
+        """Whether a prediction depends on the words before it alone.
 
-        If it does, a row is one whole sentence, and there is no state to go on
+        If not, a row is one whole sentence, and there is no state to go on
         from.
         """
         return self.memory is None or self.memory.causal
+
+    # Compiled once; a cached property is nothing that Keras tracks.
+
+    @functools.cached_property
+    def _step(self):
+        return compile_inference(self, self.backbone.step)
+
+    @functools.cached_property
+    def _attend(self):
+        return compile_inference(self, self.backbone.attend)
+
+    @functools.cached_property
+    def _score(self):
+        return compile_inference(self, self.backbone.score)
+
+    @functools.cached_property
+    def _state_shapes(self):
+        state = self.backbone.initial_state(1)
+        return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def initial_state(self, batch_size):
         """The state before the first token.
@@ -72,19 +123,26 @@ class StreamingModel(keras.Model):
         Raises:
             ValueError: for tokens that are not `(batch, time)`, token ids
                 outside the vocabulary, a state of other names or of another
-                batch size, and a model that reads ahead.
+                batch size, and a model that is not causal.
         """
         require_streaming("`step`", self)
-        checks.concrete_token_ids(tokens, self.vocabulary_size)
+        if isinstance(tokens, (np.ndarray, list, tuple)):
+            tokens = require_token_ids(
+                "tokens", tokens, self.vocabulary_size, ndim=None
+            )
         tokens = ops.convert_to_tensor(tokens, dtype="int32")
-        checks.rank_two("tokens", tokens)
-        checks.state(state, self._untracked.one_row, tokens.shape[0])
+        if len(tokens.shape) != 2:
+            raise ValueError(
+                "`tokens` must be of shape (batch, time); for one token a row, "
+                f"(batch, 1). Received: shape {tuple(tokens.shape)}"
+            )
+        checks.require_state(state, self._state_shapes, tokens.shape[0])
         if training:
-            return self.backbone.forward(tokens, state, training)
-        return self._untracked.infer(tokens, state)
+            return self.backbone.step(tokens, state, training)
+        return self._step(tokens, state)
 
     def read(self, rows):
-        """Reads rows of any lengths, each from an empty history.
+        """Reads rows of any lengths, each from an empty context.
 
         Every row is read in pieces of its own, whose lengths are powers of
         two, and keeps its state while others go on. So nothing is padded, and
@@ -101,14 +159,14 @@ class StreamingModel(keras.Model):
         Raises:
             ValueError: for no rows, rows that are not one-dimensional, ids
                 that are no integers or outside the vocabulary, and rows that
-                are not empty for a model that reads ahead.
+                are not empty for a model that is not causal.
 
         Example:
 
         >>> state = lm.read([[0, 5, 7], [0]])
         >>> logits, state = lm.step(np.array([[3], [4]]), state)
         """
-        tokens, lengths = _side_by_side(rows, self.vocabulary_size)
+        tokens, lengths = side_by_side(rows, self.vocabulary_size)
         if any(lengths):
             require_streaming("`read`", self)
         state = self.initial_state(len(lengths))
@@ -118,9 +176,7 @@ class StreamingModel(keras.Model):
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
             before = state
-            _, state = self._untracked.attend(
-                ops.convert_to_tensor(piece), before
-            )
+            _, state = self._attend(ops.convert_to_tensor(piece), before)
             if not reads.all():
                 state = reset_rows(state, before, ops.convert_to_tensor(~reads))
         return state
@@ -128,46 +184,56 @@ class StreamingModel(keras.Model):
     def score(self, token_ids, state=None):
         """Natural-log probability of each next token.
 
-        A model that reads ahead reads all steps at once, and its logits,
-        `(batch, time - 1, vocabulary_size)`, are in memory together.
+        A model that is not causal reads all steps at once, and its logits,
+        `(batch, time, vocabulary)`, are held at once, too.
 
         Args:
-            token_ids: int array `(batch, time)`, time at least 2.
-            state: dict as returned by `step` or `read`, what was read before
-                the first token; `None` for an empty history.
+            token_ids: int array `(batch, time)`, at least two tokens a row; or,
+                for a model with a `vocabulary`, a string or a list of strings,
+                each a text between two ends of sentences.
+            state: optional dict to read from, as of `initial_state`.
 
         Returns:
-            float32 array `(batch, time - 1)`: entry t is
-            `log p(token_ids[t + 1] | state, token_ids[: t + 1])`, for a model
-            that reads ahead given the words behind `t + 1` as well.
+            float32 array `(batch, time - 1)`: entry `t` is the log-probability
+            of token `t + 1` given the tokens up to `t`; by a model that is not
+            causal, given the words behind `t + 1` as well. Of a string, an
+            array `(words + 1,)`, its words and its end; of a list of strings, a
+            list of such.
 
         Raises:
-            ValueError: for ids that are not `(batch, time >= 2)` or outside
-                the vocabulary, a state of other names or of another batch
-                size; and, for a model that reads ahead, a state, or rows of
+            ValueError: for other shapes, ids outside the vocabulary, strings
+                without a vocabulary, a state of other names or of another batch
+                size; and, for a model that is not causal, a state, or rows of
                 more than one sentence.
-
-        Example:
-
-        >>> lm.score(np.array([[0, 5, 7, 0]])).shape
-        (1, 3)
         """
-        token_ids = checks.token_id_array(
+        if generation.is_text(token_ids):
+            vocabulary = generation.require_strings(
+                "token_ids", token_ids, self.vocabulary
+            )
+            texts = [token_ids] if isinstance(token_ids, str) else token_ids
+            end = [vocabulary.end_of_sentence_id]
+            scores = [
+                self.score(np.concatenate([end, ids, end])[None], state)[0]
+                for ids in map(vocabulary.encode, texts)
+            ]
+            return scores[0] if isinstance(token_ids, str) else scores
+        token_ids = require_token_ids(
             "token_ids", token_ids, self.vocabulary_size, minimum_time=2
         )
         if state is None:
             state = self.initial_state(token_ids.shape[0])
         else:
             require_streaming("`score` with a `state`", self)
-            checks.state(state, self._untracked.one_row, len(token_ids))
+            checks.require_state(state, self._state_shapes, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
         for start, stop in self._pieces("token_ids", token_ids, 1, longest):
-            logits, state = self._untracked.infer(
-                ops.convert_to_tensor(token_ids[:, start:stop]), state
+            found, state = self._score(
+                ops.convert_to_tensor(token_ids[:, start:stop]),
+                ops.convert_to_tensor(token_ids[:, start + 1 : stop + 1]),
+                state,
             )
-            targets = token_ids[:, start + 1 : stop + 1]
-            scores.append(target_log_probabilities(logits, targets))
+            scores.append(found)
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
@@ -183,11 +249,11 @@ class StreamingModel(keras.Model):
         if self.causal:
             yield from segments(steps, longest)
             return
-        checks.one_sentence_a_row(name, token_ids, self.memory)
+        checks.require_one_sentence(name, token_ids, self.memory)
         yield 0, steps
 
     def attention(self, tokens):
-        """Where the model attends, reading `tokens` from an empty history.
+        """Where the model attends, reading `tokens` from an empty context.
 
         Args:
             tokens: int array `(batch, time)`.
@@ -200,14 +266,14 @@ class StreamingModel(keras.Model):
         Raises:
             ValueError: if the model has no memory that attends, for ids outside
                 the vocabulary, and for rows of more than one sentence if the
-                model reads ahead.
+                model is not causal.
         """
         self._require_attention()
-        tokens = checks.token_id_array("tokens", tokens, self.vocabulary_size)
+        tokens = require_token_ids("tokens", tokens, self.vocabulary_size)
         state = self.initial_state(tokens.shape[0])
         attention = []
         for start, stop in self._pieces("tokens", tokens):
-            weights, state = self._untracked.attend(
+            weights, state = self._attend(
                 ops.convert_to_tensor(tokens[:, start:stop]), state
             )
             attention.append(ops.cast(weights, "float32"))
@@ -233,15 +299,17 @@ class StreamingModel(keras.Model):
 
         Args:
             prompt: int array `(time,)` or `(batch, time)`, a list of such rows
-                of different lengths, or, with `vocabulary`, a string or a list
+                of different lengths, or, with a vocabulary, a string or a list
                 of strings.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...
-            vocabulary: optional `memlm_keras.data.Vocabulary`.
-            stop_token_ids: optional list of ids; generation ends when every
-                row has produced one. The first fills the rest of its row; of
-                strings it is left out.
+            vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's
+                own, if it has one.
+            stop_token_ids: list of ids; generation ends when every row has
+                produced one. The first fills the rest of its row; of strings it
+                is left out. `None` is the end of a sentence, if there is a
+                vocabulary, and `()` goes on to `max_length`.
 
         Returns:
             Of the prompt's kind: ids `(max_length,)` or `(batch, max_length)`,
@@ -249,8 +317,8 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, strings without a vocabulary, or a
-                model that reads ahead.
+                ids outside the vocabulary, strings without a vocabulary, an
+                unknown sampler, or a model that is not causal.
 
         Example:
 
@@ -258,24 +326,61 @@ class StreamingModel(keras.Model):
         (10,)
         """
         require_streaming("`generate`", self)
-        return generate(
-            self, prompt, max_length, sampler, vocabulary, stop_token_ids
+        return generation.generate(
+            self,
+            prompt=prompt,
+            max_length=max_length,
+            sampler=sampler,
+            vocabulary=self.vocabulary if vocabulary is None else vocabulary,
+            stop_token_ids=stop_token_ids,
         )
 
+    # === Batches, with the state carried from one to the next ===
 
-def _side_by_side(rows, vocabulary_size):
-    """Returns int32 ids `(rows, longest)`, checked, and the rows' lengths."""
-    rows = [ops.convert_to_numpy(row) for row in rows]
-    if any(row.ndim != 1 for row in rows):
-        raise ValueError(
-            "`rows` must hold arrays of token ids of shape (time,). Received: "
-            f"shapes {[row.shape for row in rows]}"
-        )
-    lengths = [len(row) for row in rows]
-    # An empty list has no integer type of its own.
-    types = [row.dtype for row in rows if len(row)]
-    shape = (len(rows), max(lengths, default=0) or 1)
-    tokens = np.zeros(shape, np.result_type("int32", *types))
-    for row, ids in enumerate(rows):
-        tokens[row, : len(ids)] = ids
-    return checks.token_id_array("rows", tokens, vocabulary_size), lengths
+    def score_batches(self, batches, verbose=0):
+        """Natural-log probability of every target of batches.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            `(scores, sample_weight)`, two float32 arrays `(number of batches *
+            batch_size, time of the longest)`; scores where the weight is zero
+            mean nothing.
+
+        Raises:
+            ValueError: if the batches hold token ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
+        """
+        return batch_reading.score(self, self._score, batches, verbose)
+
+    def attention_batches(self, batches):
+        """Where the model attends in batches, with the state carried.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+
+        Yields:
+            Pairs `(weights, sample_weight)` of float32 arrays, one a batch:
+            `(batch, time, memory)` and `(batch, time)`.
+
+        Raises:
+            ValueError: if the model has no memory that attends, the batches
+                hold ids outside the vocabulary, or the model is not causal and
+                they are not `SentenceBatches`.
+        """
+        self._require_attention()
+
+        def attend(token_ids, targets, state):
+            return self._attend(token_ids, state)
+
+        for weights, sample_weight in batch_reading.read(self, attend, batches):
+            weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
+            yield weights, sample_weight
+
+    def check_data(self, *data):
+        """Raises `ValueError` for data that the model cannot read."""
+        for part in data:
+            checks.require_data(part, self.vocabulary_size)
+            checks.require_whole_sentences(part, self.memory)

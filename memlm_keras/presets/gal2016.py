@@ -17,6 +17,7 @@ import dataclasses
 
 import keras
 
+from memlm_keras.embeddings import Embedding
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import drawn
 from memlm_keras.presets.rows import uniform
@@ -51,9 +52,10 @@ class Row(SummedLossRow):
                 for _ in range(self.layers)
             ],
             "memory": None,
-            "output_dropout": self.output_dropout,
-            "variational_dropout": True,
-            "word_dropout": self.word_dropout,
+            "dropout": {"outputs": self.output_dropout, "variational": True},
+            "embedding": Embedding(
+                word_dropout=self.word_dropout, embeddings_initializer=weights
+            ),
             "initializer": weights,
         }
 

@@ -5,8 +5,9 @@ dropout of Semeniuta et al. (2016), dropout on the embeddings and on what the
 projection reads and none in between, and an output projection tied but in the
 first row.
 Noised rows (`dn`) have in `noise` the arguments of
-`memlm_keras.smoothing.NoisedBatches`, and smoothed ones (`vs`) a `smoothing`
-that wants the statistics of the training text: `model.smoothing.adapt`.
+`memlm_keras.smoothing.NoisedBatches`, and smoothed ones (`vs`) an embedding
+whose smoothing wants the statistics of the training text:
+`model.smoothing.adapt`.
 
 Learning rate, l2 and gamma_0 were chosen by validation perplexity among those
 in `tuned`, for each row; those here are the second or the smaller of them.
@@ -24,6 +25,8 @@ import keras
 
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import RecurrentDropoutLSTMCell
+from memlm_keras.heads import OutputProjection
+from memlm_keras.heads import TiedProjection
 from memlm_keras.presets.plain import built
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import uniform
@@ -32,6 +35,8 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import perplexity_rows
 from memlm_keras.registry import Paper
+from memlm_keras.smoothing import SmoothedEmbedding
+from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import VariationalSmoothing
 
 # What is tried on validation text.
@@ -89,20 +94,30 @@ class Row(SummedLossRow):
                 for _ in range(self.layers)
             ],
             "memory": None,
+            "dropout": {"embeddings": self.dropout, "outputs": self.dropout},
             "tie_embeddings": self.tied,
-            "output_bias": False,
-            "embedding_dropout": self.dropout,
-            "output_dropout": self.dropout,
             "initializer": weights,
+            "head": self._head(weights),
         }
         if self.smoothing is not None:
-            model["smoothing"] = VariationalSmoothing(
-                scheme=self.smoothing,
-                rate=self.rate,
-                element_wise=self.element_wise,
-                l2=self.l2,
+            model["embedding"] = SmoothedEmbedding(
+                smoothing=VariationalSmoothing(
+                    scheme=self.smoothing,
+                    rate=self.rate,
+                    element_wise=self.element_wise,
+                    l2=self.l2,
+                ),
+                embeddings_initializer=weights,
             )
         return model
+
+    def _head(self, weights):
+        """The output projection, which has no bias."""
+        if self.smoothing == "kneser_ney":
+            return SmoothedProjection(use_bias=False)
+        if self.tied:
+            return TiedProjection(use_bias=False)
+        return OutputProjection(use_bias=False, kernel_initializer=weights)
 
     def optimizer(self):
         return keras.optimizers.RMSprop(
@@ -168,19 +183,23 @@ ROWS = {
 }
 
 
-def plain_l2(l2):
-    """The `smoothing` of a model where nothing is: its divergence is l2 |E|^2.
+def plain_l2(l2, initializer):
+    """The `embedding` of a model where nothing is smoothed, with an l2 |E|^2.
 
     E are the embeddings, and the projection where it is tied to them.
 
     Args:
         l2: float, weight of the sum of squares.
+        initializer: plain value of the initializer of the embeddings.
 
     Returns:
         A dict of plain values, as presets have.
     """
     return built(
-        lambda: VariationalSmoothing("linear_interpolation", 0.0, l2=l2)
+        lambda: SmoothedEmbedding(
+            smoothing=VariationalSmoothing("linear_interpolation", 0.0, l2=l2),
+            embeddings_initializer=keras.initializers.get(initializer),
+        )
     )
 
 

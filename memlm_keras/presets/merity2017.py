@@ -70,8 +70,12 @@ class Row(SummedLossRow):
                 for _ in range(self.layers)
             ],
             "memory": None,
-            "dropout": self.dropout,
-            "variational_dropout": True,
+            "dropout": {
+                "embeddings": self.dropout,
+                "between": self.dropout,
+                "outputs": self.dropout,
+                "variational": True,
+            },
             "initializer": weights,
         }
         if self.window is not None:

@@ -14,6 +14,7 @@ import dataclasses
 
 import keras
 
+from memlm_keras.heads import TiedProjection
 from memlm_keras.memory import Attentive
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import uniform
@@ -70,7 +71,7 @@ class Row(SummedLossRow):
             "dropout": self.dropout,
             "tie_embeddings": True,
             "initializer": weights,
-            "output_bias_initializer": keras.initializers.Zeros(),
+            "head": TiedProjection(bias_initializer="zeros"),
         }
 
     def data(self):

@@ -11,6 +11,7 @@ import dataclasses
 
 import keras
 
+from memlm_keras.heads import OutputProjection
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import MemoryNetwork
@@ -57,7 +58,7 @@ class Row(SummedLossRow):
     composition: str | None = None
     window: int | None = None
     above: int = 0
-    dropouts: tuple = ()
+    dropout: tuple = ()
     epochs: int = 15
     halve_after: int | None = 4
 
@@ -70,15 +71,19 @@ class Row(SummedLossRow):
 
     def model(self):
         weights = uniform(self.initial_range)
-        return {
+        model = {
             "embedding_dim": self.embedding_size,
             "recurrent": self._layers(self.below, weights),
             "memory": self._memory(weights),
             "recurrent_above": self._layers(self.above, weights),
+            "dropout": dict(self.dropout),
             "initializer": weights,
-            "output_bias": self.memory is not MemoryNetwork,
-            **dict(self.dropouts),
         }
+        if self.memory is MemoryNetwork:
+            model["head"] = OutputProjection(
+                use_bias=False, kernel_initializer=weights
+            )
+        return model
 
     def _layers(self, number, weights):
         return [
@@ -160,7 +165,7 @@ class CompletionRow(Row):
     below: int = 3
     temporal: bool | None = True
     composition: str | None = "gated"
-    dropouts: tuple = (("dropout", 0.3), ("embedding_dropout", 0.0))
+    dropout: tuple = (("between", 0.3), ("outputs", 0.3))
 
     def published_numbers(self):
         return super(SummedLossRow, self).published_numbers()

@@ -79,15 +79,17 @@ class VariationalSmoothing(keras.layers.Layer):
 
     for each matrix that is smoothed: twice with `kneser_ney` and tied
     embeddings. It is added once for each batch, to whatever the model was
-    compiled with: beside a cross-entropy summed over the steps, as that of the
+    compiled with, and is in `model.losses` for a loop of one's own: beside a cross-entropy summed over the steps, as that of the
     presets, the same `l2` weighs less than beside a mean over tokens, by as
     many times as there are steps.
 
     Dropout of embeddings is drawn for each step, on what was drawn here; the
     paper has one mask for a word, which may be meant for all its occurrences.
 
-    The smoothing is an argument of `memlm_keras.LanguageModel`. It learns its
-    statistics by `adapt`, before training, and they are saved with the model.
+    The smoothing is that of a `SmoothedEmbedding`, and of a `SmoothedProjection`
+    if it smooths the output; a `memlm_keras.LanguageModel` with the first has
+    the second by itself. It learns its statistics by `adapt`, before training,
+    and they are saved with the model.
 
     Args:
         scheme: string, as above.
@@ -113,8 +115,10 @@ class VariationalSmoothing(keras.layers.Layer):
     ...     embedding_dim=16,
     ...     recurrent=[keras.layers.LSTM(16)],
     ...     tie_embeddings=True,
-    ...     smoothing=memlm_keras.smoothing.VariationalSmoothing(
-    ...         "kneser_ney", rate=0.2
+    ...     embedding=memlm_keras.smoothing.SmoothedEmbedding(
+    ...         smoothing=memlm_keras.smoothing.VariationalSmoothing(
+    ...             "kneser_ney", rate=0.2
+    ...         )
     ...     ),
     ... )
     >>> model.smoothing.adapt(
@@ -164,6 +168,25 @@ class VariationalSmoothing(keras.layers.Layer):
         return self.scheme == "kneser_ney"
 
     # === Statistics ===
+
+    def build_for(self, vocabulary_size):
+        """Makes room for the statistics of a vocabulary.
+
+        Args:
+            vocabulary_size: integer.
+
+        Raises:
+            ValueError: if the smoothing is for a vocabulary of another size.
+        """
+        if self.vocabulary_size not in (None, vocabulary_size):
+            raise ValueError(
+                "`smoothing` must be for a vocabulary of the model's size "
+                f"{vocabulary_size}. Received: one with vocabulary_size="
+                f"{self.vocabulary_size}"
+            )
+        self.vocabulary_size = vocabulary_size
+        if not self.built:
+            self.build()
 
     def build(self, input_shape=None):
         def table(name, dtype="float32"):
@@ -327,6 +350,10 @@ class VariationalSmoothing(keras.layers.Layer):
         """`l2 sum_k c_k |e_k|^2` of a matrix `(V, k)`, a scalar."""
         squares = ops.sum(ops.square(table), axis=-1)
         return self.l2 * ops.sum(self.coefficients() * squares)
+
+    def get_build_config(self):
+        """Returns `None`: it is built with the embedding that has it."""
+        return None
 
     def get_config(self):
         return {

@@ -3,18 +3,28 @@
 import keras
 from keras import ops
 
+# What variables are cast to in a layer's call; it has no public name.
+from keras.src.backend.common.variables import AutocastScope
+
 from memlm_keras.embeddings import Embedding
 from memlm_keras.embeddings import look_up
-from memlm_keras.heads.tied import require_tied_size
+from memlm_keras.heads.tied import build_tied
+from memlm_keras.serialization import deserialize
+from memlm_keras.serialization import serialize
+from memlm_keras.smoothing.kong2019 import VariationalSmoothing
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class SmoothedEmbedding(Embedding):
     """An `Embedding` with variational smoothing (Kong et al., 2019).
 
+    While training it adds the divergence of its matrix to the losses, as
+    `add_loss` does, if the smoothing has an `l2`.
+
     Args:
-        input_dim: integer, size of the vocabulary.
-        output_dim: integer, size of the vectors.
+        input_dim: integer, size of the vocabulary; `None` is that of the
+            language model whose `embedding` this is.
+        output_dim: integer, size of the vectors; `None` likewise.
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` of this
             vocabulary.
         **kwargs: arguments of `Embedding`.
@@ -25,11 +35,14 @@ class SmoothedEmbedding(Embedding):
             matrix, which is not smoothed then.
         reverse: bool.
         training: optional bool, whether words are dropped.
-        drawn: what `smoothing.draw` drew for these inputs; `None` is the mean,
-            or the mode if the smoothing predicts by it.
+        drawn: a sample of the rows for these inputs, as `draw` returns it;
+            `None` is the mean, or the mode if the smoothing predicts by it.
 
     Returns:
         Float tensor `(batch, time, output_dim)`.
+
+    Raises:
+        ValueError: if `smoothing` is none, or of another vocabulary.
 
     Example:
 
@@ -47,13 +60,36 @@ class SmoothedEmbedding(Embedding):
     (1, 3, 16)
     """
 
-    def __init__(self, input_dim, output_dim, smoothing, **kwargs):
+    draws = True
+
+    def __init__(
+        self, input_dim=None, output_dim=None, smoothing=None, **kwargs
+    ):
+        require_smoothing(smoothing)
         super().__init__(input_dim, output_dim, **kwargs)
         self.smoothing = smoothing
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.smoothing.build_for(self.input_dim)
+
+    def draw(self, token_ids, units=0):
+        """Draws the rows that a batch reads.
+
+        Args:
+            token_ids: int32 tensor `(batch, time)`.
+            units: integer, size of another matrix that they are drawn for.
+
+        Returns:
+            A sample as `call` takes it, and `SmoothedProjection`.
+        """
+        return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def call(self, inputs, reverse=False, training=None, drawn=None):
         if reverse:
             return super().call(inputs, reverse=True)
+        if training:
+            _add_divergence(self, self.smoothing, lambda: self.embeddings)
         token_ids, table = ops.cast(inputs, "int32"), self.embeddings
         if drawn is not None:
             vectors = self.smoothing.drawn_rows(table, drawn.input_rows)
@@ -70,16 +106,11 @@ class SmoothedEmbedding(Embedding):
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def get_config(self):
-        smoothing = keras.saving.serialize_keras_object(self.smoothing)
-        return {**super().get_config(), "smoothing": smoothing}
+        return {**super().get_config(), "smoothing": serialize(self.smoothing)}
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        config["smoothing"] = keras.saving.deserialize_keras_object(
-            config["smoothing"]
-        )
-        return super().from_config(config)
+        return cls(**deserialize(config))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -88,13 +119,17 @@ class SmoothedProjection(keras.layers.Layer):
 
     `logits = mean h + b`, with `mean` the mean of the distribution over
     matrices (Section 4.2), or its mode if the smoothing predicts by it. While
-    training, `with_targets` puts drawn rows in the place of those of the
-    targets. The bias is not smoothed.
+    training, the rows of the targets are drawn, and the divergence of its
+    matrix is added to the losses, as `add_loss` does, if the smoothing has an
+    `l2`. The bias is not smoothed.
 
     Args:
-        smoothing: `memlm_keras.smoothing.VariationalSmoothing`.
+        smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
+            `kneser_ney`; `None` is that of the language model whose `head`
+            this is.
         embedding: the `memlm_keras.smoothing.SmoothedEmbedding` whose matrix
-            this is too; `None` for a matrix of its own.
+            this is too; `None` for a matrix of its own. A model with
+            `tie_embeddings` sets its own.
         use_bias: whether there is a bias, `b`.
         kernel_initializer: initializer of a matrix of its own.
         bias_initializer: initializer of `b`.
@@ -102,14 +137,19 @@ class SmoothedProjection(keras.layers.Layer):
 
     Call arguments:
         inputs: float tensor `(batch, time, units)`.
-        sampled: whether targets will be drawn: then the others are what the
-            smoothing's `other_words` says, whatever it predicts by.
+        targets: optional int32 tensor `(batch, time)`, whose rows are drawn.
+        training: optional bool.
+        drawn: a sample as `SmoothedEmbedding.draw` returns it, for the words
+            read; `None` for none. With it, the rows of words that are no
+            targets are what the smoothing's `other_words` says, whatever it
+            predicts by.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.
 
     Raises:
-        ValueError: if the size of the inputs is not that of the embedding.
+        ValueError: if the size of the inputs is not that of the embedding, or
+            the smoothing is none or of the input matrix only.
 
     Example:
 
@@ -122,9 +162,11 @@ class SmoothedProjection(keras.layers.Layer):
     (2, 7, 100)
     """
 
+    draws = True
+
     def __init__(
         self,
-        smoothing,
+        smoothing=None,
         embedding=None,
         use_bias=True,
         kernel_initializer="glorot_uniform",
@@ -139,6 +181,13 @@ class SmoothedProjection(keras.layers.Layer):
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
     def build(self, input_shape):
+        require_smoothing(self.smoothing)
+        if not self.smoothing.smooths_output:
+            raise ValueError(
+                "`smoothing` must be of the output matrix as well, with the "
+                "scheme 'kneser_ney'. Received: scheme="
+                f"{self.smoothing.scheme!r}"
+            )
         units = input_shape[-1]
         if self.embedding is None:
             # A row for each word, as rows are what is drawn.
@@ -148,9 +197,7 @@ class SmoothedProjection(keras.layers.Layer):
                 initializer=self.kernel_initializer,
             )
         else:
-            require_tied_size(self.embedding, units)
-            if not self.embedding.built:
-                self.embedding.build()
+            build_tied(self.embedding, units)
         if self.use_bias:
             self.bias = self.add_weight(
                 name="bias",
@@ -165,27 +212,23 @@ class SmoothedProjection(keras.layers.Layer):
             return self.kernel
         return self.embedding.embeddings
 
-    def call(self, inputs, sampled=False):
+    def call(self, inputs, targets=None, training=None, drawn=None):
+        if training:
+            _add_divergence(self, self.smoothing, lambda: self.matrix)
         matrix = ops.cast(self.matrix, self.compute_dtype)
         logits = ops.matmul(inputs, ops.transpose(matrix))
         smoothing = self.smoothing
-        by = smoothing.other_words if sampled else smoothing.prediction
+        by = smoothing.prediction if drawn is None else smoothing.other_words
         if by == "mean":
             logits = smoothing.mean_logits(logits, inputs, matrix)
-        return logits + self.bias if self.use_bias else logits
+        if self.use_bias:
+            logits = logits + self.bias
+        if drawn is None or targets is None:
+            return logits
+        return self._with_targets(logits, inputs, targets, drawn)
 
-    def with_targets(self, logits, inputs, targets, drawn):
-        """Logits in which the rows of the targets are drawn.
-
-        Args:
-            logits: `(batch, time, vocabulary)`, of a call with the inputs.
-            inputs: `(batch, time, units)`.
-            targets: int32 tensor `(batch, time)`.
-            drawn: what `smoothing.draw` drew for the words read.
-
-        Returns:
-            Tensor like `logits`.
-        """
+    def _with_targets(self, logits, inputs, targets, drawn):
+        """Logits in which the rows of the targets are drawn."""
         rows = targets[..., None] if self.smoothing.element_wise else targets
         rows = ops.where(drawn.replaced, drawn.output_rows, rows)
         vectors = self.smoothing.drawn_rows(self.matrix, rows)
@@ -201,8 +244,8 @@ class SmoothedProjection(keras.layers.Layer):
     def get_config(self):
         return {
             **super().get_config(),
-            "smoothing": keras.saving.serialize_keras_object(self.smoothing),
-            "embedding": keras.saving.serialize_keras_object(self.embedding),
+            "smoothing": serialize(self.smoothing),
+            "embedding": serialize(self.embedding),
             "use_bias": self.use_bias,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
@@ -214,7 +257,21 @@ class SmoothedProjection(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        config = dict(config)
-        for key in ("smoothing", "embedding"):
-            config[key] = keras.saving.deserialize_keras_object(config[key])
-        return cls(**config)
+        return cls(**deserialize(config))
+
+
+def require_smoothing(smoothing):
+    """Raises `ValueError` unless an object is a smoothing."""
+    if not isinstance(smoothing, VariationalSmoothing):
+        raise ValueError(
+            "`smoothing` must be a `memlm_keras.smoothing.VariationalSmoothing`"
+            f". Received: smoothing={smoothing!r}"
+        )
+
+
+def _add_divergence(layer, smoothing, matrix):
+    """Adds the divergence of a matrix to the losses of a layer."""
+    if smoothing.l2:
+        # Sums over a whole matrix want float32, whatever the layer computes in.
+        with AutocastScope(None):
+            layer.add_loss(smoothing.divergence(matrix()))

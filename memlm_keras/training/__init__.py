@@ -12,14 +12,22 @@ from memlm_keras.training.callbacks import StopOnNaN
 from memlm_keras.training.callbacks import Throughput
 from memlm_keras.training.callbacks import halve_after
 from memlm_keras.training.checkpoint import Checkpoint
+from memlm_keras.training.losses import Nats
+from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import SentenceCrossEntropy
+from memlm_keras.training.losses import TokenCrossEntropy
+from memlm_keras.training.losses import TokenLoss
 
 __all__ = [
     "Checkpoint",
     "FreezeEmbeddings",
     "HalveOnDrop",
+    "Nats",
+    "Perplexity",
     "SentenceCrossEntropy",
     "StopOnNaN",
     "Throughput",
+    "TokenCrossEntropy",
+    "TokenLoss",
     "halve_after",
 ]

@@ -150,13 +150,13 @@ def test_few_shapes_whatever_the_lengths(monkeypatch):
         weighted_metrics=[],
     )
     traced = []
-    forward = model._untracked.backbone.forward
+    forward = model.backbone.forward
 
     def spy(token_ids, *args, **kwargs):
         traced.append(tuple(token_ids.shape))
         return forward(token_ids, *args, **kwargs)
 
-    monkeypatch.setattr(model._untracked.backbone, "forward", spy)
+    monkeypatch.setattr(model.backbone, "forward", spy)
     model.fit(batches, epochs=1, verbose=0)
     first = len(traced)
     model.fit(batches, epochs=3, verbose=0)

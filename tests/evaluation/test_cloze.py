@@ -158,15 +158,15 @@ def shapes(monkeypatch):
     """Shapes of tokens that a model reads: up to the memory, and to the end."""
 
     def watch(model):
-        seen = {"attend": [], "infer": []}
+        seen = {"_attend": [], "_step": []}
         for name, calls in seen.items():
-            function = getattr(model._untracked, name)
+            function = getattr(model, name)
 
             def counted(tokens, state, function=function, calls=calls):
                 calls.append(tuple(tokens.shape))
                 return function(tokens, state)
 
-            monkeypatch.setattr(model._untracked, name, counted)
+            monkeypatch.setattr(model, name, counted)
         return seen
 
     return watch
@@ -185,7 +185,7 @@ def test_a_context_is_read_once(shapes, monkeypatch):
     assert sorted(len(row) for row in rows_read if len(row)) == sorted(lengths)
     # 70 sentences, three at once in batches of three questions: 24 calls, for
     # none of which the longest query, of 14 tokens with its end, fills 16.
-    assert sum(time for _, time in seen["infer"]) <= 24 * 16
+    assert sum(time for _, time in seen["_step"]) <= 24 * 16
 
 
 def test_few_shapes_are_compiled(shapes):
@@ -194,9 +194,9 @@ def test_few_shapes_are_compiled(shapes):
     questions = [*make_questions(30), *make_questions(3, 1, 3)]
     cloze_scores(model, questions, VOCABULARY, 4, 0)
     powers = {2**exponent for exponent in range(8)}
-    assert {rows for rows, _ in seen["attend"] + seen["infer"]} == {4}
-    assert {time for _, time in seen["attend"]} <= powers
-    assert {time for _, time in seen["infer"]} <= {8, 16, 32, 64, 128}
+    assert {rows for rows, _ in seen["_attend"] + seen["_step"]} == {4}
+    assert {time for _, time in seen["_attend"]} <= powers
+    assert {time for _, time in seen["_step"]} <= {8, 16, 32, 64, 128}
 
 
 def test_rows_of_any_lengths_are_read_as_if_alone():

@@ -8,6 +8,7 @@ import memlm_keras
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
+from memlm_keras.embeddings import Embedding
 from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValuePredict
@@ -18,10 +19,12 @@ from references.gal2016 import thinned_probabilities
 
 V = 13
 RATES = {
-    "dropout": 0.25,
-    "embedding_dropout": 0.2,
-    "output_dropout": 0.5,
-    "variational_dropout": True,
+    "dropout": {
+        "embeddings": 0.2,
+        "between": 0.25,
+        "outputs": 0.5,
+        "variational": True,
+    },
     "word_dropout": 0.3,
 }
 
@@ -30,12 +33,16 @@ def lstms(**rates):
     return [keras.layers.LSTM(6, **rates), keras.layers.LSTM(5, **rates)]
 
 
-def make(recurrent=None, embedding_dim=5, **arguments):
+def make(recurrent=None, embedding_dim=5, word_dropout=0.0, **arguments):
     return LanguageModel(
         V,
         embedding_dim,
         recurrent or lstms(),
         initializer=keras.initializers.RandomUniform(-0.9, 0.9),
+        embedding=Embedding(
+            word_dropout=word_dropout,
+            embeddings_initializer=keras.initializers.RandomUniform(-0.9, 0.9),
+        ),
         **arguments,
     )
 
@@ -136,7 +143,7 @@ def test_mean_and_variance_of_the_masks():
         2000,
         [keras.layers.RNN(Counted(3000, 0.5, 0.3))],
         dropout=0.25,
-        word_dropout=0.3,
+        embedding=Embedding(word_dropout=0.3),
     )
     masks = draw_masks(model, 0)
     for mask, rate in (
@@ -229,7 +236,10 @@ def test_what_has_no_rows_to_lose():
     cell = keras.layers.StackedRNNCells([keras.layers.LSTMCell(6)])
     for arguments, message in (
         ({"memory": KeyValuePredict(2), "dropout": 0.1}, "a KeyValuePredict"),
-        ({"mixture": NeuralCache(3), "output_dropout": 0.1}, "a NeuralCache"),
+        (
+            {"mixture": NeuralCache(3), "dropout": {"outputs": 0.1}},
+            "a NeuralCache",
+        ),
         ({"recurrent": [stacked]}, "stacked cells with dropout"),
         (
             {"recurrent": [keras.layers.LSTM(6), cell], "dropout": 0.1},
@@ -246,8 +256,7 @@ def test_what_is_dropped_elsewhere_passes_a_memory_by():
         [keras.layers.LSTM(6, recurrent_dropout=0.5)],
         memory=Projection(),
         recurrent_above=[keras.layers.LSTM(5)],
-        embedding_dropout=0.3,
-        output_dropout=0.5,
+        dropout={"embeddings": 0.3, "outputs": 0.5},
         word_dropout=0.3,
     )
     masks = draw_masks(model, 0)
@@ -292,8 +301,14 @@ def test_training_draws_new_masks():
 
 
 @pytest.mark.parametrize(
-    "name", ["dropout", "embedding_dropout", "output_dropout", "word_dropout"]
+    "arguments, name",
+    [
+        ({"dropout": 1.0}, "dropout"),
+        ({"dropout": {"embeddings": 1.0}}, "'embeddings'"),
+        ({"dropout": {"between": -0.5}}, "'between'"),
+        ({"word_dropout": 1.0}, "word_dropout"),
+    ],
 )
-def test_wrong_rates(name):
-    with pytest.raises(ValueError, match=f"`{name}` must be at least 0 and"):
-        make(**{name: 1.0})
+def test_wrong_rates(arguments, name):
+    with pytest.raises(ValueError, match=f"`.*{name}.*` must be at least 0"):
+        make(**arguments)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import memlm_keras
+from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 
@@ -141,10 +142,11 @@ def saved(tmp_path_factory):
     np.save(folder / "tokens.npy", tokens)
     expected = {}
     for name, (recurrent, memory) in models().items():
-        smoothing = None
+        embedding = None
         if name == "smoothed":
             smoothing = VariationalSmoothing("kneser_ney", rate=0.5)
             smoothing.adapt(StreamStatistics.count(np.arange(12), 17))
+            embedding = SmoothedEmbedding(smoothing=smoothing)
         model = memlm_keras.LanguageModel(
             17,
             4,
@@ -152,7 +154,7 @@ def saved(tmp_path_factory):
             memory=memory,
             tie_embeddings=name in ("plain", "smoothed"),
             initializer=keras.initializers.RandomUniform(-0.7, 0.7),
-            smoothing=smoothing,
+            embedding=embedding,
         )
         model.save(folder / f"{name}.keras")
         logits, state = model.step(tokens, model.initial_state(2))

@@ -87,11 +87,11 @@ def test_its_perplexity_is_that_of_the_averaged_probabilities():
     mean = np.mean([probabilities(m, inputs)[0] for m in models], axis=0)
     nats = -np.log(mean[np.arange(40), tokens])
     np.testing.assert_allclose(result.nats, nats.mean(), rtol=1e-5)
-    ensemble.compile()
     evaluated = ensemble.evaluate(batches, return_dict=True, verbose=0)
     np.testing.assert_allclose(
         evaluated["perplexity"], result.perplexity, rtol=1e-4
     )
+    assert ensemble.evaluate(batches, verbose=0) == list(evaluated.values())
 
 
 def test_it_is_saved_whole(tmp_path):
@@ -112,11 +112,6 @@ def test_it_is_served(tmp_path):
     np.testing.assert_allclose(
         found.numpy(), array(ensemble(tokens)), rtol=1e-5, atol=1e-5
     )
-
-
-def test_it_is_not_trained():
-    with pytest.raises(NotImplementedError, match="train its models"):
-        Ensemble(members()).fit(None)
 
 
 def test_wrong_members():

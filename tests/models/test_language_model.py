@@ -12,12 +12,16 @@ from hypothesis import strategies as st
 import memlm_keras
 from memlm_keras import LanguageModel
 from memlm_keras import cells
+from memlm_keras import heads
 from memlm_keras import memory as memories
 from memlm_keras.data import Batches
 from memlm_keras.data import Vocabulary
+from memlm_keras.embeddings import Embedding
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
+from memlm_keras.smoothing import SmoothedEmbedding
+from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import VariationalSmoothing
 from references import daniluk2017 as reference
 
@@ -171,10 +175,12 @@ def test_recurrent_layers_above_the_memory():
 
 
 def test_an_output_projection_without_bias():
-    for tie_embeddings in (False, True):
-        model = make(
-            embedding_dim=4, tie_embeddings=tie_embeddings, output_bias=False
-        )
+    for head, tie_embeddings in (
+        (heads.OutputProjection(use_bias=False), False),
+        (heads.TiedProjection(use_bias=False), True),
+    ):
+        model = make(embedding_dim=4, head=head)
+        assert model.tie_embeddings == tie_embeddings
         plain = make(embedding_dim=4, tie_embeddings=tie_embeddings)
         assert plain.count_params() - model.count_params() == V
         tokens = tokens_of(2, 3)
@@ -249,8 +255,7 @@ def test_compiled_inference_equals_the_plain_forward():
     tokens = keras.ops.convert_to_tensor(tokens_of(2, 4))
 
     def forward(tokens, state):
-        hidden, state, _ = model._untracked.backbone.remember(tokens, state)
-        return model.head(hidden), state
+        return model.backbone.step(tokens, state)
 
     compiled = compile_inference(model, forward)
     state = model.initial_state(2)
@@ -283,7 +288,8 @@ def test_score_and_attention():
     for layer in model.recurrent:
         hidden, *_ = layer(hidden)
     assert weights.shape == (3, 6, model.memory.window)
-    close(weights, model.memory(hidden, return_attention_scores=True)[1])
+    _, expected = model.memory(hidden, return_attention_scores=True)
+    close(weights, expected)
 
 
 def test_batches_are_scored_with_the_state_carried():
@@ -313,7 +319,7 @@ def expected_of_batches(model, batches):
             for name, value in ((n, array(v)) for n, v in state.items())
         }
         if model.memory is not None and model.memory.attends:
-            seen, _ = model._untracked.attend(
+            seen, _ = model.backbone.attend(
                 keras.ops.convert_to_tensor(inputs["token_ids"]), state
             )
             attention.append(array(seen))
@@ -441,18 +447,59 @@ def test_plain_inputs_begin_anew_and_leave_the_carried_state():
     carried_on(model, state, training=False)
 
 
-def test_batches_of_another_size_are_refused():
+def test_a_fresh_model_carries_what_it_is_called_with():
+    """Without a word about how many rows there will be."""
+    model, tokens = make(), tokens_of(2, 4)
+    for training in (False, True):
+        found = model(
+            {"token_ids": tokens, "reset": np.ones(2, "bool")},
+            training=training,
+        )
+        begun, state = model.step(tokens, model.initial_state(2))
+        close(found, begun)
+        carried_on(model, state, training)
+    close(model({"token_ids": tokens}), begun)
+    # Another number of rows has a state of its own.
+    carried_on(model, model.initial_state(3), training=False)
+    with pytest.raises(ValueError, match="Received a dict with keys: .*'ids'"):
+        model({"ids": tokens})
+
+
+def test_on_batch_methods_carry_a_state():
     model = make()
-    inputs = {"token_ids": tokens_of(2, 4), "reset": np.ones(2, "bool")}
-    with pytest.raises(ValueError, match="batch size of 2.*`carry_state"):
-        model(inputs)
-    model.carry_state(batch_size=3, evaluation_batch_size=3)
-    with pytest.raises(
-        ValueError, match="3 rows is carried in training.*batch size of 2"
-    ):
-        model(inputs, training=True)
-    with pytest.raises(ValueError, match='"token_ids".*"reset".*keys: '):
-        model({"token_ids": tokens_of(2, 4)})
+    model.compile("sgd", run_eagerly=False)
+    tokens = tokens_of(2, 4)
+    inputs = {"token_ids": tokens, "reset": np.ones(2, "bool")}
+    _, state = model.step(tokens, model.initial_state(2))
+    model.test_on_batch(inputs, tokens)
+    carried_on(model, state, training=False)
+    model.train_on_batch(inputs, tokens)
+    carried_on(model, state, training=True)
+
+
+def test_datasets_of_tensorflow_carry_a_state():
+    """Also those that do not say how many rows a batch has."""
+    tf = pytest.importorskip("tensorflow")
+    batches, model = documents(), make()
+    model.compile(keras.optimizers.SGD(0.0))
+    items = [batches[index] for index in range(len(batches))]
+    expected = model.evaluate(batches, verbose=0, return_dict=True)
+    for rows in (3, None):
+        specification = keras.tree.map_structure(
+            lambda array, rows=rows: tf.TensorSpec(
+                (rows, *array.shape[1:]), array.dtype
+            ),
+            items[0],
+        )
+        dataset = tf.data.Dataset.from_generator(
+            lambda: iter(items), output_signature=specification
+        ).apply(tf.data.experimental.assert_cardinality(len(items)))
+        fresh = make()
+        fresh.compile(keras.optimizers.SGD(0.0))
+        history = fresh.fit(dataset, verbose=0, validation_data=dataset).history
+        for name, value in expected.items():
+            close(history[name][0], value, 1e-4)
+            close(history[f"val_{name}"][0], value, 1e-4)
 
 
 def test_training_learns():
@@ -505,10 +552,12 @@ def test_dropout_is_active_in_training_only():
     assert np.abs(first - second).max() > 1e-3
 
 
-@pytest.mark.parametrize("rate, drops", [(None, True), (0.0, False)])
-def test_dropout_of_the_embeddings_alone(rate, drops):
+@pytest.mark.parametrize(
+    "dropout, drops", [(0.5, True), ({"outputs": 0.5}, False)]
+)
+def test_dropout_of_the_embeddings_alone(dropout, drops):
     """The state of the first layer, whose outputs are dropped, tells."""
-    model = make(dropout=0.5, embedding_dropout=rate)
+    model = make(dropout=dropout)
     tokens, state = tokens_of(2, 4), model.initial_state(2)
     logits, kept = model.step(tokens, state)
     dropped_logits, dropped = model.step(tokens, state, training=True)
@@ -523,7 +572,9 @@ def test_tied_embeddings_share_their_matrix():
     untied = make(memory="none", embedding_dim=UNITS)
     assert untied.count_params() - tied.count_params() == V * UNITS
     matrix = tied.embedding.get_weights()[0]
-    hidden, _, _ = tied._untracked.backbone.remember(tokens_of(2, 3))
+    (hidden, _), _ = tied.backbone.outputs(
+        keras.ops.convert_to_tensor(tokens_of(2, 3)), tokens_of(2, 3)
+    )
     (bias,) = (w for w in tied.head.weights if w.name == "bias")
     close(tied(tokens_of(2, 3)), array(hidden) @ matrix.T + array(bias))
 
@@ -534,18 +585,22 @@ def test_every_argument_survives_its_configuration():
         "embedding_dim": 4,
         "recurrent": [keras.layers.GRU(3), keras.layers.LSTM(4)],
         "memory": memories.Attention(window=2),
-        "dropout": 0.25,
-        "embedding_dropout": 0.125,
-        "output_dropout": 0.375,
-        "variational_dropout": True,
-        "word_dropout": 0.0625,
+        "dropout": {
+            "embeddings": 0.125,
+            "between": 0.25,
+            "outputs": 0.375,
+            "variational": True,
+        },
         "tie_embeddings": True,
         "initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
-        "output_bias_initializer": keras.initializers.Constant(0.1),
         "recurrent_above": [keras.layers.SimpleRNN(4)],
-        "output_bias": False,
         "mixture": NeuralCache(3),
-        "smoothing": VariationalSmoothing("kneser_ney", 0.3),
+        "embedding": SmoothedEmbedding(
+            smoothing=VariationalSmoothing("kneser_ney", 0.3),
+            word_dropout=0.0625,
+        ),
+        "head": SmoothedProjection(use_bias=False, dtype="mixed_bfloat16"),
+        "vocabulary": Vocabulary([chr(97 + index) for index in range(V - 2)]),
         "name": "tiny",
         "dtype": "mixed_bfloat16",
     }
@@ -569,7 +624,8 @@ def test_every_argument_survives_its_configuration():
     assert [layer.units for layer in revived.recurrent_above] == [4]
     assert not hasattr(revived.head, "bias")
     assert revived.memory.window == 2
-    assert revived.dropout == 0.25
+    assert revived.vocabulary == model.vocabulary
+    assert revived.vocabulary is not model.vocabulary
     rates = [layer.rate for layer in revived.backbone.dropouts]
     assert rates == [0.125, 0.25, 0.25, 0.375]
     for layer in revived.backbone.dropouts:
@@ -725,6 +781,36 @@ def test_strings_in_and_out():
         model.generate("a b", 5, "greedy")
 
 
+def test_a_model_that_knows_its_vocabulary(tmp_path):
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    model = make(vocabulary_size=None, vocabulary=vocabulary)
+    assert model.vocabulary_size == V
+    model.save(tmp_path / "model.keras")
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    assert model.vocabulary.tokens == vocabulary.tokens
+    # It ends by itself at the end of a sentence, and goes on if it is to.
+    model.head.bias.assign(50.0 * (np.arange(V) == 0))
+    assert model.generate("a b", 6, "greedy") == "a b"
+    on = model.generate("a b", 6, "greedy", stop_token_ids=())
+    assert on == "a b" + 4 * " <eos>"
+    ids = vocabulary.encode("a b").tolist()
+    score = model.score("a b")
+    close(score, model.score([[0, *ids, 0]])[0])
+    assert score.shape == (3,)
+    several = model.score(["a b", "c"])
+    assert [len(one) for one in several] == [3, 2]
+    with pytest.raises(ValueError, match="of 23 tokens|vocabulary_size=24"):
+        make(vocabulary_size=V + 1, vocabulary=vocabulary)
+
+
+@pytest.mark.parametrize(
+    "sampler, hint", [("topk", "Did you mean 'top_k'"), ("xyz", "'xyz'$")]
+)
+def test_unknown_samplers(sampler, hint):
+    with pytest.raises(ValueError, match=f"`sampler`.*{hint}"):
+        shared().generate([[1, 2]], 5, sampler)
+
+
 @pytest.mark.parametrize(
     "prompt, max_length, message",
     [
@@ -814,7 +900,21 @@ def bidirectional():
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
         ({"dropout": -0.1}, "`dropout`.*at least 0.*dropout=-0.1"),
-        ({"embedding_dropout": 1.0}, "`embedding_dropout`.*less than 1.*1.0"),
+        ({"dropout": {"outputs": 1.0}}, "outputs.*less than 1.*1.0"),
+        ({"dropout": {"output": 0.5}}, r"dropout with the keys \['output'\]"),
+        (
+            {"embedding": keras.layers.Embedding(V, 5)},
+            "`embedding` must be.*ReversibleEmbedding",
+        ),
+        ({"embedding": Embedding(V + 1)}, "vocabulary_size=23.*input_dim=24"),
+        ({"embedding": Embedding(V, 6)}, "embedding_dim=5.*output_dim=6"),
+        ({"head": "dense"}, "`head` must be a layer.*head='dense'"),
+        ({"head": keras.layers.Dense(7)}, "vocabulary_size=23.*units=7"),
+        (
+            {"head": keras.layers.Dense(V), "tie_embeddings": True},
+            "`tie_embeddings=True` needs a head.*TiedProjection",
+        ),
+        ({"head": SmoothedProjection()}, "SmoothedProjection.*kneser_ney"),
     ],
 )
 def test_wrong_arguments(arguments, message):
@@ -883,10 +983,17 @@ def test_arrays_with_wrong_ids_are_refused_by_fit():
     for x, y in ((bad, good), (good, bad), (-bad, good)):
         with pytest.raises(ValueError, match="below the vocabulary size 9"):
             model.fit(x, y, verbose=0)
-    with pytest.raises(ValueError, match="integers, at least one"):
+    with pytest.raises(ValueError, match=r"at least 1. Received.*\(2, 0\)"):
         model(np.zeros((2, 0), "int32"))
-    with pytest.raises(ValueError, match="integers, at least one"):
+    with pytest.raises(ValueError, match="integers. Received: dtype float32"):
         model(np.zeros((2, 3), "float32"))
+    with pytest.raises(ValueError, match="rows of one length"):
+        model([[1, 2], [3]])
+    close(model([[1, 2, 3]]), model(np.array([[1, 2, 3]])))
+    with pytest.raises(ValueError, match="`y` must hold the next token"):
+        model.fit(good, verbose=0)
+    with pytest.raises(ValueError, match="`y` must hold the next token"):
+        model.train_on_batch(good)
 
 
 def test_negative_ids_in_batches_are_refused():
@@ -933,6 +1040,23 @@ def test_evaluation_of_another_batch_size_within_fit():
     compiled = model.train_function
     model.fit(batches, validation_data=validation, verbose=0)
     assert model.train_function is compiled
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "jax", reason="only JAX compiles by variables"
+)
+def test_an_evaluation_within_fit_compiles_no_training_anew():
+    model = make()
+    model.compile("sgd")
+    other = Batches(tokens_of(1, 20)[0], 2, 5)
+    watch = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: (
+            batch == 1 and model.evaluate(other, verbose=0)
+        )
+    )
+    model.fit(documents(), epochs=2, callbacks=[watch], verbose=0)
+    # The function that a batch is trained by, beneath Keras' own.
+    assert model.train_function._cache_size() == 1
 
 
 def test_mixed_precision_survives_saving(tmp_path):

@@ -1,6 +1,7 @@
 """Language models that mix in words that were read."""
 
 import keras
+import keras_nlp
 import numpy as np
 import pytest
 
@@ -180,6 +181,56 @@ def test_training_a_pointer_adds_its_term_to_the_loss(loss):
     # Perplexity and evaluation are of the mixture alone.
     evaluated = model.evaluate(batches, return_dict=True, verbose=0)
     assert evaluated["loss"] < history["loss"][0]
+
+
+def test_a_cache_takes_no_part_in_training():
+    """The same steps are taken with it as without, to the last bit."""
+    plain = make()
+    cached = plain.with_mixture(cache())
+    batches = Batches(text(61), batch_size=2, segment_length=10)
+    histories = []
+    for model in (plain, cached):
+        model.compile(keras.optimizers.SGD(0.5))
+        history = model.fit(batches, epochs=2, verbose=0).history
+        histories.append(history["perplexity"])
+        evaluated = model.evaluate(batches, verbose=0, return_dict=True)
+        result = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+        np.testing.assert_allclose(
+            evaluated["perplexity"], result.perplexity, rtol=1e-5
+        )
+        histories[-1].append(evaluated["perplexity"])
+    np.testing.assert_allclose(histories[0][:2], histories[1][:2], rtol=1e-6)
+    # But when it predicts.
+    assert abs(histories[0][2] - histories[1][2]) > 1e-2
+
+
+def test_metrics_and_losses_of_logits():
+    """What a user compiles with gets logits, and the pointer its term."""
+    tokens = text(61)
+    batches = Batches(tokens, batch_size=2, segment_length=10)
+    model = make(pointer())
+    found = []
+    for arguments in (
+        {},
+        {"weighted_metrics": ["accuracy"]},
+        {
+            "loss": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            ),
+            "weighted_metrics": [
+                memlm_keras.training.Nats(),
+                keras_nlp.metrics.Perplexity(from_logits=True),
+                "accuracy",
+            ],
+        },
+    ):
+        model.compile(keras.optimizers.SGD(0.0), **arguments)
+        found.append(model.fit(batches, verbose=0).history)
+        assert 0 < found[-1].get("accuracy", [0.5])[0] < 1
+    for other in found[1:]:
+        np.testing.assert_allclose(other["loss"], found[0]["loss"], rtol=1e-5)
+    for name in ("nats", "perplexity"):
+        np.testing.assert_allclose(found[2][name], found[0][name], rtol=1e-5)
 
 
 def test_training_moves_every_weight_of_the_pointer():

@@ -11,9 +11,12 @@ from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sampled_perplexity
+from memlm_keras.heads import TiedProjection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
+from memlm_keras.models.copies import copy_weights
 from memlm_keras.smoothing import NoisedBatches
+from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
@@ -35,6 +38,8 @@ def text(length=120, seed=0):
 def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
     options = ("element_wise", "l2", "prediction")
     own = {name: arguments.pop(name) for name in options if name in arguments}
+    word_dropout = arguments.pop("word_dropout", 0.0)
+    initializer = keras.initializers.RandomUniform(-0.8, 0.8)
     model = LanguageModel(
         **{
             "vocabulary_size": V,
@@ -42,7 +47,12 @@ def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
             "recurrent": [keras.layers.LSTM(UNITS)],
             "tie_embeddings": tied,
             "initializer": keras.initializers.RandomUniform(-0.8, 0.8),
-            "smoothing": VariationalSmoothing(scheme, rate, seed=1, **own),
+            "embedding": SmoothedEmbedding(
+                smoothing=VariationalSmoothing(scheme, rate, seed=1, **own),
+                word_dropout=word_dropout,
+                embeddings_initializer=initializer,
+                dtype=arguments.get("dtype"),
+            ),
             **arguments,
         }
     )
@@ -77,6 +87,12 @@ def recorded_draws(model):
         seen.append(draw(*arguments)) or (seen[-1])
     )
     return seen
+
+
+def outputs_of(model, inputs, drawn):
+    """What the head reads of inputs that are drawn so."""
+    outputs, _ = model.backbone.recur(model.backbone.embed(inputs, drawn=drawn))
+    return outputs
 
 
 def close(found, expected, tolerance=1e-5):
@@ -143,8 +159,7 @@ def test_a_copy_predicts_otherwise(scheme, tied):
     assert np.abs(array(mode(tokens)) - array(model(tokens))).max() > 1e-3
     close(mode.with_prediction("mean")(tokens), model(tokens))
     other = make(scheme, tied, prediction="mode")
-    for layer, own in zip(other.layers, model.layers):
-        layer.set_weights(own.get_weights())
+    copy_weights(model, other)
     close(mode(tokens), other(tokens))
 
 
@@ -173,7 +188,7 @@ def test_smoothed_models_of_an_ensemble():
 @every_scheme
 @tied_or_not
 def test_statistics_are_no_parameters(scheme, tied):
-    plain = make(scheme, tied, smoothing=None, adapt=False)
+    plain = make(scheme, tied, embedding=None, adapt=False)
     assert make(scheme, tied).count_params() == plain.count_params()
 
 
@@ -187,19 +202,21 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     """Of one sample, and the divergence of both matrices."""
     model = make(tied=tied, element_wise=element_wise, l2=1e-2)
     model.compile("sgd", jit_compile=False, run_eagerly=True)
-    model.carry_state(batch_size=2)
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     seen = recorded_draws(model)
-    given = inputs
+    given = {"token_ids": inputs, "targets": targets}
     if carried:
-        given = {"token_ids": inputs, "reset": np.ones(2, "bool")}
+        given["reset"] = np.ones(2, "bool")
     y_pred = model(given, training=True)
     found = model.compute_loss(
         given, keras.ops.convert_to_tensor(targets), y_pred
     )
+    # A loop of one's own finds the same.
+    own = keras.ops.mean(y_pred["loss"]) + sum(model.losses)
+    close(found, own)
     (drawn,) = seen
-    outputs, _, _ = model.backbone.remember(inputs, drawn=drawn)
+    outputs = outputs_of(model, inputs, drawn)
     matrix = array(model.embedding.embeddings)
     vectors = reference.read_rows(matrix, array(drawn.input_rows))
     expected_outputs, *_ = model.recurrent[0](vectors.astype("float32"))
@@ -215,9 +232,9 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
         expected += 1e-2 * reference.divergence(table, *tables(model))
     assert float(array(found)) == pytest.approx(expected, rel=1e-5)
     # Evaluation is by the mean, without divergence.
-    logits = model(inputs)
-    found = model.compute_loss(inputs, targets, logits, training=False)
-    expected = reference.cross_entropy(array(logits), targets)
+    y_pred = model({"token_ids": inputs, "targets": targets})
+    found = model.compute_loss(inputs, targets, y_pred, training=False)
+    expected = reference.cross_entropy(array(model(inputs)), targets)
     assert float(array(found)) == pytest.approx(expected, rel=1e-5)
 
 
@@ -231,7 +248,9 @@ def test_the_divergence_of_a_smoothed_input(scheme):
         model.smoothing.l2 = l2
         model.smoothing.seed_generator.state.assign([3, 0])
         targets = keras.ops.convert_to_tensor(sequences())
-        y_pred = model(sequences(), training=True)
+        y_pred = model(
+            {"token_ids": sequences(), "targets": sequences()}, training=True
+        )
         losses.append(float(array(model.compute_loss(None, targets, y_pred))))
     expected = 1e-2 * reference.divergence(np.ones((V, UNITS)), *tables(model))
     assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-3)
@@ -242,7 +261,6 @@ def test_training_draws_anew_for_each_batch():
     model = make(rate=1.0)
     compile_quickly(model, keras.optimizers.SGD(0.0))
     inputs = {"token_ids": sequences(), "reset": np.ones(2, "bool")}
-    model.carry_state(batch_size=2, evaluation_batch_size=2)
     losses = {
         float(
             model.train_on_batch(inputs, sequences(), return_dict=True)["loss"]
@@ -298,10 +316,30 @@ def test_a_pointer_mixes_redrawn_targets():
     model = make(mixture=PointerSentinel(window=3))
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
-    logits, _, recalled = model.backbone.predict(inputs, sampled=True)
-    found = array(recalled.redraw(keras.ops.convert_to_tensor(targets)))
-    np.testing.assert_allclose(np.exp(found).sum(-1), 1, rtol=1e-4)
-    assert np.abs(found - array(logits)).max() > 1e-3
+    seen = recorded_draws(model)
+    prediction, _ = model.backbone.forward(
+        inputs, targets=keras.ops.convert_to_tensor(targets), sampled=True
+    )
+    (drawn,) = seen
+    outputs = outputs_of(model, inputs, drawn)
+    logits = reference.kneser_ney_logits(
+        matrix=array(model.embedding.embeddings),
+        bias=array(model.head.bias),
+        outputs=array(outputs),
+        targets=targets,
+        drawn=(array(drawn.replaced), array(drawn.output_rows)),
+        rates=tables(model)[0],
+        proposal=tables(model)[1],
+    )
+    expected, *_ = model.mixture(
+        outputs,
+        keras.ops.convert_to_tensor(inputs),
+        logits=keras.ops.convert_to_tensor(logits.astype("float32")),
+    )
+    close(prediction.logits, expected)
+    np.testing.assert_allclose(
+        np.exp(array(prediction.logits)).sum(-1), 1, rtol=1e-4
+    )
 
 
 def divergence(model):
@@ -361,7 +399,9 @@ def test_a_sample_is_of_one_call():
 def test_dropout_of_what_was_drawn(element_wise):
     """Each number is that of the drawn row, scaled, or zero."""
     model = make(
-        "kneser_ney", element_wise=element_wise, embedding_dropout=0.25
+        "kneser_ney",
+        element_wise=element_wise,
+        dropout={"embeddings": 0.25},
     )
     words = np.tile(np.arange(V, dtype="int32"), (400, 1))
     drawn = model.smoothing.draw(words, UNITS)
@@ -395,9 +435,9 @@ def test_mixed_precision():
 
 
 def test_thinned_networks_have_the_mean_matrices():
-    model = make(embedding_dropout=0.0, dropout=0.0)
+    model = make()
     close(model.with_fixed_dropout(1)(sequences()), model(sequences()))
-    fixed = make(embedding_dropout=0.5)
+    fixed = make(dropout={"embeddings": 0.5})
     thinned, again = (
         fixed.with_fixed_dropout(1),
         fixed.with_fixed_matrices().with_fixed_dropout(1),
@@ -485,12 +525,12 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     tokens = sequences()
     inputs, targets = tokens[:, :-1], tokens[:, 1:]
     seen = recorded_draws(model)
-    found, _ = model.backbone.score_sampled(
-        inputs, keras.ops.convert_to_tensor(targets)
+    found, _ = model.backbone.score(
+        inputs, keras.ops.convert_to_tensor(targets), sampled=True
     )
     (drawn,) = seen
     assert array(drawn.replaced).any()
-    outputs, _, _ = model.backbone.remember(inputs, drawn=drawn)
+    outputs = outputs_of(model, inputs, drawn)
     kernel = array(model.embedding.embeddings if tied else model.head.kernel)
     logits = reference.kneser_ney_logits(
         *(kernel, array(model.head.bias), array(outputs), targets),
@@ -536,15 +576,17 @@ def test_statistics_come_before_training():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"smoothing": 0.1}, "`smoothing` must be.*smoothing=0.1"),
         (
             {
-                "smoothing": VariationalSmoothing(
-                    "kneser_ney", 0.1, vocabulary_size=9
+                "embedding": SmoothedEmbedding(
+                    smoothing=VariationalSmoothing(
+                        "kneser_ney", 0.1, vocabulary_size=9
+                    )
                 )
             },
             "`smoothing` must be.*13.*vocabulary_size=9",
         ),
+        ({"head": TiedProjection()}, "goes with an embedding whose smoothing"),
         (
             {"memory": memories.KeyValuePredict(window=2)},
             "outputs of the size of the embedding.*size 2.*embedding_dim=6",
@@ -554,6 +596,12 @@ def test_statistics_come_before_training():
 def test_wrong_arguments(arguments, message):
     with pytest.raises(ValueError, match=message):
         make(adapt=False, **arguments)
+
+
+@pytest.mark.parametrize("smoothing", [None, 0.1])
+def test_a_smoothed_embedding_has_a_smoothing(smoothing):
+    with pytest.raises(ValueError, match=f"`smoothing` must.*={smoothing}"):
+        SmoothedEmbedding(5, 3, smoothing)
 
 
 def test_samples_of_what_is_not_smoothed():

@@ -25,8 +25,8 @@ def test_parameters(row, not_drawn):
 @every_row
 def test_dropout_of_the_paper(row):
     model = LanguageModel.from_preset(f"gal2016/{row}", 31, scale=0.02)
-    assert model.word_dropout == 0.3
-    assert model.variational_dropout
+    assert model.embedding.word_dropout == 0.3
+    assert model.dropout["variational"]
     rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [0.0, 0.0, 0.5]
     for layer in model.recurrent:

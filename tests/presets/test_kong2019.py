@@ -78,6 +78,13 @@ def test_the_model_of_the_paper(method, units, rate):
         assert isinstance(layer.cell, RecurrentDropoutLSTMCell)
         assert layer.cell.rate == 0.2
     assert model.tie_embeddings is (method != "vanilla_untied")
+    assert not model.head.use_bias
+    for weight in (
+        *model.embedding.trainable_variables,
+        *model.head.trainable_variables,
+    ):
+        values = np.abs(keras.ops.convert_to_numpy(weight))
+        assert 0.025 < values.max() <= 0.05, weight.path
     scheme = {
         "vs_linear": ("linear_interpolation", False),
         "vs_kneser_ney": ("kneser_ney", False),
@@ -138,5 +145,5 @@ def test_wrong_sizes():
         presets.get("kong2019/vs_linear_512", units=3, embedding_dim=4)
     with pytest.raises(ValueError, match="`window` contradicts.*window=3"):
         presets.get("kong2019/vs_linear_512", window=3)
-    with pytest.raises(ValueError, match="fixes smoothing"):
-        LanguageModel.from_preset("kong2019/vs_linear_512", 31, smoothing=None)
+    with pytest.raises(ValueError, match="fixes embedding"):
+        LanguageModel.from_preset("kong2019/vs_linear_512", 31, embedding=None)

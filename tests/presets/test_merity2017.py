@@ -45,7 +45,9 @@ def test_the_model_of_the_paper(row):
         assert layer.cell.cell_zoneout == 0.5
         assert layer.cell.hidden_zoneout == 0.05
     assert not model.tie_embeddings
-    assert (model.dropout, model.variational_dropout) == (0.5, True)
+    rates = [layer.rate for layer in model.backbone.dropouts]
+    assert rates == [0.5] * 3
+    assert model.dropout["variational"]
     assert (model.mixture is not None) is ("pointer" in row)
     for weight in model.trainable_variables:
         values = keras.ops.convert_to_numpy(weight)

@@ -43,7 +43,8 @@ def test_the_model_of_the_paper(row):
         "large_wt": [0.65] * 3,
         "large_wt_bd": [0.0, 0.0, 0.5],
     }.get(row, [0.0] * 3)
-    assert model.word_dropout == (0.3 if "bd" in row else 0.0)
+    word_dropout = model.embedding.word_dropout
+    assert word_dropout == (0.3 if "bd" in row else 0.0)
     assert (model.memory is not None) is ("pr" in row)
     limit = 0.1 if "small" in row else 0.04
     for weight in model.trainable_variables:

@@ -75,7 +75,8 @@ def test_models_that_complete_sentences(row):
     model = LanguageModel.from_preset(f"tran2016/{row}", 11, scale=0.05)
     assert (len(model.recurrent), len(model.recurrent_above)) == (3, 0)
     # "After each LSTM layer", and so not on the embeddings.
-    assert (model.dropout, model.embedding_dropout) == (0.3, 0.0)
+    rates = [layer.rate for layer in model.backbone.dropouts]
+    assert rates == [0.0, 0.3, 0.3, 0.3]
     if words:
         assert model.memory.window == words
         assert (model.memory.temporal, model.memory.composition) == (

@@ -151,7 +151,9 @@ def test_smoothing_costs_nothing_when_served(scheme, vocabulary, tmp_path):
     sizes = (size, 6, [keras.layers.LSTM(6)])
     smoothing = memlm.smoothing.VariationalSmoothing(scheme, 0.4)
     model = memlm.LanguageModel(
-        *sizes, tie_embeddings=True, smoothing=smoothing
+        *sizes,
+        tie_embeddings=True,
+        embedding=memlm.smoothing.SmoothedEmbedding(smoothing=smoothing),
     )
     tokens = np.random.default_rng(1).integers(size, size=200)
     smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))

@@ -256,8 +256,7 @@ def test_logits_equal_the_reference(
     )
     outputs = keras.ops.convert_to_tensor(outputs)
     drawn = smoothing.draw(words, units)
-    logits = head(outputs, sampled=True)
-    found = head.with_targets(logits, outputs, targets, drawn)
+    found = head(outputs, targets=targets, drawn=drawn)
     matrix, bias = head.get_weights()[:2]
     rates, proposal = tables(smoothing, text(seed))
     expected = reference.kneser_ney_logits(
@@ -305,8 +304,7 @@ def test_gradients_of_a_sample(element_wise, gradients):
 
         def forward(inputs):
             vectors = smoothing.drawn_rows(matrix, inputs)
-            means = head(vectors, sampled=True)
-            return head.with_targets(means, vectors, targets, drawn)
+            return head(vectors, targets=targets, drawn=drawn)
 
         mapping = [(head.kernel, matrix), (head.bias, bias)]
         with keras.StatelessScope(state_mapping=mapping):

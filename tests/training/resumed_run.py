@@ -67,8 +67,10 @@ def main(folder, kill_at):
         [keras.layers.LSTM(12)],
         memlm_keras.memory.KeyValuePredict(3),
         dropout=0.25,
-        smoothing=memlm_keras.smoothing.VariationalSmoothing(
-            "kneser_ney", 0.2, element_wise=True
+        embedding=memlm_keras.smoothing.SmoothedEmbedding(
+            smoothing=memlm_keras.smoothing.VariationalSmoothing(
+                "kneser_ney", 0.2, element_wise=True
+            )
         ),
     )
     model.smoothing.adapt(statistics)
