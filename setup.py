@@ -44,7 +44,7 @@ setup(
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
         "test": [
-            *("pytest", "pytest-xdist", "hypothesis", "nltk"),
+            *("pytest", "pytest-xdist", "hypothesis", "nltk", "sentencepiece"),
             *SENTENCES,
             *TENSORBOARD,
         ],

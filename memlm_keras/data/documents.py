@@ -1,14 +1,13 @@
 """Corpora of any text: of three files, of one, or of documents to be dealt."""
 
-import hashlib
-import itertools
-
 import numpy as np
 
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import cache_folder
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
+from memlm_keras.data.text import DocumentSelection
+from memlm_keras.data.text import LineSelection
 from memlm_keras.data.text import TextSource
 from memlm_keras.data.token_store import stored_document_lengths
 from memlm_keras.data.tokenizer import Tokenizer
@@ -229,79 +228,6 @@ def deal_documents(lengths, shares, seed):
                 "other shares."
             )
     return dealt
-
-
-class DocumentSelection:
-    """Some documents of a text, as `TextSource` gives a whole text.
-
-    Args:
-        source: `TextSource` with documents.
-        documents: 1-D integer array, indices of the documents to keep.
-
-    Example:
-
-    >>> source = TextSource("documents.txt", document_start="= ")
-    >>> next(DocumentSelection(source, [3]).sentences())
-    ('= York =', True)
-    """
-
-    has_documents = True
-
-    def __init__(self, source, documents):
-        self.source = source
-        self.documents = np.asarray(documents, np.int64)
-
-    @property
-    def path(self):
-        return self.source.path
-
-    @property
-    def document_start(self):
-        return self.source.document_start
-
-    def identity(self):
-        """Describes text and selection: equal as long as both are."""
-        digest = hashlib.sha256(self.documents.astype("<i8").tobytes())
-        return {**self.source.identity(), "documents": digest.hexdigest()}
-
-    def sentences(self):
-        """Reads the text once, as `TextSource.sentences`."""
-        kept = set(self.documents.tolist())
-        document = -1
-        for line, begins in self.source.sentences():
-            document += begins
-            # Lines before the first title belong to the first document.
-            if max(document, 0) in kept:
-                yield line, begins
-
-
-class LineSelection:
-    """Consecutive lines of a text, as `TextSource` gives a whole text.
-
-    Args:
-        source: `TextSource` without documents.
-        start, stop: Integers, the first line, from 0 and of those that are not
-            blank, and the one after the last.
-    """
-
-    has_documents = False
-
-    def __init__(self, source, start, stop):
-        self.source = source
-        self.start = start
-        self.stop = stop
-
-    @property
-    def path(self):
-        return self.source.path
-
-    def identity(self):
-        """Describes text and selection: equal as long as both are."""
-        return {**self.source.identity(), "lines": [self.start, self.stop]}
-
-    def sentences(self):
-        """Reads the text once, as `TextSource.sentences`."""
-        return itertools.islice(self.source.sentences(), self.start, self.stop)
 
 
 def _parts(source):

@@ -8,11 +8,16 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.models import checks
+from memlm_keras.models.generation import is_text
+from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
+from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
@@ -28,7 +33,8 @@ class SequenceAutoencoder(DualSequenceModel):
     written (teacher forcing); `generate` lets it read its own.
 
     Args:
-        vocabulary_size: integer, number of tokens.
+        vocabulary_size: integer, number of tokens; `None` is that of
+            `vocabulary`.
         embedding_dim: integer, size of the embedding vectors.
         encoder: Keras recurrent layer, or cell, that reads the sequence.
         decoder: layer or cell that writes it, of the encoder's units.
@@ -39,10 +45,13 @@ class SequenceAutoencoder(DualSequenceModel):
             there is of a GRU, and no last output besides.
         dropout: float in [0, 1), rate on embeddings and on what the output
             layer reads.
-        end_of_sentence_id: integer, begins and ends what is written.
+        end_of_sentence_id: integer, begins and ends what is written; `None` is
+            that of `vocabulary`, or else 0.
         initializer: Keras initializer of the embeddings and the output layer.
             `None`: uniform in +-0.05 for the first, Glorot uniform for the
             other.
+        vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
+            so that it reads and writes strings, or `None`.
         name: string or `None`.
         dtype: dtype policy of all but recurrent layers; by default the global
             policy.
@@ -80,17 +89,22 @@ class SequenceAutoencoder(DualSequenceModel):
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim,
-        encoder,
-        decoder,
+        vocabulary_size=None,
+        embedding_dim=None,
+        encoder=None,
+        decoder=None,
         conditioning="source",
         dropout=0.0,
-        end_of_sentence_id=0,
+        end_of_sentence_id=None,
         initializer=None,
+        vocabulary=None,
         name=None,
         dtype=None,
     ):
+        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        require_positive_integer("vocabulary_size", vocabulary_size)
+        if end_of_sentence_id is None:
+            end_of_sentence_id = getattr(vocabulary, "end_of_sentence_id", 0)
         make = LayerMaker(dropout, initializer, dtype)
         encoder = recurrent_layer("encoder", encoder)
         decoder = recurrent_layer("decoder", decoder)
@@ -138,6 +152,9 @@ class SequenceAutoencoder(DualSequenceModel):
 
         # === Config ===
         self.vocabulary_size = vocabulary_size
+        self.vocabulary = vocabulary
+        if vocabulary is not None:
+            require_vocabulary(self, vocabulary)
         self.embedding_dim = embedding_dim
         self.encoder = encoder
         self.decoder = decoder
@@ -176,39 +193,38 @@ class SequenceAutoencoder(DualSequenceModel):
         """Reads sequences, and writes what is remembered of them.
 
         Args:
-            source: sequence of 1-D integer arrays, each with its end.
+            source: sequence of 1-D integer arrays, each with its end; or, for
+                a model with a `vocabulary`, a string or a list of strings.
             sampler: sampler of `keras_nlp.samplers`, or its name: `"greedy"`,
                 or `keras_nlp.samplers.BeamSampler(num_beams=5)`.
             max_length: integer, most tokens to write; `None` for twice as many
                 as the longest source has.
 
         Returns:
-            List of int32 arrays, each up to its end, which is left out.
+            List of int32 arrays, each up to its end, which is left out; of a
+            string or strings, the same.
 
         Raises:
-            ValueError: if `source` is empty or holds anything else.
+            ValueError: if `source` is empty or holds anything else, or strings
+                and there is no vocabulary.
         """
-        rows = [np.asarray(row) for row in source]
-        right = [
-            row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
-            for row in rows
-        ]
-        if not rows or not all(right):
-            raise ValueError(
-                "`source` must hold 1-D arrays of at least one token id each. "
-                f"Received: source={source!r}"
-            )
-        lengths = np.array([len(row) for row in rows], "int32")
+        if is_text(source):
+            vocabulary = require_strings("source", source, self.vocabulary)
+            strings = [source] if isinstance(source, str) else source
+            rows = [vocabulary.encode_sentence(string) for string in strings]
+            written = [
+                vocabulary.detokenize(row)
+                for row in self.generate(rows, sampler, max_length)
+            ]
+            return written[0] if isinstance(source, str) else written
+        ids, lengths = padded("source", source)
         if max_length is None:
             max_length = 2 * int(lengths.max())
         require_positive_integer("max_length", max_length)
-        padded = np.zeros((len(rows), lengths.max()), "int64")
-        for index, row in enumerate(rows):
-            padded[index, : len(row)] = row
-        padded = require_token_ids("source", padded, self.vocabulary_size)
+        ids = require_token_ids("source", ids, self.vocabulary_size)
         # The end of what came before stands first, and is given.
         prompt = np.full(
-            (len(rows), 1 + max_length), self.end_of_sentence_id, "int32"
+            (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
         given = np.zeros(prompt.shape, "bool")
         given[:, 0] = True
@@ -219,7 +235,7 @@ class SequenceAutoencoder(DualSequenceModel):
             return logits[:, -1], None, states
 
         states = self._untracked.encode(
-            ops.convert_to_tensor(padded), ops.convert_to_tensor(lengths)
+            ops.convert_to_tensor(ids), ops.convert_to_tensor(lengths)
         )
         written, ends = sample(
             model=self,
@@ -246,6 +262,7 @@ class SequenceAutoencoder(DualSequenceModel):
             "dropout": self.dropout,
             "end_of_sentence_id": self.end_of_sentence_id,
             "initializer": keras.initializers.serialize(self.initializer),
+            "vocabulary": keras.saving.serialize_keras_object(self.vocabulary),
             "dtype": keras.dtype_policies.serialize(
                 self.embedding.dtype_policy
             ),

@@ -7,10 +7,27 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.cells.projected_rnn import ProjectedRNN
 from memlm_keras.cells.projected_rnn import projects_inputs
+from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 
 # === What it is made of ===
+
+
+def size_of(vocabulary_size, vocabulary):
+    """The size of a vocabulary where none is given.
+
+    Raises:
+        ValueError: if `vocabulary` is no `Vocabulary`, nor `None`.
+    """
+    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+        raise ValueError(
+            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, or None. "
+            f"Received: vocabulary={vocabulary!r}"
+        )
+    if vocabulary is None or vocabulary_size is not None:
+        return vocabulary_size
+    return len(vocabulary)
 
 
 def as_recurrent_layers(name, layers, at_least=1):
@@ -144,6 +161,12 @@ def require_members(models, kind):
             "`models` must be of one vocabulary. Received: models with "
             f"vocabulary_size of {sizes}"
         )
+    known = [model.vocabulary for model in models if model.vocabulary]
+    if any(vocabulary != known[0] for vocabulary in known):
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models of "
+            + " and ".join(map(_named, known))
+        )
 
 
 def require_smoothing(model):
@@ -193,6 +216,25 @@ def require_data(data, vocabulary_size):
             f"{largest_id}. Encode the text with the model's own vocabulary, "
             "or make a model of the vocabulary's size."
         )
+
+
+def require_same_vocabulary(model, batches):
+    """Raises `ValueError` for batches of another vocabulary than the model's.
+
+    Whatever does not say its vocabulary passes.
+    """
+    found, own = getattr(batches, "vocabulary", None), model.vocabulary
+    if found is not None and own is not None and found != own:
+        raise ValueError(
+            "The batches must be of the model's own vocabulary: their ids mean "
+            f"other tokens. Received: batches of {_named(found)} for a model "
+            f"with {_named(own)}. Load the corpus with "
+            "`vocabulary=model.vocabulary`."
+        )
+
+
+def _named(vocabulary):
+    return f"{vocabulary!r} of the fingerprint {vocabulary.fingerprint}"
 
 
 def require_whole_sentences(batches, memory):

@@ -36,7 +36,7 @@ class Ensemble(StreamingModel):
 
     Raises:
         ValueError: if `models` holds something else, nothing, one model twice,
-            a model that is not causal, or models of different vocabulary sizes.
+            a model that is not causal, or models of different vocabularies.
 
     Example:
 
@@ -54,7 +54,9 @@ class Ensemble(StreamingModel):
             token_ids=token_ids,
             logits=members(token_ids),
             vocabulary_size=models[0].vocabulary_size,
-            vocabulary=models[0].vocabulary,
+            vocabulary=next(
+                (model.vocabulary for model in models if model.vocabulary), None
+            ),
             name=name,
         )
 

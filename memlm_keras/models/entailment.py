@@ -6,10 +6,15 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_vocabulary
 from memlm_keras.embeddings import GradientMask
+from memlm_keras.models import checks
+from memlm_keras.models.generation import is_text
+from memlm_keras.models.generation import require_strings
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
+from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
@@ -28,7 +33,8 @@ class EntailmentClassifier(DualSequenceModel):
     sentences' outputs, as in Cheng et al. (2016).
 
     Args:
-        vocabulary_size: integer, number of tokens.
+        vocabulary_size: integer, number of tokens; `None` is that of
+            `vocabulary`.
         embedding_dim: integer, size of the embedding vectors.
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
@@ -47,11 +53,15 @@ class EntailmentClassifier(DualSequenceModel):
         classifier_units: sequence of integers, sizes of the rectifier layers.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
-        num_classes: integer.
+        num_classes: integer; `None` is the number of `labels`, or else 3.
         dropout: float in [0, 1), rate on embeddings and outputs of layers.
         initializer: Keras initializer of all matrices but those of recurrent
             layers. `None`: uniform in +-0.05 for the embedding, else Glorot
             uniform.
+        vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
+            so that it classifies strings, or `None`.
+        labels: sequence of strings, such as `corpus.labels`, what the classes
+            are called; or `None`.
         name: string or `None`.
         dtype: dtype policy of all but recurrent layers; by default the global
             policy.
@@ -68,7 +78,8 @@ class EntailmentClassifier(DualSequenceModel):
 
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
-            [0, 1), layers that are not recurrent, run backwards or are
+            [0, 1), `labels` that are not one for each class, a vocabulary of
+            another size, layers that are not recurrent, run backwards or are
             `stateful`, another `conditioning` or one that the layer that reads
             the hypothesis cannot have, another `pooling`, or more than one of
             `memory`, `top` and `pooling`.
@@ -92,9 +103,9 @@ class EntailmentClassifier(DualSequenceModel):
 
     def __init__(
         self,
-        vocabulary_size,
-        embedding_dim,
-        recurrent,
+        vocabulary_size=None,
+        embedding_dim=None,
+        recurrent=None,
         recurrent_hypothesis=None,
         conditioning="memory",
         memory=None,
@@ -102,13 +113,16 @@ class EntailmentClassifier(DualSequenceModel):
         pooling=None,
         classifier_units=(),
         projection=None,
-        num_classes=3,
+        num_classes=None,
         dropout=0.0,
         initializer=None,
+        vocabulary=None,
+        labels=None,
         name=None,
         dtype=None,
     ):
-        require_positive_integer("num_classes", num_classes)
+        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        num_classes, labels = _classes(num_classes, labels)
         make = LayerMaker(dropout, initializer, dtype)
         recurrent = recurrent_layer("recurrent", recurrent)
         reader = recurrent_hypothesis
@@ -201,6 +215,10 @@ class EntailmentClassifier(DualSequenceModel):
 
         # === Config ===
         self.vocabulary_size = vocabulary_size
+        self.vocabulary = vocabulary
+        if vocabulary is not None:
+            require_vocabulary(self, vocabulary)
+        self.labels = labels
         self.embedding_dim = embedding_dim
         self.recurrent = recurrent
         self.recurrent_hypothesis = reader
@@ -239,6 +257,60 @@ class EntailmentClassifier(DualSequenceModel):
                     f"{self.num_classes}. Received batches with the label "
                     f"{labels.max()}"
                 )
+
+    def classify(self, premise, hypothesis):
+        """Classifies sentences, strings as they are.
+
+        Args:
+            premise, hypothesis: two strings, or two lists of as many strings.
+
+        Returns:
+            Dict from each label to its probability, or a list of such dicts.
+            Without `labels`, classes are called 0, 1, 2 and so on.
+
+        Raises:
+            ValueError: if the model has no vocabulary, a string has no word, or
+                the lists are not of one length.
+
+        Example:
+
+        >>> vocabulary = memlm_keras.data.Vocabulary(["a", "man", "sits"])
+        >>> model = memlm_keras.EntailmentClassifier(
+        ...     vocabulary=vocabulary,
+        ...     embedding_dim=8,
+        ...     recurrent=keras.layers.LSTM(6),
+        ...     labels=("entailment", "neutral", "contradiction"),
+        ... )
+        >>> sorted(model.classify("a man sits", "a man"))
+        ['contradiction', 'entailment', 'neutral']
+        """
+        single = isinstance(premise, str) and isinstance(hypothesis, str)
+        texts = {"premise": premise, "hypothesis": hypothesis}
+        if single:
+            texts = {name: [text] for name, text in texts.items()}
+        if len({len(strings) for strings in texts.values()}) != 1 or not all(
+            map(is_text, texts.values())
+        ):
+            raise ValueError(
+                "`premise` and `hypothesis` must be two strings, or two lists "
+                f"of as many strings. Received: premise={premise!r} and "
+                f"hypothesis={hypothesis!r}"
+            )
+        inputs = {}
+        for name, strings in texts.items():
+            vocabulary = require_strings(name, strings, self.vocabulary)
+            rows = [vocabulary.encode(string) for string in strings]
+            ids, lengths = padded(name, rows)
+            inputs[name] = ids.astype("int32")
+            inputs[f"{name}_length"] = lengths
+        logits = self.predict_on_batch(inputs)
+        probabilities = ops.softmax(ops.cast(logits, "float32"))
+        labels = self.labels or range(self.num_classes)
+        found = [
+            dict(zip(labels, row))
+            for row in ops.convert_to_numpy(probabilities).tolist()
+        ]
+        return found[0] if single else found
 
     def attention(self, inputs):
         """Where the model attends in the premise, at each word.
@@ -282,10 +354,30 @@ class EntailmentClassifier(DualSequenceModel):
             "num_classes": self.num_classes,
             "dropout": self.dropout,
             "initializer": keras.initializers.serialize(self.initializer),
+            "vocabulary": serialized(self.vocabulary),
+            "labels": self.labels and list(self.labels),
             "dtype": keras.dtype_policies.serialize(
                 self.embedding.dtype_policy
             ),
         }
+
+
+def _classes(num_classes, labels):
+    """The number of classes, and a tuple of their labels or `None`."""
+    if labels is None:
+        num_classes = 3 if num_classes is None else num_classes
+        require_positive_integer("num_classes", num_classes)
+        return num_classes, None
+    several = isinstance(labels, (list, tuple))
+    strings = tuple(map(str, labels)) if several else ()
+    count = len(strings) if num_classes is None else num_classes
+    if not strings or not len(set(strings)) == len(strings) == count:
+        raise ValueError(
+            "`labels` must be different strings, one for each class, such as "
+            f"`corpus.labels`. Received: labels={labels!r} and "
+            f"num_classes={num_classes}"
+        )
+    return count, strings
 
 
 def _mean(outputs, mask):

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_token_ids
+from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.inference import no_gradient
 
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
@@ -14,6 +15,10 @@ SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     """See `memlm_keras.LanguageModel.generate`."""
+    if vocabulary is None:
+        vocabulary = model.vocabulary
+    else:
+        require_vocabulary(model, vocabulary)
     rows, restore = _read_prompt(prompt, vocabulary)
     lengths = [len(row) for row in rows]
     if not rows or min(lengths) < 1:
@@ -176,7 +181,7 @@ def _read_prompt(prompt, vocabulary):
 
         def restore(ids, lengths):
             texts = [
-                " ".join(vocabulary.decode(row[:length]))
+                vocabulary.detokenize(row[:length])
                 for row, length in zip(ids, lengths)
             ]
             return texts[0] if isinstance(prompt, str) else texts

@@ -135,11 +135,9 @@ class LanguageModel(CarryingModel):
         dtype=None,
     ):
         sizes = {
-            "vocabulary_size": vocabulary_size,
+            "vocabulary_size": checks.size_of(vocabulary_size, vocabulary),
             "embedding_dim": embedding_dim,
         }
-        if vocabulary is not None and vocabulary_size is None:
-            sizes["vocabulary_size"] = len(vocabulary)
         for argument, attribute in zip(sizes, ("input_dim", "output_dim")):
             if sizes[argument] is None:
                 sizes[argument] = getattr(embedding, attribute, None)

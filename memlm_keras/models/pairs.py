@@ -1,6 +1,7 @@
 """What models of two sequences have in common: reading one after the other."""
 
 import keras
+import numpy as np
 from keras import ops
 from keras import tree
 
@@ -158,6 +159,36 @@ def recurrent_layer(name, layer):
     """
     (layer,) = checks.as_recurrent_layers(name, [layer], at_least=1)
     return layer
+
+
+def padded(name, rows):
+    """Makes one array of sentences.
+
+    Args:
+        name: string, name of the argument.
+        rows: list of 1-D integer arrays.
+
+    Returns:
+        int64 array `(batch, time)` and int32 array `(batch,)`, the lengths.
+
+    Raises:
+        ValueError: if there is no row, or one is empty or none of integers.
+    """
+    rows = [np.asarray(row) for row in rows]
+    right = [
+        row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
+        for row in rows
+    ]
+    if not rows or not all(right):
+        raise ValueError(
+            f"`{name}` must hold sentences of at least one token each, strings "
+            f"or 1-D arrays of ids. Received: {name}={rows!r}"
+        )
+    lengths = np.array([len(row) for row in rows], "int32")
+    ids = np.zeros((len(rows), lengths.max()), "int64")
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = row
+    return ids, lengths
 
 
 def require_conditioning(conditioning, source, target):

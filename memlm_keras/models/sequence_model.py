@@ -19,6 +19,7 @@ class SequenceModel(keras.Model):
     """
 
     preset_kind = None
+    vocabulary = None
 
     @classmethod
     def from_preset(
@@ -30,7 +31,7 @@ class SequenceModel(keras.Model):
             preset: string, one of `memlm_keras.presets.names()`.
             vocabulary_size: integer; `None` is that of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
-                or `None`; of language models.
+                or `None`.
             **overrides: sizes of the preset (`scale`, `units`,
                 `embedding_dim`, `window`, `initial_range`, as
                 `memlm_keras.presets.get` takes them), or
@@ -215,6 +216,7 @@ class SequenceModel(keras.Model):
         """Raises `ValueError` for batches that the model cannot read."""
         for part in data:
             checks.require_data(part, self.vocabulary_size)
+            checks.require_same_vocabulary(self, part)
 
     # === Serialization ===
 

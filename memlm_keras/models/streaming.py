@@ -317,8 +317,8 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, strings without a vocabulary, an
-                unknown sampler, or a model that is not causal.
+                ids outside the vocabulary, strings without a vocabulary or with
+                another, an unknown sampler, or a model that is not causal.
 
         Example:
 
@@ -331,7 +331,7 @@ class StreamingModel(keras.Model):
             prompt=prompt,
             max_length=max_length,
             sampler=sampler,
-            vocabulary=self.vocabulary if vocabulary is None else vocabulary,
+            vocabulary=vocabulary,
             stop_token_ids=stop_token_ids,
         )
 
@@ -383,4 +383,5 @@ class StreamingModel(keras.Model):
         """Raises `ValueError` for data that the model cannot read."""
         for part in data:
             checks.require_data(part, self.vocabulary_size)
+            checks.require_same_vocabulary(self, part)
             checks.require_whole_sentences(part, self.memory)

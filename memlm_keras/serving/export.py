@@ -159,7 +159,12 @@ def _next_version(path):
 def _classifier_options(model, labels):
     """Options of the signatures of a classifier, checked."""
     if labels is None:
-        labels = getattr(model, "labels", None)
+        labels = model.labels
+    elif model.labels is not None and tuple(labels) != model.labels:
+        raise ValueError(
+            "`labels` must be the model's own, or be left out. Received: "
+            f"labels={labels!r} for a model with {model.labels}"
+        )
     several = isinstance(labels, Iterable) and not isinstance(labels, str)
     strings = list(map(str, labels)) if several else []
     if not len(set(strings)) == len(strings) == model.num_classes:
@@ -200,8 +205,9 @@ def _vocabulary_of(model, vocabulary):
         vocabulary = getattr(model, "vocabulary", None)
     if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
-            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, unless the "
-            f"model has one itself. Received: {type(vocabulary).__name__}"
+            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, unless "
+            "the model has one itself. Received: "
+            f"{type(vocabulary).__name__}"
         )
     require_vocabulary(model, vocabulary)
     return vocabulary

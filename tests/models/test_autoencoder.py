@@ -228,5 +228,5 @@ def test_words_of_another_vocabulary():
 
 @pytest.mark.parametrize("source", [[], [[]], [[[1, 2]]], [[1.5, 2.0]]])
 def test_wrong_sources(source):
-    with pytest.raises(ValueError, match="`source` must hold 1-D arrays"):
+    with pytest.raises(ValueError, match="`source` must hold sentences"):
         make("gru").generate(source)

@@ -45,7 +45,7 @@ def vocabulary():
 def model(vocabulary):
     keras.utils.set_random_seed(5)
     model = memlm.LanguageModel(
-        vocabulary_size=len(vocabulary),
+        vocabulary=vocabulary,
         embedding_dim=7,
         recurrent=[keras.layers.LSTM(10), keras.layers.LSTM(12)],
         memory=memlm.memory.KeyValuePredict(window=3),
@@ -61,7 +61,7 @@ def model(vocabulary):
 @pytest.fixture(scope="session")
 def saved_model(model, vocabulary, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_models") / "small" / "1"
-    export(model, path, vocabulary, top_k=4)
+    export(model, path, top_k=4)
     return path
 
 

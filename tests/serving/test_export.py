@@ -41,7 +41,7 @@ def test_what_is_there_is_kept(model, vocabulary, tmp_path):
         ({"vocabulary": ["the"]}, "`vocabulary` must be .* Received: list"),
         (
             {"vocabulary": memlm.data.Vocabulary(["the"])},
-            "vocabulary_size=30. Received: a vocabulary of 3 tokens",
+            "`vocabulary` must be the model's own.*3 tokens.*30 tokens",
         ),
         ({"top_k": 0}, "`top_k` must be an integer of at least 1"),
         ({"top_k": 31}, "`top_k` must be no more .* 30. Received: top_k=31"),

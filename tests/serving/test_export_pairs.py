@@ -17,7 +17,8 @@ LABELS = ("entailment", "neutral", "contradiction")
 def classifier(vocabulary):
     keras.utils.set_random_seed(6)
     model = memlm.EntailmentClassifier(
-        vocabulary_size=len(vocabulary),
+        vocabulary=vocabulary,
+        labels=LABELS,
         embedding_dim=6,
         recurrent=memlm.cells.DualAssociativeGRUCell(8, num_copies=3),
         conditioning="source",
@@ -34,7 +35,7 @@ def test_texts_in_labels_and_probabilities_out(
     classifier, vocabulary, run_isolated, tmp_path
 ):
     path = tmp_path / "pairs" / "1"
-    export(classifier, path, vocabulary, labels=LABELS)
+    export(classifier, path)
     saved = json.loads((path / "assets.extra" / "labels.json").read_text())
     assert tuple(saved) == LABELS
     texts = {
@@ -70,9 +71,18 @@ def test_texts_in_labels_and_probabilities_out(
     "labels", [None, "yes", ["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]]
 )
 def test_labels_of_all_classes(labels, classifier, vocabulary, tmp_path):
+    config = {**classifier.get_config(), "labels": None, "vocabulary": None}
+    unnamed = memlm.EntailmentClassifier.from_config(config)
     with pytest.raises(ValueError, match="`labels` must be 3 different str"):
-        export(classifier, tmp_path / "1", vocabulary, labels=labels)
+        export(unnamed, tmp_path / "1", vocabulary, labels=labels)
+    with pytest.raises(ValueError, match="unless the model has one itself"):
+        export(unnamed, tmp_path / "1", labels=LABELS)
     assert not list(tmp_path.iterdir())
+
+
+def test_labels_are_those_of_the_model(classifier, tmp_path):
+    with pytest.raises(ValueError, match="`labels` must be the model's own"):
+        export(classifier, tmp_path / "1", labels=LABELS[::-1])
 
 
 def test_labels_are_of_classifiers(model, vocabulary, tmp_path):

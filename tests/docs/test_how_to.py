@@ -1,0 +1,230 @@
+"""Pages of the how-to run as they stand, on tiny files of the right formats.
+
+Commands, also those of docs/results, go as far as they do without training.
+"""
+
+import pathlib
+import re
+import shlex
+import sys
+import types
+
+import corpus_files
+import keras
+import pytest
+
+from memlm_keras import registry
+from memlm_keras.data import embedded
+from memlm_keras.data import embedded_pairs
+from memlm_keras.experiments import command_line
+from memlm_keras.experiments import commands
+from memlm_keras.experiments import experiment
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
+RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
+# Where the others would only take longer: PyTorch compiles nothing, and
+# TensorFlow exports without another process.
+BACKENDS = {"serving.md": "tensorflow"}
+BACKEND = "torch"
+
+# The one command that trains; all others are stopped before they do.
+TRAINED = (
+    "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
+)
+# Commands that are run where their run folder is there.
+OF_RUNS = ("attention", "evaluate", "generate", "score")
+OTHER_PROGRAMS = ("apt-get", "cp", "export", "mkdir", "python")
+
+
+def blocks(page):
+    """Pairs of the number of lines before a block of Python and its text."""
+    text = page.read_text(encoding="utf-8")
+    return [
+        (text[: found.start(1)].count("\n"), found[1])
+        for found in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    ]
+
+
+def command_lines(page):
+    """The command lines of a page, each as one line."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    if page in PAGES:
+        found = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
+        lines = "".join(found).splitlines()
+    else:
+        # Beside them are other blocks, of what was printed.
+        lines = re.findall(r"^ {4}(?:memlm|python|cp|mkdir) .*", text, re.M)
+    return [" ".join(line.split()) for line in lines]
+
+
+def those_with(found, pages=PAGES):
+    return [pytest.param(page, id=page.stem) for page in pages if found(page)]
+
+
+def on_one_backend(page):
+    backend = BACKENDS.get(page.name, BACKEND)
+    if keras.backend.backend() != backend:
+        pytest.skip(f"pages are alike on every backend: run once, on {backend}")
+
+
+def write_files(folder):
+    """All files that the pages name, and no corpus that is downloaded."""
+    corpus_files.write_splits(folder)
+    corpus_files.write_splits(folder / "my_folder")
+    corpus_files.write_splits(folder / "path" / "to" / "italian")
+    text = corpus_files.sentences(80, shortest=3)
+    text[3] += " whale"
+    corpus_files.write_lines(folder / "my_text.txt", text)
+    pieces = [
+        "<blk>",
+        "<sos/eos>",
+        "<unk>",
+        "\u2581",
+        *"abcdefghijklmnopqrstuvwxyz",
+    ]
+    corpus_files.write_lines(
+        folder / "tokens.txt", [f"{p} {id}" for id, p in enumerate(pieces)]
+    )
+    for name in ("train", "valid", "test"):
+        path = folder / f"{name}.txt"
+        path.write_text(f"= {name} =\n{path.read_text()}")
+
+    corpus_files.write_documents(folder / "wikipedia", count=40)
+    lines = []
+    for number in range(40):
+        lines += [f"= title{number} =", *corpus_files.sentences(6, seed=number)]
+    corpus_files.write_lines(folder / "wikipedia.txt", lines)
+
+    corpus_files.write_treebank(folder / "UD_German-GSD", "de_gsd")
+    corpus_files.write_treebank(folder / "path" / "to" / "de_gsd", "de_gsd")
+    (folder / "parses.conllu").write_text(f"{corpus_files.PARSED}\n" * 3)
+
+    corpus_files.write_cbt(folder / "CBTest" / "data")
+    corpus_files.write_novels(folder / "Holmes_Training_Data")
+    texts = [
+        ("The old {} saw a sea", ("man", "sea", "whale", "saw", "the"), 0),
+        ("{} man saw", ("A", "The", "Old", "No", "This"), 1),
+    ]
+    for name, lines in zip(
+        ("questions", "answers"), corpus_files.machine_form(texts)
+    ):
+        (folder / f"Holmes.machine_format.{name}.txt").write_text(lines)
+
+    corpus_files.write_snli(folder / "snli_1.0")
+    corpus_files.write_sick(folder / "SICK")
+    corpus_files.write_vectors(
+        folder / "glove.840B.300d.txt", ("a", "man", "dog"), dimension=300
+    )
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with these files; generated corpora are tiny."""
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
+    for split, size in {"train": 50, "validation": 10, "test": 10}.items():
+        monkeypatch.setitem(embedded_pairs.SIZES, split, size)
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_files(folder)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def papers_kept(monkeypatch):
+    """What a page registers is forgotten after it."""
+    registry.names()
+    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
+
+
+@pytest.mark.parametrize("page", those_with(blocks))
+def test_blocks_run(page, folder, monkeypatch):
+    on_one_backend(page)
+    module = types.ModuleType(page.stem)
+    # Classes are looked for in the module that defines them.
+    monkeypatch.setitem(sys.modules, page.stem, module)
+    for lines_before, block in blocks(page):
+        # So that a traceback names the page and its line.
+        code = compile("\n" * lines_before + block, str(page), "exec")
+        exec(code, module.__dict__)
+
+
+@pytest.mark.parametrize("page", those_with(command_lines, [*PAGES, *RESULTS]))
+def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
+    on_one_backend(page)
+    # What other lines of the pages make.
+    corpus_files.write_documents(folder / "novels", count=40)
+    for name in ("fifth", "tenth"):
+        corpus_files.write_splits(folder / name)
+    for command in command_lines(page):
+        program, *arguments = shlex.split(command)
+        if program == "memlm":
+            check_command(command, arguments, folder, monkeypatch)
+        else:
+            assert program in OTHER_PROGRAMS, command
+        if program == "python":
+            assert (ROOT / arguments[0]).is_file(), command
+    capsys.readouterr()
+
+
+def check_command(command, arguments, folder, monkeypatch):
+    """Runs a command, up to where it would train."""
+    name = arguments[0]
+    command_line.COMMANDS[name].parse(arguments[1:])
+    # Keras runs on another one here already.
+    arguments = [a for a in arguments if not a.startswith("--backend=")]
+    runs = [word for word in arguments[1:] if word.startswith("runs/")]
+    if (
+        name in OF_RUNS
+        and runs
+        and all((folder / run).is_dir() for run in runs)
+    ):
+        assert command_line.main(arguments) == 0, command
+    elif name not in ("train", "table", "presets"):
+        return
+    elif command == TRAINED or name == "presets":
+        assert command_line.main(arguments) == 0, command
+    else:
+        with monkeypatch.context() as patch, pytest.raises(WouldTrain):
+            patch.setattr(experiment.Experiment, "run", would_train)
+            patch.setattr(commands, "fill", would_train)
+            status = command_line.main(arguments)
+            pytest.fail(f"{command}: exit status {status}")
+
+
+class WouldTrain(BaseException):
+    """A command got as far as training."""
+
+
+def would_train(*arguments, **named):
+    raise WouldTrain
+
+
+def test_what_is_trained_is_on_a_page():
+    assert TRAINED in command_lines(ROOT / "docs" / "how_to" / "own_text.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=str(page.relative_to(ROOT)))
+        for page in (
+            *sorted((ROOT / "docs").rglob("*.md")),
+            ROOT / "saved_models" / "README.md",
+        )
+    ],
+)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        path, _, _ = target.partition("#")
+        if path and "://" not in path:
+            assert (page.parent / path).exists(), target
+
+
+def test_the_index_names_every_page():
+    index = (ROOT / "docs" / "how_to" / "README.md").read_text()
+    linked = set(re.findall(r"\]\((\w+\.md)\)", index))
+    assert linked == {page.name for page in PAGES} - {"README.md"}

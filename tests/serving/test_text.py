@@ -1,0 +1,54 @@
+"""Text that a served model reads as the model itself does."""
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras as memlm
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="what the graph holds does not depend on the backend",
+)
+
+TEXTS = ["The cats sat; 12 SAT.", "", "the\u2003cat \u00c9t\u00c9"]
+VOCABULARIES = {
+    "scripts": Vocabulary(
+        ["the", "cats", "sat", ";", "\u00e9t\u00e9", "N", "."],
+        tokenizer=Tokenizer("unicode_script", lowercase=True, numbers="N"),
+    ),
+    "pieces": SubwordVocabulary(
+        ["<blk>", "\u2581the", "<unk>", "\u2581cat", "s", "</s>", "at"]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_score_reads_as_the_model_does(kind, tmp_path):
+    import tensorflow as tf
+
+    vocabulary = VOCABULARIES[kind]
+    keras.utils.set_random_seed(1)
+    model = memlm.LanguageModel(
+        vocabulary=vocabulary, embedding_dim=4, recurrent=[keras.layers.GRU(5)]
+    )
+    memlm.serving.export(model, tmp_path / "1", top_k=2)
+    loaded = tf.saved_model.load(tmp_path / "1")
+    served = loaded.signatures["score"](text=tf.constant(TEXTS))
+    for row, text in enumerate(TEXTS):
+        expected = model.score(text)
+        length = int(served["length"][row])
+        assert length == len(expected)
+        np.testing.assert_allclose(
+            served["log_probabilities"][row, :length], expected, rtol=1e-5
+        )
+        tokens = [t.decode() for t in served["tokens"][row].numpy()[:length]]
+        read = vocabulary.tokenizer.tokenize(text)
+        assert tokens == [*read, vocabulary.end_of_sentence]
+    kept = Vocabulary.from_file(
+        tmp_path / "1" / "assets.extra" / "vocabulary.json"
+    )
+    assert kept == vocabulary and type(kept) is type(vocabulary)
