@@ -1,0 +1,1 @@
+"""Benchmarks: this package beside what its users would write without it."""

@@ -1,0 +1,73 @@
+"""Measures training steps, side by side.
+
+    python -m benchmarks --suite=cpu
+    python -m benchmarks --cases=zaremba_medium,memories --contenders=jax
+    python -m benchmarks --show=docs/performance.json
+
+All contenders of a case run in turns, each in a process of its own, so that a
+machine that slows down slows all of them. Before anything is timed, all must
+give the same losses from the same weights.
+"""
+
+import json
+import pathlib
+import sys
+
+from absl import app
+from absl import flags
+
+from benchmarks import report
+from benchmarks import runner
+from benchmarks.cases import CASES
+from benchmarks.cases import SUITES
+
+FLAGS = flags.FLAGS
+flags.DEFINE_enum("suite", "cpu", sorted(SUITES), "Which cases to measure.")
+flags.DEFINE_list("cases", None, "These cases instead of a suite's.")
+flags.DEFINE_list(
+    "contenders", None, "Only contenders whose names hold one of these."
+)
+flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
+flags.DEFINE_integer("rounds", 5, "Turns of each contender.", lower_bound=1)
+flags.DEFINE_float("turn", 2.0, "Seconds of a turn.", lower_bound=0.01)
+flags.DEFINE_string("out", None, "JSON file to write what was measured to.")
+flags.DEFINE_string("show", None, "JSON file to show; measures nothing.")
+
+
+def main(argv):
+    if argv[1:]:
+        raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
+    if FLAGS.show:
+        found = json.loads(pathlib.Path(FLAGS.show).read_text())
+        print(report.document(found))
+        return
+    measured = {}
+    for name in FLAGS.cases or SUITES[FLAGS.suite]:
+        if name not in CASES:
+            raise app.UsageError(
+                f"There is no case {name}. Cases are {', '.join(CASES)}."
+            )
+        contenders = [
+            contender
+            for contender in CASES[name].contenders
+            if FLAGS.contenders is None
+            or any(part in contender.name for part in FLAGS.contenders)
+        ]
+        measured[name] = runner.run(
+            CASES[name],
+            contenders,
+            threads=FLAGS.threads,
+            rounds=FLAGS.rounds,
+            turn=FLAGS.turn,
+            tell=lambda line: print(line, file=sys.stderr),
+        )
+        found = report.record(measured, FLAGS.threads, FLAGS.rounds)
+        print(
+            "\n".join([f"\n{name}", *report.table(CASES[name], measured[name])])
+        )
+        if FLAGS.out:
+            report.write(FLAGS.out, found)
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,102 @@
+"""What contenders that are Keras models have in common."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+class Trained:
+    """A Keras model trained by `fit`, from the weights of the case.
+
+    Args:
+        case: `Case`.
+        model: Keras model, not compiled.
+        loss: Keras loss.
+        batches: function of two arrays `(steps, batch, time)`, inputs and
+            targets, to what `fit` reads.
+        load: bool, whether the model has the weights that the case draws.
+    """
+
+    def __init__(self, case, model, loss, batches, load=True):
+        self.case = case
+        self.model = model
+        self.batches = batches
+        if load:
+            self._load()
+        model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0), loss)
+
+    def _load(self):
+        variables = self.model.trainable_variables
+        values = list(self.case.weights().values())
+        shapes = [tuple(variable.shape) for variable in variables]
+        if shapes != [value.shape for value in values]:
+            raise ValueError(f"The model has weights of the shapes {shapes}.")
+        for variable, value in zip(variables, values):
+            variable.assign(value)
+
+    def losses(self, steps):
+        return self._fit(steps).history["loss"][0]
+
+    def steps(self, number):
+        self._fit(number)
+
+    def _fit(self, number):
+        batches = self.batches(*self.case.batches(number))
+        return self.model.fit(batches, shuffle=False, verbose=0)
+
+    product = staticmethod(lambda *sizes: product(*sizes))
+
+
+class LayerAlone:
+    """A layer run forward and backward, its sum of outputs as the loss."""
+
+    def __init__(self, case, layer):
+        self.case = case
+        inputs = keras.Input((case.time, case.embedding), case.batch)
+        self.model = keras.Model(inputs, layer(inputs))
+        # Nothing is learned, so that each step does the same.
+        self.model.compile(
+            keras.optimizers.SGD(0.0),
+            lambda y_true, y_pred: ops.mean(ops.square(y_pred)),
+        )
+        random = np.random.default_rng(2)
+        shape = (case.batch, case.time, case.embedding)
+        self.inputs = random.normal(size=shape).astype("float32")
+        self.targets = np.zeros((case.batch, 1), "float32")
+
+    def losses(self, steps):
+        return self._fit(steps).history["loss"][0]
+
+    def steps(self, number):
+        self._fit(number)
+
+    def _fit(self, number):
+        inputs = np.concatenate([self.inputs] * number)
+        targets = np.concatenate([self.targets] * number)
+        return self.model.fit(
+            inputs, targets, self.case.batch, shuffle=False, verbose=0
+        )
+
+    product = staticmethod(lambda *sizes: product(*sizes))
+
+
+def product(rows, inner, columns, dtype):
+    """A function that multiplies two matrices by the backend's library."""
+    left = ops.ones((rows, inner), dtype)
+    right = ops.ones((inner, columns), dtype)
+    backend = keras.backend.backend()
+    multiply = ops.matmul
+    if backend == "jax":
+        import jax
+
+        multiply = jax.jit(ops.matmul)
+
+    def run():
+        found = multiply(left, right)
+        if backend == "torch":
+            return float(found[0, 0])
+        if backend == "jax":
+            return found.block_until_ready()
+        return found.numpy()[0, 0]
+
+    return run

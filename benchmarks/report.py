@@ -1,0 +1,106 @@
+"""Tables of what was measured, from results and from the JSON they leave."""
+
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+from importlib import metadata
+
+from benchmarks.cases import CASES
+from benchmarks.runner import Result
+from benchmarks.runner import ratios
+
+_LIBRARIES = ("keras", "tensorflow", "jax", "torch")
+
+
+def table(case, results):
+    """Lines of a Markdown table; the first that was timed is the measure."""
+    timed = [r for r in results if r.refused is None]
+    lines = [
+        "| contender | ms a step | ratio | least to largest | tokens a second "
+        "| GFLOP/s | of the peak |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for result in timed:
+        median = statistics.median(result.seconds)
+        ratio, least, largest = ratios(result, timed[0])
+        speed = share = ""
+        if case.flop is not None:
+            speed = f"{case.flop / median / 1e9:.0f}"
+            share = f"{case.flop / median / result.peak:.0%}"
+        lines.append(
+            f"| {result.contender} | {1000 * median:.1f} | {ratio:.2f} | "
+            f"{least:.2f} to {largest:.2f} | {case.tokens / median:,.0f} | "
+            f"{speed} | {share} |"
+        )
+    lines += [
+        f"\n{r.contender} was not timed: {r.refused}."
+        for r in results
+        if r.refused is not None
+    ]
+    return lines
+
+
+def record(measured, threads, rounds):
+    """Everything that was measured, as plain values."""
+    return {
+        "date": datetime.date.today().isoformat(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": threads,
+        "rounds": rounds,
+        "python": platform.python_version(),
+        "libraries": {
+            name: metadata.version(name)
+            for name in _LIBRARIES
+            if _is_installed(name)
+        },
+        "cases": {
+            name: [dataclasses.asdict(result) for result in results]
+            for name, results in measured.items()
+        },
+    }
+
+
+def document(found):
+    """The page of a recorded run, as Markdown."""
+    libraries = ", ".join(f"{k} {v}" for k, v in found["libraries"].items())
+    lines = [
+        f"{found['date']}, {found['processor']}, {found['threads']} threads of "
+        f"{found['cores']} cores; {libraries}. Medians of {found['rounds']} "
+        "rounds in which all take turns, each in a process of its own; a ratio "
+        "is that of two turns of one round. The peak is that of a large matrix "
+        "product by the same library in the same process.",
+    ]
+    for name, results in found["cases"].items():
+        case = CASES[name]
+        lines += ["", f"## {case.title}", ""]
+        lines += table(case, [Result(**result) for result in results])
+    return "\n".join(lines) + "\n"
+
+
+def write(path, found):
+    """Writes a record as JSON."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _is_installed(name):
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _processor():
+    path = pathlib.Path("/proc/cpuinfo")
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

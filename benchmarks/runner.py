@@ -1,0 +1,149 @@
+"""Contenders of a case take turns, each in a process of its own."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+
+# Steps whose losses are compared before anything is timed.
+CHECKED_STEPS = 3
+
+
+class Worker:
+    """A process of `benchmarks.worker`."""
+
+    def __init__(self, case, contender, threads):
+        self.contender = contender
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.worker",
+                case.name,
+                contender.peer,
+                contender.backend,
+                contender.variant,
+                contender.precision,
+                str(threads),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        )
+
+    def ask(self, *line):
+        """Sends a line, and returns the answer.
+
+        Raises:
+            RuntimeError: if the process ended instead.
+        """
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(line) + "\n")
+            self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            lines = self.process.stderr.read().strip().splitlines()
+            raise RuntimeError(lines[-1] if lines else "it ended")
+        return json.loads(answer)
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+@dataclasses.dataclass
+class Result:
+    """What was found of a contender.
+
+    Attributes:
+        contender: its name.
+        loss: mean loss of the first steps.
+        refused: why it was not timed, or `None`.
+        seconds: seconds a step, one number a round.
+        peak: operations a second of a large product in the same process.
+    """
+
+    contender: str
+    loss: float | None = None
+    refused: str | None = None
+    seconds: list = dataclasses.field(default_factory=list)
+    peak: float | None = None
+
+
+def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
+    """Measures the contenders of a case.
+
+    Args:
+        case: `Case`.
+        contenders: those of its contenders that take part.
+        threads: integer, threads of each process.
+        rounds: integer, turns of each.
+        turn: float, seconds that a turn should last.
+        tell: function that is told how it goes, a string.
+
+    Returns:
+        List of `Result`s, in the order of the contenders.
+    """
+    workers, results = [], [Result(c.name) for c in contenders]
+    try:
+        for contender, result in zip(contenders, results):
+            tell(f"{case.name}: {contender.name} begins")
+            worker = Worker(case, contender, threads)
+            workers.append(worker)
+            try:
+                result.loss = worker.ask("losses", CHECKED_STEPS)
+            except RuntimeError as error:
+                result.refused = str(error)
+        judge(contenders, results)
+        timed = [
+            (worker, result)
+            for worker, result in zip(workers, results)
+            if result.refused is None
+        ]
+        steps = {}
+        for worker, result in timed:
+            worker.ask("steps", 2)
+            once = worker.ask("steps", 2) / 2
+            steps[result.contender] = max(2, math.ceil(turn / once))
+        for index in range(rounds):
+            tell(f"{case.name}: round {index + 1} of {rounds}")
+            for worker, result in timed:
+                number = steps[result.contender]
+                result.seconds.append(worker.ask("steps", number) / number)
+        for worker, result in timed:
+            precision = worker.contender.precision
+            dtype = "bfloat16" if precision.endswith("bfloat16") else "float32"
+            result.peak = worker.ask("peak", dtype)
+    finally:
+        for worker in workers:
+            worker.end()
+    return results
+
+
+def judge(contenders, results):
+    """Refuses those whose losses are not those of the first."""
+    reference = next((r for r in results if r.refused is None), None)
+    for contender, result in zip(contenders, results):
+        if result.refused is not None:
+            continue
+        if not math.isfinite(result.loss):
+            result.refused = f"its loss is {result.loss}"
+            continue
+        apart = abs(result.loss - reference.loss) / abs(reference.loss)
+        if apart > contender.tolerance:
+            result.refused = (
+                f"its loss of {CHECKED_STEPS} steps is {result.loss:.6f}, that "
+                f"of {reference.contender} {reference.loss:.6f}"
+            )
+
+
+def ratios(result, base):
+    """Median, least and largest ratio of two contenders, round by round."""
+    found = sorted(a / b for a, b in zip(result.seconds, base.seconds))
+    return statistics.median(found), found[0], found[-1]

@@ -1,0 +1,72 @@
+"""A process with one contender, which does what it is told on its input.
+
+    python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS
+
+Each line of the input is a JSON list of a name and its arguments: `losses N`,
+`steps N` or `peak DTYPE`; each line of the output the answer, a number.
+"""
+
+import importlib
+import json
+import os
+import statistics
+import sys
+import time
+
+# A product that is large enough to be bound by arithmetic.
+_PRODUCT = (1120, 2600, 2600)
+
+
+def limit_threads(backend, threads):
+    """Has the libraries compute on so many threads; before they are loaded."""
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    if hasattr(os, "sched_setaffinity"):
+        available = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, available[:threads])
+    os.environ["KERAS_BACKEND"] = backend
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def peak(contender, dtype):
+    """Operations a second of a large matrix product, the best of many."""
+    rows, inner, columns = _PRODUCT
+    run = contender.product(rows, inner, columns, dtype)
+    run()
+    seconds = []
+    for _ in range(12):
+        begin = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - begin)
+    fastest = statistics.median(sorted(seconds)[:4])
+    return 2 * rows * inner * columns / fastest
+
+
+def main():
+    name, peer, backend, variant, precision, threads = sys.argv[1:]
+    limit_threads(backend, int(threads))
+    answers = os.fdopen(os.dup(1), "w")
+    # Whatever libraries print is no answer.
+    os.dup2(2, 1)
+    from benchmarks.cases import CASES
+
+    module = importlib.import_module(f"benchmarks.peers.{peer}")
+    contender = module.make(CASES[name], variant, precision)
+
+    def seconds_of(number):
+        begin = time.perf_counter()
+        contender.steps(number)
+        return time.perf_counter() - begin
+
+    known = {
+        "losses": contender.losses,
+        "steps": seconds_of,
+        "peak": lambda dtype: peak(contender, dtype),
+    }
+    for line in sys.stdin:
+        what, *arguments = json.loads(line)
+        print(json.dumps(known[what](*arguments)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
