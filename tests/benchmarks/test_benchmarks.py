@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from benchmarks import cases
 from benchmarks import report
 from benchmarks import runner
