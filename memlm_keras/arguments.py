@@ -6,7 +6,8 @@ from keras import ops
 
 def require_positive_integer(name, value, minimum=1):
     """Raises `ValueError` unless `value` is an integer from `minimum` on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < minimum:
         raise ValueError(
             f"`{name}` must be an integer of at least {minimum}. "
             f"Received: {name}={value!r}"

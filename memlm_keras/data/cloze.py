@@ -13,7 +13,6 @@ from memlm_keras.data.corpora import public_sources
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
-from memlm_keras.data.tokenizer import Tokenizer
 
 BLANK = "XXXXX"
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -213,9 +212,9 @@ def load_cbt(
         sources,
         cache_dir,
         vocabulary,
-        size=vocabulary_size,
-        minimum_count=minimum_count,
-        tokenizer=numbers and Tokenizer(numbers=numbers),
+        vocabulary_size,
+        minimum_count,
+        numbers=numbers,
     )
 
 

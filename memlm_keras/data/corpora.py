@@ -240,9 +240,7 @@ def load(
             name, data_dir, cache_dir, verify=False, sentences=True
         )
         name = f"{name}-sentences"
-    return encode_sources(
-        name, sources, cache_dir, vocabulary, size=vocabulary_size
-    )
+    return encode_sources(name, sources, cache_dir, vocabulary, vocabulary_size)
 
 
 def public_sources(

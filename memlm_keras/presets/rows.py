@@ -131,9 +131,9 @@ class Row(abc.ABC):
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
-                    f"The embeddings of {name!r} have as many units as its "
-                    "layers, or as its memory where it has none. Received: "
-                    f"units={units}, embedding_dim={embedding_dim}"
+                    f"The preset {name} has tied embeddings, or no recurrent "
+                    "layer: `units` and `embedding_dim` are one number. "
+                    f"Received: units={units}, embedding_dim={embedding_dim}"
                 )
             units = units or embedding_dim
             embedding_dim = None
