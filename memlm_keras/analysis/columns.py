@@ -127,9 +127,6 @@ def plot_attention_columns(columns, path, title=None):
 
     Example:
 
-    >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary, samples=5
-    ... )
     >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
     """
     samples, memory = columns.weights.shape
@@ -146,10 +143,7 @@ def plot_attention_columns(columns, path, title=None):
     axes.set_yticks(range(memory), columns.distances, fontsize=7)
     axes.set_xlabel("word just read")
     axes.set_ylabel("words before the predicted one")
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="attention weight")
-    output.save(figure, path)
+    output.save(figure, path, axes, title, image, "attention weight")
 
 
 def write_attention_columns(columns, path):
@@ -164,9 +158,6 @@ def write_attention_columns(columns, path):
 
     Example:
 
-    >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary, samples=5
-    ... )
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]

@@ -181,9 +181,6 @@ def plot_distant_pairs(pairs, path, title=None):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.plot_distant_pairs(pairs, "pairs.png")
     """
     figure, axes = output.subplots(2 + 0.5 * len(pairs.counted_distances), 3.5)
@@ -195,9 +192,7 @@ def plot_distant_pairs(pairs, path, title=None):
     axes.set_xticks(pairs.counted_distances)
     axes.set_xlabel("words from the attended to the predicted word")
     axes.set_ylabel("mean co-occurrences in training")
-    if title:
-        axes.set_title(title)
-    output.save(figure, path)
+    output.save(figure, path, axes, title)
 
 
 def write_distant_pairs(pairs, path):
@@ -212,9 +207,6 @@ def write_distant_pairs(pairs, path):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.write_distant_pairs(pairs, "pairs.csv")
     """
     names = ["attended", "predicted", "distance", "occurrences"]
@@ -242,9 +234,6 @@ def write_counts_by_distance(pairs, path):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
     means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)

@@ -33,7 +33,7 @@ class Corpus:
 
     Example:
 
-    >>> corpus = load("ptb", data_dir="data")
+    >>> corpus = memlm_keras.data.load("embedded")
     >>> batches = corpus.batches("train", batch_size=20, segment_length=35)
     """
 

@@ -76,7 +76,7 @@ class PairCorpus:
 
     Example:
 
-    >>> corpus = load_pairs("embedded")
+    >>> corpus = memlm_keras.data.load_pairs("sick", data_dir="SICK")
     >>> batches = corpus.batches("train", batch_size=50, shuffle=True)
     """
 

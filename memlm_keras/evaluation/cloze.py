@@ -170,12 +170,6 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Example:
 
-    >>> question = memlm_keras.data.ClozeQuestion(
-    ...     context=(("the", "man", "was", "born", "in", "york"),),
-    ...     query=("the", "XXXXX", "said"),
-    ...     answer="man",
-    ...     candidates=("man", "york"),
-    ... )
     >>> scores = memlm_keras.evaluation.cloze_scores(
     ...     kneser_ney, [question], corpus.vocabulary
     ... )

@@ -61,19 +61,14 @@ class UnigramCache(Scorer):
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, given those before it.
+        """As of `Scorer`, -inf for words not in the cache.
 
-        Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: without effect: the time grows with `size`, to about
-                a second for 100,000 tokens and a size of 5,000.
-
-        Returns:
-            float64 array `(tokens,)`, -inf for words not in the cache.
+        The time grows with `size`, to about a second for 100,000 tokens and a
+        size of 5,000. There is no progress bar.
 
         Raises:
-            ValueError: if the text is not one-dimensional, an id is not in
-                the vocabulary, or documents are asked for and not there.
+            ValueError: as of `Scorer`, and if documents are asked for and not
+                there.
         """
         tokens = token_ids(text, self.vocabulary_size)
         ages = np.arange(tokens.size) - self._document_starts(text)
@@ -103,20 +98,7 @@ class UnigramCache(Scorer):
         return np.repeat(starts, lengths)
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
-
-        Args:
-            contexts: integers `(contexts, length)`, all that the cache may
-                hold, the latest last. `length` may be 0.
-
-        Returns:
-            float64 array `(contexts, vocabulary_size)`, -inf for words not in
-            the cache.
-
-        Raises:
-            ValueError: if `contexts` has another shape, or an id is not in
-                the vocabulary.
-        """
+        """As of `Scorer`; contexts are all that the cache may hold."""
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         contexts = contexts[:, -self.size :]
         rows, length = contexts.shape

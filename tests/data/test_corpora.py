@@ -256,9 +256,7 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     small = dataclasses.replace(
         corpora._PUBLIC["wikitext-2"],
         urls=(archive.as_uri(),),
-        archive_hash={
-            "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()
-        },
+        archive_checksum=hashlib.sha256(archive.read_bytes()).hexdigest(),
     )
     monkeypatch.setitem(corpora._PUBLIC, "wikitext-2", small)
     assert lengths(data.load("wikitext-2")) == [10, 10, 10]
