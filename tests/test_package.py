@@ -214,6 +214,7 @@ LOADED_LATE = (
     "nltk",
     "pandas",
     "scipy",
+    "tensorflow",
     "tensorflow_text",
 )
 

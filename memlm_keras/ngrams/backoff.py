@@ -75,7 +75,7 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        """As of `Scorer`.
+        """Natural-log probability of each token, as `Scorer` has it.
 
         An end of sentence is taken to stand before the text. The text is
         read in chunks, so memory beyond the result does not depend on its
@@ -138,7 +138,7 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """As of `Scorer`.
+        """Natural-log probability of every word, as `Scorer` has it.
 
         A context is read from its last end of sentence on, if the model has
         sentence boundaries. One that holds no end of sentence is not taken

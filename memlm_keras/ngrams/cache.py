@@ -61,10 +61,11 @@ class UnigramCache(Scorer):
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
     def score(self, text, verbose=0):
-        """As of `Scorer`, -inf for words not in the cache.
+        """Natural-log probability of each token, -inf for those not cached.
 
-        The time grows with `size`, to about a second for 100,000 tokens and a
-        size of 5,000. There is no progress bar.
+        Arguments and result as of `Scorer`. The time grows with `size`, to
+        about a second for 100,000 tokens and a size of 5,000. There is no
+        progress bar.
 
         Raises:
             ValueError: as of `Scorer`, and if documents are asked for and not
@@ -98,7 +99,10 @@ class UnigramCache(Scorer):
         return np.repeat(starts, lengths)
 
     def log_probabilities(self, contexts):
-        """As of `Scorer`; contexts are all that the cache may hold."""
+        """Natural-log probability of every word, -inf for those not cached.
+
+        As of `Scorer`, with all that the cache may hold as contexts.
+        """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         contexts = contexts[:, -self.size :]
         rows, length = contexts.shape

@@ -97,7 +97,7 @@ def _concise(value):
 
 @functools.cache
 def _defaults(module, name):
-    """What arguments of a class need not say, a dict of plain values."""
+    """Arguments of a class that need not be said, a dict of plain values."""
     defaults = {}
     class_ = getattr(importlib.import_module(module), name)
     # The last that has an argument is the first that Python asks.
