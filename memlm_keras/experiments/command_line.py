@@ -43,26 +43,11 @@ def main(arguments=None):
         arguments: list of strings; `None` are those of the process.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    traceback = False
+    traceback = "--traceback" in arguments
     try:
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(_help())
-            return 0 if arguments else 2
-        if arguments[0] == "--version":
-            import memlm_keras
-
-            print(memlm_keras.__version__)
-            return 0
-        command = _command(arguments[0])
-        positional, values = command.parse(arguments[1:])
-        traceback = values.pop("traceback", False)
-        with _signals_raise():
-            import_keras(values.pop("backend", None))
-            module = importlib.import_module(
-                f"memlm_keras.experiments.{command.module}"
-            )
-            typed = shlex.join(["memlm", *arguments])
-            return getattr(module, command.name)(positional, values, typed) or 0
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         return _failed(error, 2, traceback)
     except KeyboardInterrupt:
@@ -76,6 +61,28 @@ def main(arguments=None):
         return 128 + signal.SIGPIPE
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _failed(error, 1, traceback)
+
+
+def _run(arguments):
+    """Runs a command; returns the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        import memlm_keras
+
+        print(memlm_keras.__version__)
+        return 0
+    command = _command(arguments[0])
+    positional, values = command.parse(arguments[1:])
+    values.pop("traceback", None)
+    with _signals_raise():
+        import_keras(values.pop("backend", None))
+        module = importlib.import_module(
+            f"memlm_keras.experiments.{command.module}"
+        )
+        typed = shlex.join(["memlm", *arguments])
+        return getattr(module, command.name)(positional, values, typed) or 0
 
 
 class _Received(BaseException):

@@ -52,9 +52,9 @@ class DualSequenceTask(Task):
             preset["model"]["embedding_dim"] = embedding_dim
         return preset
 
-    def draw(self, experiment, model, run_folder, pictures, verbose):
+    def draw(self, experiment, model, folder, pictures, verbose):
         """See `Task`."""
-        return draw_associations(experiment, model, run_folder.path, pictures)
+        return draw_associations(experiment, model, folder, pictures)
 
 
 class ClassifierTask(DualSequenceTask):
@@ -102,8 +102,8 @@ class ClassifierTask(DualSequenceTask):
         return batches, corpus.batches("validation", size)
 
     def make(self, experiment):
-        """Extends `Task`: embeddings begin as they are told."""
-        model = super().make(experiment)
+        """Extends `Task`: with labels; embeddings begin as they are told."""
+        model = super().make(experiment, labels=experiment.corpus.labels)
         limit = experiment.overrides.get("embedding_range")
         if limit is not None:
             seed = experiment.seed
@@ -141,7 +141,7 @@ class ClassifierTask(DualSequenceTask):
                 "protocol": "accuracy in percent, over all pairs that have a "
                 "label",
             }
-        return {"labels": list(experiment.corpus.labels), **found}
+        return found
 
 
 class AutoencoderTask(DualSequenceTask):
@@ -181,19 +181,18 @@ class AutoencoderTask(DualSequenceTask):
             for split in ("validation", "test")
         }
 
-    def lacks(self, experiment, measures, results):
-        """See `Task`."""
-        had = results.get("test_by_beams", {}).get("beams")
-        return measures.get("beams") not in (None, had)
-
-    def measure_more(self, experiment, model, measures, verbose, results):
+    def wanted(self, experiment, measures):
         """Accuracies of beam search, if that is asked for."""
-        if not self.lacks(experiment, measures, results):
+        if "beams" not in measures:
             return {}
         beams = measures["beams"]
-        sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
-        found = _rewritten(experiment, model, "test", sampler, verbose)
-        return {"test_by_beams": {"beams": beams, **found}}
+
+        def make(model, verbose):
+            sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
+            found = _rewritten(experiment, model, "test", sampler, verbose)
+            return {"beams": beams, **found}
+
+        return {"test_by_beams": ({"beams": beams}, make)}
 
 
 def _rewritten(experiment, model, split, sampler, verbose):

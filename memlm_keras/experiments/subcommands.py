@@ -180,7 +180,7 @@ COMMANDS = {
     for command in (
         Command(
             "presets",
-            "Lists the rows of the papers' tables: parameters, units, what "
+            "Lists the rows of the papers' tables: units, parameters, what "
             "each is.",
             [("pattern", {"nargs": "?", "metavar": "PATTERN"})],
             (
@@ -250,8 +250,22 @@ COMMANDS = {
         Command(
             "attention",
             "Draws where a model attends, in its run folder.",
-            [("run", {"metavar": "RUN", "help": _RUN})],
-            (settings.PICTURES, _VERBOSE),
+            [
+                ("run", {"metavar": "RUN", "help": _RUN}),
+                (
+                    "text",
+                    {
+                        "nargs": "?",
+                        "metavar": "TEXT",
+                        "help": "A sentence to draw, or, of models of "
+                        "sentences, one of the test text.",
+                    },
+                ),
+            ],
+            (
+                tuple(o for o in settings.PICTURES if o.name != "sentence"),
+                _VERBOSE,
+            ),
             module="run_commands",
         ),
         Command(

@@ -123,6 +123,6 @@ def test_finding_the_run_that_a_path_means(run, tmp_path):
 
 def test_a_damaged_model_is_one_line(run):
     run.model_path.write_text("no model")
-    with pytest.raises(ValueError, match="cannot be read as a model") as error:
+    with pytest.raises(ValueError, match="model.keras is damaged") as error:
         run.model()
     assert "\n" not in str(error.value)
