@@ -25,8 +25,8 @@ import shlex
 import signal
 import sys
 
-from memlm_keras.experiments import options
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.subcommands import COMMANDS
 
 # Of a message, which may quote what another process said.
@@ -128,7 +128,7 @@ def _command(name):
     if name in COMMANDS:
         return COMMANDS[name]
     raise UsageError(
-        f"There is no command {name}.{options.nearest(name, COMMANDS)} "
+        f"There is no command {name}.{nearest(name, COMMANDS)} "
         f"Commands are {', '.join(COMMANDS)}."
     )
 
@@ -219,7 +219,7 @@ def _interrupted(arguments, number):
 def _help():
     lines = ["Memory-augmented recurrent language models.", ""]
     for command in COMMANDS.values():
-        lines.append(f"  memlm {command.name} {command.places}".rstrip())
+        lines.append(" ".join(["  memlm", command.name, *command.places]))
         lines.append(f"      {command.help}")
     lines += [
         "",

@@ -20,11 +20,14 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.options import take
 from memlm_keras.experiments.table import TableRuns
 from memlm_keras.experiments.table_runs import fill
 from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import Ensemble
 from memlm_keras.presets import count_params
+
+_NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 
 
 def presets(positional, values, command):
@@ -120,9 +123,9 @@ def _in_words(layer):
 
 def train(positional, values, command):
     """Trains, and tells what came of it and what may come next."""
-    running = read_options(settings.RUNNING, _take(settings.RUNNING, values))
-    measures = _take(settings.MEASURES, values)
-    pictures = read_options(settings.PICTURES, _take(settings.PICTURES, values))
+    running = take(settings.RUNNING, values)
+    pictures = take(settings.PICTURES, values)
+    measures = take(settings.MEASURES, values)
     run_dir = values.pop("run_dir", "runs")
     overwrite = values.pop("overwrite", False)
     experiment = Experiment(
@@ -143,40 +146,33 @@ def train(positional, values, command):
 
 
 def _tell(experiment, folder, results):
+    """Prints what came of a run, and what may be typed next."""
     print(report.outcome(results, experiment.task.measures))
     print(f"All of it is in {folder}")
-    if not experiment.task.is_trained:
-        return
     path = shlex.quote(str(folder))
-    lines = [f"memlm attention {path}", f"memlm export {path}"]
-    if not list(folder.glob("*.png")):
-        lines.pop(0)
+    lines = []
     if experiment.kind == options.LANGUAGE_MODEL:
-        lines.insert(0, f'memlm generate {path} "{_prompt(experiment)}"')
+        words = figures.drawn_words(experiment.corpus)[:3]
+        prompt = " ".join(words).replace('"', "")
+        lines.append(f'memlm generate {path} "{prompt}"')
     elif experiment.kind == options.CLASSIFIER:
         decode = experiment.corpus.vocabulary.decode
         test = experiment.corpus.test
-        pair = (
-            shlex.quote(" ".join(decode(sequence[0])))
-            for sequence in (test.premises, test.hypotheses)
-        )
-        lines.insert(0, f"memlm predict {path} {' '.join(pair)}")
-    else:
-        lines.pop()
+        pair = (test.premises[0], test.hypotheses[0])
+        texts = [shlex.quote(" ".join(decode(sequence))) for sequence in pair]
+        lines.append(f"memlm predict {path} {' '.join(texts)}")
+    if list(folder.glob("*.png")):
+        lines.append(f"memlm attention {path}")
+    if experiment.kind in (options.LANGUAGE_MODEL, options.CLASSIFIER):
+        lines.append(f"memlm export {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
-
-
-def _prompt(experiment):
-    """The first words of the test text."""
-    words = figures.drawn_words(experiment.corpus)[:3]
-    return " ".join(words).replace('"', "")
 
 
 def evaluate(positional, values, command):
     """Measures a run again, and by what is asked for besides."""
     verbose = values.pop("verbose", 1)
-    measures = _take(settings.MEASURES, values)
+    measures = take(settings.MEASURES, values)
     folders = [run_folder.find(path) for path in positional.run]
     if len(folders) > 1:
         return _evaluate_mean(positional.run, folders, verbose)
@@ -192,7 +188,7 @@ def evaluate(positional, values, command):
         # Another text is read with the words that the model knows.
         experiment.corpus = experiment.dataset.load(model.vocabulary)
     else:
-        experiment = again(folder.recipe(), folder)
+        experiment = again(folder)
     measures = read_options(settings.MEASURES, measures, experiment.kind)
     experiment.task.check_measures(experiment, measures)
     found = experiment.task.measure(experiment, model, verbose)
@@ -208,7 +204,7 @@ def _evaluate_mean(paths, folders, verbose):
     """Measures the mean of what several models predict."""
     if None in folders:
         raise UsageError("Several models are named by their run folders.")
-    experiments = [again(folder.recipe(), folder) for folder in folders]
+    experiments = [again(folder) for folder in folders]
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
@@ -244,21 +240,11 @@ def _tell_numbers(found):
     for key, value in found.items():
         if not isinstance(value, dict):
             continue
+        parts = {f"{key}, {k}": v for k, v in value.items()}
         if "validation" in value or "test" in value or key == "cbt":
-            _tell_numbers(
-                {
-                    f"{key}, {split}": inner
-                    for split, inner in value.items()
-                    if isinstance(inner, dict)
-                }
-            )
+            _tell_numbers(parts)
             continue
-        for name in (
-            "perplexity",
-            "accuracy",
-            "token_accuracy",
-            "sequence_accuracy",
-        ):
+        for name in _NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
 
@@ -270,10 +256,10 @@ def table(positional, values, command):
     finished_only = values.pop("finished_only", False)
     overwrite = values.pop("overwrite", False)
     passed = {
-        **read_options(settings.RUNNING, _take(settings.RUNNING, values)),
-        **_take(settings.PICTURES, values),
+        **take(settings.RUNNING, values),
+        **take(settings.PICTURES, values),
     }
-    measures = read_options(settings.MEASURES, _take(settings.MEASURES, values))
+    measures = take(settings.MEASURES, values)
     run_dir = values.pop("run_dir", "runs")
     dataset = values.pop("dataset", None)
     overrides = read_options(settings.OVERRIDES.values(), values)
@@ -335,8 +321,3 @@ def _integers(text):
             f"{text!r}"
         )
     return [int(part) for part in parts]
-
-
-def _take(group, values):
-    """Takes the flags of a group of options out of all that are positional."""
-    return {o.name: values.pop(o.name) for o in group if o.name in values}

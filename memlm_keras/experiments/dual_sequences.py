@@ -7,6 +7,7 @@ import keras_nlp
 
 from memlm_keras import analysis
 from memlm_keras import embeddings
+from memlm_keras import presets
 from memlm_keras import training
 from memlm_keras.data import AutoencodingBatches
 from memlm_keras.evaluation import reconstruction
@@ -63,8 +64,8 @@ class ClassifierTask(DualSequenceTask):
     kind = CLASSIFIER
     # In percent, as the paper has them.
     measures = [
-        ("validation accuracy", ("validation", "accuracy")),
-        ("test accuracy", ("test", "accuracy")),
+        presets.Measure("validation accuracy", ("validation", "accuracy")),
+        presets.Measure("test accuracy", ("test", "accuracy")),
     ]
 
     def more_settings(self, experiment, batch_size):
@@ -149,8 +150,8 @@ class AutoencoderTask(DualSequenceTask):
 
     kind = AUTOENCODER
     measures = [
-        ("test tokens", ("test", "token_accuracy")),
-        ("test sequences", ("test", "sequence_accuracy")),
+        presets.Measure("test tokens", ("test", "token_accuracy")),
+        presets.Measure("test sequences", ("test", "sequence_accuracy")),
     ]
 
     def more_settings(self, experiment, batch_size):
@@ -227,10 +228,7 @@ def draw_associations(experiment, model, folder, pictures):
         return []
     source, target = _pair(experiment, pictures)
     encode = experiment.corpus.vocabulary.encode
-    written = pictures.get("written", "written")
-    found = analysis.associations(
-        model, encode(source), encode(target), written
-    )
+    found = analysis.associations(model, encode(source), encode(target))
     path = folder / "associations.png"
     name = experiment.preset_name.partition("/")[2]
     analysis.plot_associations(found.similarity, source, target, path, name)

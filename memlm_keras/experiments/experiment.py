@@ -29,6 +29,7 @@ TASKS = {
         KneserNeyTask,
     )
 }
+# Batches between checkpoints.
 _FREQUENCY = 500
 
 # Overrides that are no settings by themselves: others follow from them.
@@ -153,7 +154,6 @@ class Experiment:
         folder,
         epochs=None,
         patience=None,
-        checkpoint_frequency=None,
         tensorboard=False,
         verbose=1,
         measures=None,
@@ -171,7 +171,6 @@ class Experiment:
             folder: path of the run folder.
             epochs, patience: integers; `None` is the preset's, and, of a
                 finished run, what it was trained with.
-            checkpoint_frequency: integer, batches between checkpoints.
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
             measures: dict of what is measured besides, by the names of
@@ -210,27 +209,20 @@ class Experiment:
             f"{self.preset_name}: {model.count_params():,} parameters on "
             f"{self.corpus.name}, run folder {folder}"
         )
+        if tensorboard:
+            path = run_folder.path / "tensorboard"
+            callbacks.append(keras.callbacks.TensorBoard(str(path)))
         finite = self._train(
-            model,
-            callbacks,
-            run_folder,
-            epochs=epochs,
-            patience=patience,
-            frequency=checkpoint_frequency or _FREQUENCY,
-            tensorboard=tensorboard,
-            verbose=verbose,
+            model, callbacks, run_folder, epochs, patience, verbose
         )
+        measured = {
+            "parameters": model.count_params(),
+            "finite": finite,
+            **report.summary_of_log(run_folder.log(), self.task.monitor),
+            **self.task.measure(self, model, verbose),
+        }
         run_folder.write_results(
-            self.settings,
-            {
-                "parameters": model.count_params(),
-                "finite": finite,
-                **self.task.measure(self, model, verbose),
-            },
-            epochs,
-            patience,
-            command,
-            monitor=self.task.monitor,
+            self.settings, measured, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
@@ -247,21 +239,9 @@ class Experiment:
             {key: make(model, verbose) for key, make in missing.items()}
         )
 
-    def _train(
-        self,
-        model,
-        callbacks,
-        run_folder,
-        *,
-        epochs,
-        patience,
-        frequency,
-        tensorboard,
-        verbose,
-    ):
+    def _train(self, model, callbacks, run_folder, epochs, patience, verbose):
         """Trains, or goes on; returns whether the loss stayed finite."""
         batches, validation = self.task.training_batches(self, model)
-        goes_on = run_folder.checkpoint.exists()
         stop_on_nan = training.StopOnNaN()
         monitor = self.task.monitor
         callbacks = [
@@ -275,16 +255,16 @@ class Experiment:
                 restore_best_weights=True,
                 verbose=verbose,
             ),
-            keras.callbacks.CSVLogger(str(run_folder.log), append=goes_on),
+            keras.callbacks.CSVLogger(
+                str(run_folder.log_path),
+                append=run_folder.checkpoint.exists(),
+            ),
         ]
-        if tensorboard:
-            path = run_folder.path / "tensorboard"
-            callbacks.append(keras.callbacks.TensorBoard(str(path)))
         checkpoint = training.Checkpoint(
             run_folder.checkpoint,
             batches,
             callbacks,
-            frequency=frequency,
+            frequency=_FREQUENCY,
             # The settings of the folder say that it began with the same.
             learning_rate="checkpoint",
         )
@@ -319,22 +299,19 @@ def name_parts(overrides):
     return parts
 
 
-def again(recipe, folder):
+def again(folder):
     """The experiment of a run, of the text that it was of.
 
     Args:
-        recipe: dict, arguments of `Experiment`.
-        folder: `RunFolder` of the run, or `None` where another text is meant.
+        folder: `RunFolder` of the run.
 
     Raises:
         UsageError: if the text is another one now.
     """
-    experiment = Experiment(**recipe)
-    if folder is not None:
-        corpus = folder.settings().get("corpus")
-        if corpus != experiment.corpus.fingerprint:
-            raise UsageError(
-                f"{experiment.dataset.name} is not the text any more that "
-                f"{folder.path} was trained on."
-            )
+    experiment = Experiment(**folder.recipe())
+    if folder.settings().get("corpus") != experiment.corpus.fingerprint:
+        raise UsageError(
+            f"{experiment.dataset.name} is not the text any more that "
+            f"{folder.path} was trained on."
+        )
     return experiment

@@ -60,7 +60,8 @@ class LanguageModelTask(Task):
             lengths["longest"] = overrides.get(
                 "segment_length", data.get("longest")
             )
-            lengths["length_multiple"] = overrides.get("length_multiple", 8)
+            # Few lengths, so that few shapes are compiled.
+            lengths["length_multiple"] = 8
         else:
             lengths["segment_length"] = overrides.get(
                 "segment_length", data["segment_length"]

@@ -78,7 +78,7 @@ def attention(positional, values, command):
             f"{positional.run} is a model without its run folder, which this "
             "needs."
         )
-    experiment = again(folder.recipe(), folder)
+    experiment = again(folder)
     figures.check_pictures(experiment, pictures)
     drawn = experiment.task.draw(
         experiment, folder.model(), folder.path, pictures, verbose

@@ -15,7 +15,6 @@ import keras
 
 from memlm_keras import files
 from memlm_keras import registry
-from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
@@ -53,7 +52,7 @@ class RunFolder:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         self.checkpoint = self.path / "checkpoint.npz"
-        self.log = self.path / "log.csv"
+        self.log_path = self.path / "log.csv"
         self.model_path = self.path / "model.keras"
 
     @property
@@ -161,6 +160,22 @@ class RunFolder:
         )
         return results if ended else None
 
+    def log(self):
+        """List of dicts of floats, one an epoch.
+
+        An epoch that was repeated counts once, the last time.
+
+        Raises:
+            ValueError: if the log is damaged.
+        """
+        with files.reading(self.log_path, "log", _REMEDY):
+            with open(self.log_path, newline="", encoding="utf-8") as file:
+                rows = {row["epoch"]: row for row in csv.DictReader(file)}
+            log = [{k: float(v) for k, v in r.items()} for r in rows.values()]
+            if not log:
+                raise ValueError("it has no epoch")
+        return log
+
     def model(self):
         """The trained model, not compiled.
 
@@ -179,34 +194,20 @@ class RunFolder:
         """Writes what the run is."""
         write_json(self.path / CONFIG, {**settings, _RECIPE: recipe})
 
-    def write_results(
-        self,
-        settings,
-        measured,
-        epochs,
-        patience,
-        command=None,
-        monitor="val_perplexity",
-    ):
-        """Writes what came of the run, with what its log says.
+    def write_results(self, settings, measured, epochs, patience, command=None):
+        """Writes what came of the run.
 
         Args:
             settings: dict of plain values that say what the run is.
-            measured: dict of plain values; those that a log would say, if the
-                run has none.
+            measured: dict of plain values.
             epochs, patience: integers, what it was trained with.
             command: string, what was typed; `None` asks the process.
-            monitor: string, the metric that the best epoch was chosen by.
 
         Returns:
             All that was written.
         """
-        told = {}
-        if "epochs" not in measured:
-            told = report.summary_of_log(read_log(self.log), monitor)
         results = {
             **settings,
-            **told,
             "most_epochs": epochs,
             "patience": patience,
             **measured,
@@ -299,28 +300,10 @@ def write_json(path, values):
         temporary.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def read_log(path):
-    """Reads a CSV log; an epoch that was repeated counts once, the last time.
-
-    Returns:
-        List of dicts of floats, one an epoch.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
-    with files.reading(path, "log", _REMEDY):
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = {row["epoch"]: row for row in csv.DictReader(file)}
-        log = [{k: float(v) for k, v in row.items()} for row in rows.values()]
-        if not log:
-            raise ValueError("it has no epoch")
-    return log
-
-
 def _nearest_folder(path):
     parent = path.parent
     names = [str(p) for p in parent.iterdir()] if parent.is_dir() else []
-    return nearest(str(path), names)
+    return nearest(path, names)
 
 
 # === Where results come from ===

@@ -167,7 +167,7 @@ class TableRuns:
                 if published.numbers.get(name) is not None
             ]
             for panel, values in zip(panels.values(), (ours, papers)):
-                summary = report.summarize([v for v in values if v is not None])
+                summary = report.summarize(values)
                 line = panel.setdefault(label, {})
                 # The best of all else at each.
                 if summary and (x not in line or summary.mean < line[x].mean):

@@ -28,16 +28,15 @@ class Task:
     Attributes:
         kind: string, as presets have it.
         monitor: string, the metric that the best epoch is chosen by.
-        measures: list of pairs of a heading and the keys that lead to a number
-            in `results.json`.
+        measures: list of `memlm_keras.presets.Measure`s, what is printed.
         is_trained: whether it has epochs at all.
     """
 
     kind = None
     monitor = "val_perplexity"
     measures = [
-        ("validation", ("validation", "perplexity")),
-        ("test", ("test", "perplexity")),
+        presets.Measure("validation", ("validation", "perplexity")),
+        presets.Measure("test", ("test", "perplexity")),
     ]
     is_trained = True
 
