@@ -77,7 +77,8 @@ def _run(arguments):
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
     with _signals_raise():
-        import_keras(values.pop("backend", None))
+        lists = command.name == "presets"
+        import_keras(values.pop("backend", None), only_keras=lists)
         module = importlib.import_module(
             f"memlm_keras.experiments.{command.module}"
         )
@@ -133,8 +134,13 @@ def _command(name):
     )
 
 
-def import_keras(backend):
+def import_keras(backend, only_keras=False):
     """Imports Keras and this package on a backend, without TensorFlow's lines.
+
+    Args:
+        backend: string, or `None` for the one that Keras is configured for.
+        only_keras: whether TensorFlow, which takes seconds, is not imported
+            for another backend. It is whenever a model is trained or saved.
 
     Raises:
         UsageError: if Keras runs on another one already.
@@ -162,8 +168,8 @@ def import_keras(backend):
         import memlm_keras
 
         memlm_keras.load_all()
-        # Keras imports it on every backend, sooner or later.
-        importlib.import_module("tensorflow").zeros(1)
+        if not only_keras:
+            importlib.import_module("tensorflow").zeros(1)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import math
 
 import keras
-import keras_nlp
 
 from memlm_keras import analysis
 from memlm_keras import embeddings
@@ -24,25 +23,6 @@ class DualSequenceTask(Task):
     """Common parts of experiments of both kinds."""
 
     monitor = "val_accuracy"
-
-    def settings(self, experiment):
-        """Sizes and rates, and what only one kind has."""
-        preset, overrides = experiment.preset, experiment.overrides
-        rate = preset["optimizer"]["config"]["learning_rate"]
-        size = overrides.get("batch_size", preset["data"]["batch_size"])
-        return {
-            "embedding_dim": preset["model"]["embedding_dim"],
-            "scale": overrides.get("scale", 1.0),
-            "initial_range": overrides.get("initial_range"),
-            "dropout": preset["model"].get("dropout", 0.0),
-            "batch_size": size,
-            "learning_rate": overrides.get("learning_rate", rate),
-            **self.more_settings(experiment, size),
-        }
-
-    def more_settings(self, experiment, batch_size):
-        """Settings that only this kind has."""
-        raise NotImplementedError
 
     def preset(self, name, overrides):
         """Extends `Task`: the size of embeddings is free of all others."""
@@ -68,14 +48,20 @@ class ClassifierTask(DualSequenceTask):
         presets.Measure("test accuracy", ("test", "accuracy")),
     ]
 
-    def more_settings(self, experiment, batch_size):
-        """Batches between two looks at the validation pairs, and vectors."""
+    def settings(self, experiment):
+        """Extends `Task`: with batches between two looks at the validation
+        pairs, and vectors."""
         overrides = experiment.overrides
-        a_pass = math.ceil(len(experiment.corpus.train) / batch_size)
+        settings = super().settings(experiment)
+        batches = math.ceil(
+            len(experiment.corpus.train) / settings["batch_size"]
+        )
         between = experiment.preset["schedule"]["batches_between_checks"]
+        between = min(batches, between)
         return {
-            "batches_per_epoch": min(a_pass, between),
-            "epochs_of_a_pass": math.ceil(a_pass / min(a_pass, between)),
+            **settings,
+            "batches_per_epoch": between,
+            "epochs_of_a_pass": math.ceil(batches / between),
             "embedding_range": overrides.get("embedding_range"),
             "halve": None if overrides.get("halve", True) else False,
             "lowercase": overrides.get("lowercase", False),
@@ -154,10 +140,12 @@ class AutoencoderTask(DualSequenceTask):
         presets.Measure("test sequences", ("test", "sequence_accuracy")),
     ]
 
-    def more_settings(self, experiment, batch_size):
-        """The length that sentences are cut at."""
-        longest = experiment.preset["data"]["longest"]
-        return {"longest": experiment.overrides.get("segment_length", longest)}
+    def settings(self, experiment):
+        """Extends `Task`: with the length that sentences are cut at."""
+        longest = experiment.overrides.get(
+            "segment_length", experiment.preset["data"]["longest"]
+        )
+        return {**super().settings(experiment), "longest": longest}
 
     def training_batches(self, experiment, model):
         """Shuffled sentences to train on, and all to validate on."""
@@ -189,6 +177,9 @@ class AutoencoderTask(DualSequenceTask):
         beams = measures["beams"]
 
         def make(model, verbose):
+            # Loaded where it is needed, as it takes seconds.
+            import keras_nlp
+
             sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
             found = _rewritten(experiment, model, "test", sampler, verbose)
             return {"beams": beams, **found}

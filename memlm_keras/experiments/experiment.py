@@ -81,6 +81,11 @@ class Experiment:
         self.preset_name = resolve(preset)
         self.seed = int(seed)
         self.kind = kind_of(self.preset_name)
+        if self.kind not in TASKS:
+            raise UsageError(
+                f"{self.preset_name} is of a {self.kind}; experiments are of "
+                f"{', '.join(TASKS)}."
+            )
         self.task = TASKS[self.kind]
         self.overrides = read_options(
             OVERRIDES.values(), overrides, kind=self.kind

@@ -49,43 +49,42 @@ class LanguageModelTask(Task):
         return preset
 
     def settings(self, experiment):
-        """Sizes, rates and how much is read at once."""
+        """Extends `Task`: with how much is read at once, and schedules."""
         preset, overrides = experiment.preset, experiment.overrides
         data, schedule = preset["data"], preset["schedule"]
         smooth = smoothing_of(preset["model"]) or {}
         noise = preset.get("noise") or {}
-        rate = preset["optimizer"]["config"]["learning_rate"]
-        lengths = {}
         if reads_sentences(preset):
-            lengths["longest"] = overrides.get(
-                "segment_length", data.get("longest")
-            )
-            # Few lengths, so that few shapes are compiled.
-            lengths["length_multiple"] = 8
+            reading = {
+                "longest": overrides.get("segment_length", data.get("longest")),
+                # Few lengths, so that few shapes are compiled.
+                "length_multiple": 8,
+            }
         else:
-            lengths["segment_length"] = overrides.get(
-                "segment_length", data["segment_length"]
-            )
-            lengths["documents"] = reads_documents(experiment)
+            length = overrides.get("segment_length", data["segment_length"])
+            reading = {
+                "segment_length": length,
+                "documents": reads_documents(experiment),
+            }
         return {
             "units": units_of(experiment),
-            "embedding_dim": preset["model"]["embedding_dim"],
-            "scale": overrides.get("scale", 1.0),
-            **{
-                name: overrides.get(name)
-                for name in ("match_parameters", "window", "initial_range")
-            },
-            "dropout": preset["model"].get("dropout", 0.0),
-            "batch_size": overrides.get("batch_size", data["batch_size"]),
-            **lengths,
-            "learning_rate": overrides.get("learning_rate", rate),
+            **super().settings(experiment),
+            **reading,
             "halve_after": overrides.get(
                 "halve_after", schedule.get("halve_after")
             ),
             "factor": schedule.get("factor"),
             "rate": noise.get("rate", smooth.get("rate")),
             "l2": smooth.get("l2"),
-            **{k: overrides.get(k) for k in ("other_words", "memory")},
+            **{
+                name: overrides.get(name)
+                for name in (
+                    "match_parameters",
+                    "window",
+                    "other_words",
+                    "memory",
+                )
+            },
         }
 
     def make(self, experiment):

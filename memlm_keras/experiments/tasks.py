@@ -59,8 +59,19 @@ class Task:
         return preset
 
     def settings(self, experiment):
-        """Settings of an experiment that only this kind has."""
-        raise NotImplementedError
+        """Sizes and rates of an experiment."""
+        preset, overrides = experiment.preset, experiment.overrides
+        rate = preset["optimizer"]["config"]["learning_rate"]
+        return {
+            "embedding_dim": preset["model"]["embedding_dim"],
+            "scale": overrides.get("scale", 1.0),
+            "initial_range": overrides.get("initial_range"),
+            "dropout": preset["model"].get("dropout", 0.0),
+            "batch_size": overrides.get(
+                "batch_size", preset["data"]["batch_size"]
+            ),
+            "learning_rate": overrides.get("learning_rate", rate),
+        }
 
     def make(self, experiment, **arguments):
         """The model of an experiment, not compiled, with its words."""
