@@ -99,9 +99,16 @@ def _signals_raise():
     """Context in which SIGINT and SIGTERM raise until something ends.
 
     Keras turns logs into numbers within an `except` of everything: an
-    interruption that comes just then is lost, and training would go on.
+    interruption that comes just then is lost, and training would go on. In a
+    callback of the garbage collector it is lost, too, with a traceback that
+    says so.
     """
     first = None
+    hook = sys.unraisablehook
+
+    def say_lost(lost):
+        if not isinstance(lost.exc_value, _Received):
+            hook(lost)
 
     def handle(number, frame):
         nonlocal first
@@ -117,9 +124,11 @@ def _signals_raise():
         # What runs in the background of a shell is not interrupted with it.
         if signal.getsignal(number) != signal.SIG_IGN
     }
+    sys.unraisablehook = say_lost
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)

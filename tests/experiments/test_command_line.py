@@ -200,6 +200,27 @@ def test_interrupted_runs_go_on(folder, memlm):
         assert results_of(run)["epochs"] == epochs + 2
 
 
+class Signals:
+    """What lets this process receive a signal when it is collected."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The signal is handled before this ends.
+        time.sleep(0.01)
+
+
+def test_a_signal_lost_in_the_garbage_collector(monkeypatch):
+    monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    before = sys.unraisablehook
+    with pytest.raises(command_line._Received):
+        with command_line._signals_raise():
+            Signals()
+            time.sleep(60)
+    assert not said and sys.unraisablehook is before
+
+
 def test_a_lost_signal_raises_again(monkeypatch):
     monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
