@@ -293,12 +293,6 @@ LONGEST = 400
 LONGER = {
     # One paper's cells, their memory and complex numbers.
     "memlm_keras.cells.weissenborn2016",
-    # To be cut.
-    "memlm_keras.experiments.command_line",
-    "memlm_keras.experiments.commands",
-    "memlm_keras.experiments.figures",
-    "memlm_keras.experiments.options",
-    "memlm_keras.experiments.table",
 }
 
 
