@@ -73,9 +73,7 @@ def write_files(folder):
     corpus_files.write_splits(folder)
     corpus_files.write_splits(folder / "my_folder")
     corpus_files.write_splits(folder / "path" / "to" / "italian")
-    text = corpus_files.sentences(80, shortest=3)
-    text[3] += " whale"
-    corpus_files.write_lines(folder / "my_text.txt", text)
+    corpus_files.write_file(folder / "my_text.txt")
     pieces = [
         "<blk>",
         "<sos/eos>",

@@ -9,13 +9,14 @@ import time
 import keras
 import numpy as np
 import pytest
+from corpus_files import write_file
+from corpus_files import write_sick
 
 import memlm_keras
 from memlm_keras.experiments import command_line
 
 from .conftest import SMALL
 from .conftest import results_of
-from .conftest import write_file
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "memlm_keras"]
@@ -302,8 +303,6 @@ def test_help_tells_of_all_flags(capfd):
 
 
 def test_a_classifier(memlm, folder):
-    from .conftest import write_sick
-
     write_sick(folder / "sick")
     vectors = folder / "vectors.txt"
     vectors.write_text(

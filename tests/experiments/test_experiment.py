@@ -5,6 +5,12 @@ import csv
 import keras
 import numpy as np
 import pytest
+from corpus_files import WORDS
+from corpus_files import machine_form
+from corpus_files import write_documents
+from corpus_files import write_file
+from corpus_files import write_splits
+from corpus_files import write_treebank
 
 import memlm_keras
 from memlm_keras.experiments import Experiment
@@ -12,11 +18,6 @@ from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
-
-from .conftest import WORDS
-from .conftest import write_documents
-from .conftest import write_file
-from .conftest import write_text
 
 SMALL = {"scale": 0.02, "batch_size": 4}
 
@@ -118,7 +119,7 @@ def test_three_files_are_the_three_splits(folder):
 
 
 def test_words_of_ones_own_text_may_become_unknown(folder, capsys):
-    write_text(folder / "plain", unknown=False)
+    write_splits(folder / "plain")
     with open(folder / "plain" / "train.txt", "a") as file:
         file.write("once\n")
     corpus = Experiment("daniluk2017/lstm", "plain").corpus
@@ -148,12 +149,6 @@ PARSED = """\
 2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
 3\tsea\t_\t_\t_\t_\t0\troot\t_\t_
 """
-
-
-def write_treebank(folder):
-    folder.mkdir(exist_ok=True)
-    for split in ("train", "dev", "test"):
-        (folder / f"xx_y-ud-{split}.conllu").write_text(f"{PARSED}\n" * 20)
 
 
 @pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
@@ -245,26 +240,17 @@ def test_l2_of_a_noised_model_and_dropout(folder):
 
 def write_questions(folder):
     """Three questions; no candidate of the last is a word of the text."""
-    candidates = {
-        "the [{}] sea": ("old", "man", "saw", "a", "the"),
-        "a man [{}] the sea": ("saw", "old", "sea", "a", "the"),
-        "the [{}] man": ("tall", "wide", "thin", "kind", "mute"),
-    }
-    questions, answers = [], []
-    for number, (sentence, words) in enumerate(candidates.items(), 1):
-        lines = [
-            f"{number}{letter}) {sentence.format(word)}"
-            for letter, word in zip("abcde", words)
-        ]
-        questions += lines
-        answers.append(lines[0])
-    paths = {
-        "questions": folder / "questions.txt",
-        "answers": folder / "answers.txt",
-    }
-    for path, lines in zip(paths.values(), (questions, answers)):
-        path.write_text("\n".join(lines) + "\n")
-    return {name: str(path) for name, path in paths.items()}
+    texts = [
+        ("the {} sea", ("old", "man", "saw", "a", "the"), 0),
+        ("a man {} the sea", ("saw", "old", "sea", "a", "the"), 0),
+        ("the {} man", ("tall", "wide", "thin", "kind", "mute"), 0),
+    ]
+    paths = {}
+    for name, text in zip(("questions", "answers"), machine_form(texts)):
+        path = folder / f"{name}.txt"
+        path.write_text(text)
+        paths[name] = str(path)
+    return paths
 
 
 def test_sentence_completion_by_a_bidirectional_model(folder):
