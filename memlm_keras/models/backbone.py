@@ -34,7 +34,8 @@ class Backbone:
 
     Where the `embedding` has `draws`, its vectors are drawn while training:
     `embedding.draw(token_ids, units)` makes the sample that it takes as
-    `drawn`, and so does the `head`, with the `targets`, if it has `draws`.
+    `drawn`, and so does the `head`, with the `targets`, if it has `draws`. What
+    is learned of their distributions they add by `add_divergence()`.
 
     Args:
         embedding: layer from token ids to vectors.
@@ -177,7 +178,7 @@ class Backbone:
         """
         sample = {}
         if getattr(self.head, "draws", False):
-            sample = {"targets": targets, "training": training, "drawn": drawn}
+            sample = {"targets": targets, "drawn": drawn}
         logits = self.head(outputs, **sample)
         logits, mixture_state, weights, auxiliary = self._mix(
             outputs, token_ids, logits, state, training
@@ -250,6 +251,12 @@ class Backbone:
         prediction, mixture_state, _ = self.predict(
             outputs, token_ids, state, training, targets, drawn
         )
+        if training:
+            # At the end, since a layer that is called forgets its losses, and
+            # those of the layers that it holds.
+            for layer in (self.embedding, self.head):
+                if getattr(layer, "draws", False):
+                    layer.add_divergence()
         return prediction, new_state | mixture_state
 
     def step(self, token_ids, state=None, training=False):

@@ -18,8 +18,9 @@ from memlm_keras.smoothing.kong2019 import VariationalSmoothing
 class SmoothedEmbedding(Embedding):
     """An `Embedding` with variational smoothing (Kong et al., 2019).
 
-    While training it adds the divergence of its matrix to the losses, as
-    `add_loss` does, if the smoothing has an `l2`.
+    A language model that it is the `embedding` of draws the rows of each batch
+    in training, and learns by the divergence as well, if the smoothing has an
+    `l2`.
 
     Args:
         input_dim: integer, size of the vocabulary; `None` is that of the
@@ -85,11 +86,13 @@ class SmoothedEmbedding(Embedding):
         """
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
+    def add_divergence(self):
+        """Adds the divergence of the matrix to the losses, as `add_loss`."""
+        _add_divergence(self, self.smoothing, lambda: self.embeddings)
+
     def call(self, inputs, reverse=False, training=None, drawn=None):
         if reverse:
             return super().call(inputs, reverse=True)
-        if training:
-            _add_divergence(self, self.smoothing, lambda: self.embeddings)
         token_ids, table = ops.cast(inputs, "int32"), self.embeddings
         if drawn is not None:
             vectors = self.smoothing.drawn_rows(table, drawn.input_rows)
@@ -118,10 +121,10 @@ class SmoothedProjection(keras.layers.Layer):
     """Logits from a matrix with variational smoothing (Kong et al., 2019).
 
     `logits = mean h + b`, with `mean` the mean of the distribution over
-    matrices (Section 4.2), or its mode if the smoothing predicts by it. While
-    training, the rows of the targets are drawn, and the divergence of its
-    matrix is added to the losses, as `add_loss` does, if the smoothing has an
-    `l2`. The bias is not smoothed.
+    matrices (Section 4.2), or its mode if the smoothing predicts by it. In
+    training, a language model that it is the `head` of draws the rows of the
+    targets, and learns by the divergence as well, if the smoothing has an `l2`.
+    The bias is not smoothed.
 
     Args:
         smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
@@ -138,7 +141,6 @@ class SmoothedProjection(keras.layers.Layer):
     Call arguments:
         inputs: float tensor `(batch, time, units)`.
         targets: optional int32 tensor `(batch, time)`, whose rows are drawn.
-        training: optional bool.
         drawn: a sample as `SmoothedEmbedding.draw` returns it, for the words
             read; `None` for none. With it, the rows of words that are no
             targets are what the smoothing's `other_words` says, whatever it
@@ -212,9 +214,11 @@ class SmoothedProjection(keras.layers.Layer):
             return self.kernel
         return self.embedding.embeddings
 
-    def call(self, inputs, targets=None, training=None, drawn=None):
-        if training:
-            _add_divergence(self, self.smoothing, lambda: self.matrix)
+    def add_divergence(self):
+        """Adds the divergence of the matrix to the losses, as `add_loss`."""
+        _add_divergence(self, self.smoothing, lambda: self.matrix)
+
+    def call(self, inputs, targets=None, drawn=None):
         matrix = ops.cast(self.matrix, self.compute_dtype)
         logits = ops.matmul(inputs, ops.transpose(matrix))
         smoothing = self.smoothing

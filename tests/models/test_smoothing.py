@@ -256,6 +256,22 @@ def test_the_divergence_of_a_smoothed_input(scheme):
     assert losses[1] - losses[0] == pytest.approx(expected, rel=1e-3)
 
 
+@tied_or_not
+def test_a_step_in_training_has_the_divergence_among_the_losses(tied):
+    """Of both matrices, however many steps are made."""
+    model = make(tied=tied, l2=1e-2)
+    state = model.initial_state(2)
+    for _ in range(2):
+        _, state = model.step(sequences(), state, training=True)
+    matrix = array(model.embedding.embeddings)
+    kernel = matrix if tied else array(model.head.kernel)
+    expected = sum(
+        1e-2 * reference.divergence(table, *tables(model))
+        for table in (matrix, kernel)
+    )
+    assert float(array(sum(model.losses))) == pytest.approx(expected, rel=1e-5)
+
+
 def test_training_draws_anew_for_each_batch():
     """Where all are replaced, no two losses are equal."""
     model = make(rate=1.0)
