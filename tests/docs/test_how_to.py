@@ -209,6 +209,7 @@ def test_what_is_trained_is_on_a_page():
     [
         pytest.param(page, id=str(page.relative_to(ROOT)))
         for page in (
+            *sorted(ROOT.glob("*.md")),
             *sorted((ROOT / "docs").rglob("*.md")),
             ROOT / "saved_models" / "README.md",
         )
