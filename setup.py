@@ -36,7 +36,6 @@ setup(
         "numpy",
         "absl-py",
         "matplotlib",
-        "scipy",
     ],
     extras_require={
         "jax": ["jax>=0.10"],
@@ -44,7 +43,12 @@ setup(
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
         "test": [
-            *("pytest", "pytest-xdist", "hypothesis", "nltk", "sentencepiece"),
+            "pytest",
+            "pytest-xdist",
+            "hypothesis",
+            "nltk",
+            "scipy",
+            "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
         ],

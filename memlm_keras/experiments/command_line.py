@@ -31,6 +31,8 @@ from memlm_keras.experiments.subcommands import COMMANDS
 
 # Of a message, which may quote what another process said.
 _LONGEST = 800
+# Seconds until a signal that was lost raises again.
+_AGAIN_AFTER = 1.0
 _INSTALL = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
 
@@ -42,7 +44,6 @@ def main(arguments=None):
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     traceback = False
-    before = signal.getsignal(signal.SIGTERM)
     try:
         if not arguments or arguments[0] in ("-h", "--help", "help"):
             print(_help())
@@ -55,19 +56,19 @@ def main(arguments=None):
         command = _command(arguments[0])
         positional, values = command.parse(arguments[1:])
         traceback = values.pop("traceback", False)
-        signal.signal(signal.SIGTERM, _terminated)
-        import_keras(values.pop("backend", None))
-        module = importlib.import_module(
-            f"memlm_keras.experiments.{command.module}"
-        )
-        typed = shlex.join(["memlm", *arguments])
-        return getattr(module, command.name)(positional, values, typed) or 0
+        with _signals_raise():
+            import_keras(values.pop("backend", None))
+            module = importlib.import_module(
+                f"memlm_keras.experiments.{command.module}"
+            )
+            typed = shlex.join(["memlm", *arguments])
+            return getattr(module, command.name)(positional, values, typed) or 0
     except UsageError as error:
         return _failed(error, 2, traceback)
     except KeyboardInterrupt:
-        return _interrupted(arguments, 130)
-    except _Terminated:
-        return _interrupted(arguments, 143)
+        return _interrupted(arguments, signal.SIGINT)
+    except _Received as received:
+        return _interrupted(arguments, received.number)
     except BrokenPipeError:
         # Who read what is printed here has read enough.
         with open(os.devnull, "w") as nowhere:
@@ -75,16 +76,45 @@ def main(arguments=None):
         return 128 + signal.SIGPIPE
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _failed(error, 1, traceback)
+
+
+class _Received(BaseException):
+    """The process was told to end, by the signal of a number."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def _signals_raise():
+    """Context in which SIGINT and SIGTERM raise until something ends.
+
+    Keras turns logs into numbers within an `except` of everything: an
+    interruption that comes just then is lost, and training would go on.
+    """
+    first = None
+
+    def handle(number, frame):
+        nonlocal first
+        first = first or number
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
+        being_handled = isinstance(sys.exception(), _Received)
+        if number != signal.SIGALRM or not being_handled:
+            raise _Received(first)
+
+    before = {
+        number: signal.signal(number, handle)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+        # What runs in the background of a shell is not interrupted with it.
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    try:
+        yield
     finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class _Terminated(BaseException):
-    """The process was told to end."""
-
-
-def _terminated(number, frame):
-    raise _Terminated
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _command(name):
@@ -168,7 +198,7 @@ def _failed(error, status, traceback):
     return status
 
 
-def _interrupted(arguments, status):
+def _interrupted(arguments, number):
     told = "Interrupted."
     if arguments[0] in ("train", "table"):
         again = shlex.join(
@@ -176,7 +206,7 @@ def _interrupted(arguments, status):
         )
         told += f" The same command goes on: {again}"
     print(f"\n{told}", file=sys.stderr)
-    return status
+    return 128 + number
 
 
 def _help():

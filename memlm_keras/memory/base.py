@@ -178,11 +178,34 @@ class Memory(keras.layers.Layer):
         """Shapes of what a call returns, given the shapes of its tensors."""
         if not self.built:
             self.build(outputs_shape)
-        spec = self.compute_output_spec(
-            keras.KerasTensor(outputs_shape, dtype=self.compute_dtype),
-            token_ids=keras.KerasTensor(outputs_shape[:2], dtype="int32"),
+        if None not in outputs_shape:
+            return self._traced_shapes(outputs_shape, ())
+        # What follows from an open batch or time is open as well: it differs
+        # between two sizes. A trace of open sizes would leave more than that.
+        few, many = (
+            self._traced_shapes(outputs_shape, sizes)
+            for sizes in ((2, 3), (5, 7))
         )
-        return keras.tree.map_structure(lambda tensor: tensor.shape, spec)
+        return keras.tree.map_structure(
+            lambda one, other: one if one == other else None, few, many
+        )
+
+    def _traced_shapes(self, outputs_shape, sizes):
+        rows = outputs_shape[:2]
+        if sizes:
+            rows = tuple(
+                size if given is None else given
+                for given, size in zip(rows, sizes)
+            )
+        spec = self.compute_output_spec(
+            keras.KerasTensor(
+                (*rows, *outputs_shape[2:]), dtype=self.compute_dtype
+            ),
+            token_ids=keras.KerasTensor(rows, dtype="int32"),
+        )
+        return keras.tree.map_structure(
+            lambda tensor: tuple(tensor.shape), spec
+        )
 
     def get_config(self):
         return {

@@ -193,6 +193,31 @@ def test_an_interrupted_run_goes_on(number, status, folder, memlm):
     assert results_of(run)["epochs"] == epochs + 2
 
 
+def test_a_lost_signal_raises_again(monkeypatch):
+    monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
+    happened = []
+    with pytest.raises(command_line._Received) as received:
+        with command_line._signals_raise():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            except command_line._Received:
+                happened.append("lost")
+            try:
+                time.sleep(60)
+            except command_line._Received:
+                happened.append("raised again")
+                # What is left behind in order is let alone.
+                time.sleep(0.5)
+                happened.append("left")
+                raise
+    assert happened == ["lost", "raised again", "left"]
+    assert received.value.number == signal.SIGTERM
+    time.sleep(0.3)
+    after = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
+    assert after == before
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
