@@ -420,6 +420,10 @@ def test_a_classifier(memlm, folder):
     assert told.status == 0, told.err
     rows = (run / "associations.csv").read_text().splitlines()
     assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
+    pair = ("--premise=a man is", "--hypothesis=a dog")
+    told = memlm("attention", run, *pair, "--written=state")
+    assert told.status == 0, told.err
+    assert (run / "associations.csv").read_text().splitlines() != rows
     told = memlm("generate", run, "a")
     assert told.status and told.err.count("\n") == 1
     model = keras.saving.load_model(run / "model.keras", compile=False)

@@ -14,6 +14,7 @@ from corpus_files import write_treebank
 
 import memlm_keras
 from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
@@ -314,6 +315,22 @@ def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
     )
     rates = [float(row["learning_rate"]) for row in read_csv("run/log.csv")]
     assert rates[1] < rates[0]
+
+
+def test_how_often_a_run_is_kept(folder, monkeypatch):
+    saved = []
+    save = memlm_keras.training.Checkpoint.save
+
+    def counted(self, epoch, batch):
+        saved.append((epoch, batch))
+        save(self, epoch, batch)
+
+    monkeypatch.setattr(memlm_keras.training.Checkpoint, "save", counted)
+    experiment = Experiment("lstm_1", "text", length_multiple=3, **SMALL)
+    experiment.run("run", epochs=1, verbose=0, checkpoint_frequency=2)
+    assert saved[:2] == [(0, 2), (0, 4)] and saved[-1] == (1, 0)
+    validation = datasets.sentence_batches(experiment, "validation")
+    assert {batch[1].shape[1] % 3 for batch in validation} == {0}
 
 
 def test_ngram_models(folder):
