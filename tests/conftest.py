@@ -5,6 +5,8 @@ import os
 
 # What tests compile runs a few times on a few numbers: a quick compiler pays.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+# Several processes test at once: threads of each would wait for the others.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import keras
 import numpy as np
