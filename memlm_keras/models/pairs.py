@@ -145,10 +145,13 @@ class LayerMaker:
             name=name,
         )
 
+    def dropout_layer(self, name):
+        """Makes a `keras.layers.Dropout`."""
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
     def dropped(self, tensor, name):
-        """Returns what a new `keras.layers.Dropout` makes of a tensor."""
-        layer = keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
-        return layer(tensor)
+        """Returns what a new dropout layer makes of a tensor."""
+        return self.dropout_layer(name)(tensor)
 
 
 def recurrent_layer(name, layer):
