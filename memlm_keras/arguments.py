@@ -87,35 +87,30 @@ def require_vocabulary(model, vocabulary):
         )
 
 
-def require_streaming(what, model):
-    """Raises `ValueError` for a model that is not causal.
+def require_state(received, expected, batch_size):
+    """Raises `ValueError` unless a state has the right names and rows.
 
     Args:
-        what: string, what was asked for.
-        model: `memlm_keras.LanguageModel`.
+        received: what was given as a state.
+        expected: dict of the shapes of one row.
+        batch_size: integer or `None`, rows that the state must have.
     """
-    if not model.causal:
+    if not isinstance(received, dict) or set(received) != set(expected):
+        names = sorted(received) if isinstance(received, dict) else received
         raise ValueError(
-            f"{what} needs a causal model. Received: a model with a "
-            f"{type(model.memory).__name__}, which reads whole sentences in "
-            "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
-            "`lm.attention(tokens)`; for the rest, take a memory of what was "
-            "read before, such as `memlm_keras.memory.MemoryBlock`."
+            "`state` must be a dict as returned by `initial_state` or `step`, "
+            f"with the names {sorted(expected)}. Received: {names!r}"
         )
-
-
-def distinct(initializer, index):
-    """Returns an initializer of the same kind with values of its own.
-
-    One initializer gives the same values each time it is asked for the same
-    shape, and so do its clones if it has a seed: sharing either would make
-    equal matrices.
-
-    Args:
-        initializer: Keras initializer.
-        index: integer, different for each weight of a layer or model.
-    """
-    config = initializer.get_config()
-    if isinstance(config.get("seed"), int):
-        config["seed"] += index
-    return type(initializer).from_config(config)
+    for name, value in received.items():
+        sizes = (batch_size, *expected[name])
+        shape = tuple(value.shape)
+        if len(shape) != len(sizes) or any(
+            None not in pair and pair[0] != pair[1]
+            for pair in zip(shape, sizes)
+        ):
+            raise ValueError(
+                f"`state` must have one row for each of the {batch_size} rows "
+                f"of tokens, and {name!r} the shape {sizes}. Received: "
+                f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
+                "rows"
+            )

@@ -11,7 +11,6 @@ import numpy as np
 from memlm_keras.analysis import output
 from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import segments
@@ -76,7 +75,7 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
     """
     require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
-    require_streaming("`sentence_predictions`", model)
+    model.require_causal("`sentence_predictions`")
     if top > len(vocabulary):
         raise ValueError(
             f"`top` must be at most {len(vocabulary)}, the size of the "

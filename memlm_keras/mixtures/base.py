@@ -8,8 +8,8 @@ from keras.src.backend import get_keras_mask
 from keras.src.backend import set_keras_mask
 
 from memlm_keras.masking import ValidSteps
-from memlm_keras.memory.window import by_position
-from memlm_keras.memory.window import by_slot
+from memlm_keras.masking import by_position
+from memlm_keras.masking import by_slot
 
 # The logarithm of what was not copied is finite, and has a gradient.
 _TINY = 1e-37

@@ -9,7 +9,7 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
@@ -101,7 +101,7 @@ class SequenceAutoencoder(DualSequenceModel):
         name=None,
         dtype=None,
     ):
-        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        vocabulary_size = layers.size_of(vocabulary_size, vocabulary)
         require_positive_integer("vocabulary_size", vocabulary_size)
         if end_of_sentence_id is None:
             end_of_sentence_id = getattr(vocabulary, "end_of_sentence_id", 0)

@@ -7,7 +7,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.heads import token_losses
-from memlm_keras.models import checks
+from memlm_keras.models.batch_reading import named
 from memlm_keras.models.language_model import LanguageModel
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.serialization import deserialize
@@ -46,7 +46,7 @@ class Ensemble(StreamingModel):
     """
 
     def __init__(self, models, name=None):
-        checks.require_members(models, LanguageModel)
+        require_members(models)
         members = Members(models, name="members")
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         super().__init__(
@@ -170,3 +170,40 @@ class Members(keras.layers.Layer):
             for index, state in enumerate(states)
             for name, value in state.items()
         }
+
+
+def require_members(models):
+    """Raises `ValueError` unless models can predict together.
+
+    Args:
+        models: list of models.
+    """
+    if not isinstance(models, (list, tuple)) or not models:
+        raise ValueError(
+            "`models` must be a list of at least one language model. Received: "
+            f"models={models!r}"
+        )
+    wrong = [model for model in models if not isinstance(model, LanguageModel)]
+    if wrong:
+        raise ValueError(
+            "`models` must hold instances of `memlm_keras.LanguageModel`. "
+            f"Received: {wrong[0]!r}"
+        )
+    for model in models:
+        model.require_causal("`Ensemble`")
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError(
+            "`models` must hold different models. Received: one of them twice"
+        )
+    sizes = [model.vocabulary_size for model in models]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models with "
+            f"vocabulary_size of {sizes}"
+        )
+    known = [model.vocabulary for model in models if model.vocabulary]
+    if any(vocabulary != known[0] for vocabulary in known):
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models of "
+            + " and ".join(map(named, known))
+        )

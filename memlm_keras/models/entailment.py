@@ -6,7 +6,7 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.embeddings import GradientMask
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.pairs import DualSequenceModel
@@ -119,7 +119,7 @@ class EntailmentClassifier(DualSequenceModel):
         name=None,
         dtype=None,
     ):
-        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        vocabulary_size = layers.size_of(vocabulary_size, vocabulary)
         num_classes, labels = _classes(num_classes, labels)
         make = LayerMaker(dropout, initializer, dtype)
         recurrent = recurrent_layer("recurrent", recurrent)

@@ -8,7 +8,7 @@ from keras import tree
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.layers import Initializers
 from memlm_keras.models.sequence_model import SequenceModel
 
@@ -160,7 +160,7 @@ def recurrent_layer(name, layer):
     Raises:
         ValueError: if it is neither, runs backwards or is `stateful`.
     """
-    (layer,) = checks.as_recurrent_layers(name, [layer], at_least=1)
+    (layer,) = layers.as_recurrent_layers(name, [layer], at_least=1)
     return layer
 
 

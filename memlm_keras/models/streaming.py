@@ -6,10 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
-from memlm_keras.models import checks
 from memlm_keras.models import generation
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import affordable_steps
@@ -75,7 +74,23 @@ class StreamingModel(keras.Model):
         If not, a row is one whole sentence, and there is no state to go on
         from.
         """
-        return self.memory is None or self.memory.causal
+        memory = self.backbone.memory
+        return memory is None or memory.causal
+
+    def require_causal(self, what):
+        """Raises `ValueError` for a model that is not causal.
+
+        Args:
+            what: string, what was asked for.
+        """
+        if not self.causal:
+            raise ValueError(
+                f"{what} needs a causal model. Received: a model with a "
+                f"{type(self.memory).__name__}, which reads whole sentences in "
+                "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
+                "`lm.attention(tokens)`; for the rest, take a memory of what "
+                "was read before, such as `memlm_keras.memory.MemoryBlock`."
+            )
 
     # Compiled once; a cached property is nothing that Keras tracks.
 
@@ -125,7 +140,7 @@ class StreamingModel(keras.Model):
                 outside the vocabulary, a state of other names or of another
                 batch size, and a model that is not causal.
         """
-        require_streaming("`step`", self)
+        self.require_causal("`step`")
         if isinstance(tokens, (np.ndarray, list, tuple)):
             tokens = require_token_ids(
                 "tokens", tokens, self.vocabulary_size, ndim=None
@@ -136,7 +151,7 @@ class StreamingModel(keras.Model):
                 "`tokens` must be of shape (batch, time); for one token a row, "
                 f"(batch, 1). Received: shape {tuple(tokens.shape)}"
             )
-        checks.require_state(state, self._state_shapes, tokens.shape[0])
+        require_state(state, self._state_shapes, tokens.shape[0])
         if training:
             return self.backbone.step(tokens, state, training)
         return self._step(tokens, state)
@@ -168,7 +183,7 @@ class StreamingModel(keras.Model):
         """
         tokens, lengths = side_by_side(rows, self.vocabulary_size)
         if any(lengths):
-            require_streaming("`read`", self)
+            self.require_causal("`read`")
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
@@ -223,8 +238,8 @@ class StreamingModel(keras.Model):
         if state is None:
             state = self.initial_state(token_ids.shape[0])
         else:
-            require_streaming("`score` with a `state`", self)
-            checks.require_state(state, self._state_shapes, len(token_ids))
+            self.require_causal("`score` with a `state`")
+            require_state(state, self._state_shapes, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
         for start, stop in self._pieces("token_ids", token_ids, 1, longest):
@@ -249,7 +264,7 @@ class StreamingModel(keras.Model):
         if self.causal:
             yield from segments(steps, longest)
             return
-        checks.require_one_sentence(name, token_ids, self.memory)
+        batch_reading.require_one_sentence(name, token_ids, self.memory)
         yield 0, steps
 
     def attention(self, tokens):
@@ -325,7 +340,7 @@ class StreamingModel(keras.Model):
         >>> lm.generate(np.array([0, 5]), max_length=10, sampler="greedy").shape
         (10,)
         """
-        require_streaming("`generate`", self)
+        self.require_causal("`generate`")
         return generation.generate(
             self,
             prompt=prompt,
@@ -378,10 +393,3 @@ class StreamingModel(keras.Model):
         for weights, sample_weight in batch_reading.read(self, attend, batches):
             weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
             yield weights, sample_weight
-
-    def check_data(self, *data):
-        """Raises `ValueError` for data that the model cannot read."""
-        for part in data:
-            checks.require_data(part, self.vocabulary_size)
-            checks.require_same_vocabulary(self, part)
-            checks.require_whole_sentences(part, self.memory)

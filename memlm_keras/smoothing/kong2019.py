@@ -235,6 +235,16 @@ class VariationalSmoothing(keras.layers.Layer):
         """Whether there are statistics to smooth by."""
         return bool(ops.any(ops.convert_to_tensor(self.proposal) > 0))
 
+    def require_statistics(self):
+        """Raises `ValueError` unless there are statistics."""
+        if not self.adapted:
+            raise ValueError(
+                "A smoothed model needs the statistics of its training text: "
+                "call `model.smoothing.adapt(statistics)` before `fit`, with "
+                "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+                "vocabulary_size)`. Received: a model without"
+            )
+
     # === Samples ===
 
     def draw(self, token_ids, units):
