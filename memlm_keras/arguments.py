@@ -66,12 +66,21 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     return ids.astype("int32")
 
 
-def require_vocabulary(model, vocabulary):
-    """Raises `ValueError` unless a vocabulary can be the model's.
+def require_vocabulary(model, vocabulary=None):
+    """Returns the vocabulary of a model, or raises `ValueError`.
 
-    It must be of its size, and, where the model knows its own, be that one.
+    One that is given must be of the model's size, and, where the model knows
+    its own, be that one.
     """
     own = getattr(model, "vocabulary", None)
+    if vocabulary is None and own is None:
+        raise ValueError(
+            "`vocabulary` must be given, the `memlm_keras.data.Vocabulary` "
+            "that the model was trained with, as the model knows none itself. "
+            "Received: vocabulary=None"
+        )
+    if vocabulary is None:
+        return own
     if own is not None and vocabulary != own:
         raise ValueError(
             "`vocabulary` must be the model's own, with the same tokens, ids "
@@ -85,6 +94,7 @@ def require_vocabulary(model, vocabulary):
             f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
             f"of {len(vocabulary)} tokens"
         )
+    return vocabulary
 
 
 def require_state(received, expected, batch_size):

@@ -223,8 +223,8 @@ class SequenceAutoencoder(DualSequenceModel):
         prompt = np.full(
             (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
-        given = np.zeros(prompt.shape, "bool")
-        given[:, 0] = True
+        fixed = np.zeros(prompt.shape, "bool")
+        fixed[:, 0] = True
 
         def next_token(prompt, states, index):
             last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
@@ -239,7 +239,7 @@ class SequenceAutoencoder(DualSequenceModel):
             sampler=sampler,
             next_token=next_token,
             tokens=prompt,
-            given=given,
+            fixed=fixed,
             state=states,
             index=1,
             stop_token_ids=[self.end_of_sentence_id],

@@ -10,7 +10,7 @@ from memlm_keras.heads import token_losses
 
 
 class Prediction(NamedTuple):
-    """What the last of the four words says.
+    """The result of the last of the four words.
 
     Attributes:
         logits: `(batch, time, vocabulary)`.

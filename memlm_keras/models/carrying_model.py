@@ -169,10 +169,10 @@ class CarryingModel(StreamingModel, SequenceModel):
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
-        given = tree.flatten([metrics, weighted_metrics])
+        asked = tree.flatten([metrics, weighted_metrics])
         self._measures_losses = all(
             metric in (None, "auto") or isinstance(metric, Nats)
-            for metric in given
+            for metric in asked
         )
 
     compile.__doc__ = SequenceModel.compile.__doc__
@@ -216,8 +216,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         """Checks the data of `fit`, and makes room to carry their states."""
         _require_targets(x, y)
         self.check_data(x, y, validation_data)
-        if self.smoothing is not None:
-            self.smoothing.require_statistics()
+        _require_statistics(self.smoothing)
         self.carry_state(
             carried_rows(x, batch_size),
             carried_rows(validation_data, batch_size),
@@ -263,7 +262,7 @@ class CarryingModel(StreamingModel, SequenceModel):
     # === Batches ===
 
     def sampled_score_batches(self, batches, samples, seed=0):
-        """As `score_batches`, by samples of the smoothed matrices.
+        """Scores batches by samples of the smoothed matrices.
 
         While a text is read, they are drawn as in training, and nothing is
         dropped out.
@@ -284,7 +283,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         return batch_reading.sampled_scores(self, batches, samples, seed)
 
     def outputs_batches(self, batches):
-        """What the head projects, and what comes of it, in batches.
+        """Outputs before the head, and the head's scores, in batches.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
@@ -321,6 +320,17 @@ def _require_targets(x, y):
         raise ValueError(
             "`y` must hold the next token of each token in `x`, such as "
             "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
+        )
+
+
+def _require_statistics(smoothing):
+    """Raises `ValueError` for a smoothing without statistics."""
+    if smoothing is not None and not smoothing.adapted:
+        raise ValueError(
+            "A smoothed model needs the statistics of its training text: call "
+            "`model.smoothing.adapt(statistics)` before `fit`, with "
+            "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+            "vocabulary_size)`. Received: a model without"
         )
 
 

@@ -126,7 +126,7 @@ def _recurrent(model):
 
 
 def _readers(model):
-    """What reads the outputs of each dropout layer, in order."""
+    """Layers that read the outputs of each dropout layer, in order."""
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]

@@ -132,7 +132,7 @@ class Members(keras.layers.Layer):
         )
 
     def step(self, token_ids, state=None, training=False):
-        """As of `Backbone`; the logits are log-probabilities."""
+        """Runs all models; the logits are log-probabilities."""
         mean, states = None, []
         for backbone, own in self._each(state):
             logits, own = backbone.step(token_ids, own, training)
@@ -142,12 +142,12 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def score(self, token_ids, targets, state=None):
-        """As of `Backbone`."""
+        """Scores the next tokens, as `Backbone.score` does."""
         log_probabilities, state = self.step(token_ids, state)
         return -token_losses(log_probabilities, targets), state
 
     def attend(self, token_ids, state=None):
-        """As of `Backbone`; no attention is in common, and none returned."""
+        """Reads without predicting; the models have no attention in common."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)

@@ -1,4 +1,4 @@
-"""What models of two sequences have in common: reading one after the other."""
+"""Models of two sequences: reading one after the other."""
 
 import keras
 import numpy as np
@@ -24,7 +24,7 @@ class DualSequenceModel(SequenceModel):
     """
 
     def vectors(self, token_ids):
-        """What the recurrent layers read of token ids, without dropout.
+        """Vectors of token ids as recurrent layers read them, without dropout.
 
         Args:
             token_ids: integer tensor `(batch, time)`.
@@ -238,7 +238,7 @@ def _require_same_memory(source, target):
 
 
 def _memory_of(cell):
-    """What two cells must have alike, to read what the other wrote."""
+    """Properties that two cells share, to read what the other wrote."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)

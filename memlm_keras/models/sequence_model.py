@@ -1,4 +1,4 @@
-"""What every model of this package does with Keras' training loops."""
+"""Training by Keras' loops, as every model of this package has it."""
 
 import math
 
@@ -233,7 +233,7 @@ class SequenceModel(keras.Model):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Tells batches which epoch `fit` is in, as their order follows it."""
+    """Moves batches to the epoch of `fit`, as their order follows it."""
 
     def __init__(self, batches):
         super().__init__()
