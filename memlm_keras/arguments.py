@@ -97,6 +97,23 @@ def require_vocabulary(model, vocabulary=None):
     return vocabulary
 
 
+def require_streaming(what, model):
+    """Raises `ValueError` for a model that is not causal.
+
+    Args:
+        what: string, what was asked for.
+        model: a model with `causal`, such as a `memlm_keras.LanguageModel`.
+    """
+    if not model.causal:
+        raise ValueError(
+            f"{what} needs a causal model. Received: a model with a "
+            f"{type(model.memory).__name__}, which reads whole sentences in "
+            "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
+            "`lm.attention(tokens)`; for the rest, take a memory of what was "
+            "read before, such as `memlm_keras.memory.MemoryBlock`."
+        )
+
+
 def require_state(received, expected, batch_size):
     """Raises `ValueError` unless a state has the right names and rows.
 

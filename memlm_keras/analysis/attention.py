@@ -7,6 +7,7 @@ from memlm_keras.analysis.output import literal
 from memlm_keras.analysis.output import save
 from memlm_keras.analysis.output import subplots
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.data.batches import Batches
 
 
@@ -27,7 +28,7 @@ def mean_attention(model, batches):
         ValueError: if the model has no memory that attends or one that reads
             ahead, or the text never fills it.
     """
-    model.require_causal("`mean_attention`")
+    require_streaming("`mean_attention`", model)
     total, count = 0.0, 0
     steps_read = np.zeros((batches.batch_size, 1), "int64")
     attention = model.attention_batches(batches)
@@ -222,7 +223,7 @@ def sentence_attention(
     ...     print(tokens[positions], weights.shape)
     """
     require_positive_integer("batch_size", batch_size)
-    model.require_causal("Attention by words back")
+    require_streaming("Attention by words back", model)
     layout = {
         "batch_size": min(batch_size, len(starts)),
         "segment_length": _SEGMENT_LENGTH,

@@ -11,6 +11,7 @@ import numpy as np
 from memlm_keras.analysis import output
 from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import segments
@@ -76,7 +77,7 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
     """
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
-    model.require_causal("`sentence_predictions`")
+    require_streaming("`sentence_predictions`", model)
     if top > len(vocabulary):
         raise ValueError(
             f"`top` must be at most {len(vocabulary)}, the size of the "

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 
 OTHER_PROTOCOLS = ("salton2017",)
 
@@ -245,7 +246,7 @@ def _require_protocols(also, model, batches):
             f"Received: also={also!r}"
         )
     if also:
-        model.require_causal("`also`")
+        require_streaming("`also`", model)
     by_sentence = batches.has_documents and batches.context_of == "sentence"
     if also and not by_sentence:
         raise ValueError(

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_streaming
 from memlm_keras.heads import token_losses
 from memlm_keras.models.batch_reading import named
 from memlm_keras.models.language_model import LanguageModel
@@ -190,7 +191,7 @@ def require_members(models):
             f"Received: {wrong[0]!r}"
         )
     for model in models:
-        model.require_causal("`Ensemble`")
+        require_streaming("`Ensemble`", model)
     if len({id(model) for model in models}) < len(models):
         raise ValueError(
             "`models` must hold different models. Received: one of them twice"

@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_state
+from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
 from memlm_keras.models import generation
@@ -77,21 +78,6 @@ class StreamingModel(keras.Model):
         memory = self.backbone.memory
         return memory is None or memory.causal
 
-    def require_causal(self, what):
-        """Raises `ValueError` for a model that is not causal.
-
-        Args:
-            what: string, what was asked for.
-        """
-        if not self.causal:
-            raise ValueError(
-                f"{what} needs a causal model. Received: a model with a "
-                f"{type(self.memory).__name__}, which reads whole sentences in "
-                "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
-                "`lm.attention(tokens)`; for the rest, take a memory of what "
-                "was read before, such as `memlm_keras.memory.MemoryBlock`."
-            )
-
     # Compiled once; a cached property is nothing that Keras tracks.
 
     @functools.cached_property
@@ -140,7 +126,7 @@ class StreamingModel(keras.Model):
                 outside the vocabulary, a state of other names or of another
                 batch size, and a model that is not causal.
         """
-        self.require_causal("`step`")
+        require_streaming("`step`", self)
         if isinstance(tokens, (np.ndarray, list, tuple)):
             tokens = require_token_ids(
                 "tokens", tokens, self.vocabulary_size, ndim=None
@@ -183,7 +169,7 @@ class StreamingModel(keras.Model):
         """
         tokens, lengths = side_by_side(rows, self.vocabulary_size)
         if any(lengths):
-            self.require_causal("`read`")
+            require_streaming("`read`", self)
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
@@ -238,7 +224,7 @@ class StreamingModel(keras.Model):
         if state is None:
             state = self.initial_state(token_ids.shape[0])
         else:
-            self.require_causal("`score` with a `state`")
+            require_streaming("`score` with a `state`", self)
             require_state(state, self._state_shapes, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
@@ -340,7 +326,7 @@ class StreamingModel(keras.Model):
         >>> lm.generate(np.array([0, 5]), max_length=10, sampler="greedy").shape
         (10,)
         """
-        self.require_causal("`generate`")
+        require_streaming("`generate`", self)
         return generation.generate(
             self,
             prompt=prompt,

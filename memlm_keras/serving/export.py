@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import keras
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
@@ -188,7 +189,7 @@ def _language_model_options(model, top_k, labels):
             "`labels` are those of an `EntailmentClassifier`. Received: "
             f"labels={labels!r} for a {type(model).__name__}"
         )
-    model.require_causal("`export`")
+    require_streaming("`export`", model)
     require_positive_integer("top_k", top_k)
     if top_k > model.vocabulary_size:
         raise ValueError(
