@@ -69,15 +69,8 @@ SOURCES = sources()
 
 
 def imports(name):
-    """Pairs of each module that one imports, and whether at its top."""
+    """Modules that one imports, at its top and in its functions."""
     tree = SOURCES[name]
-    # What runs when the module is imported: all but the bodies of functions.
-    later = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.Lambda))
-        for node in ast.walk(function)
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -90,9 +83,7 @@ def imports(name):
             ]
         else:
             continue
-        for module in found:
-            if module in SOURCES:
-                yield module, id(node) not in later
+        yield from (module for module in found if module in SOURCES)
 
 
 def folder(name):
@@ -103,7 +94,7 @@ def test_imports_point_one_way():
     found = {
         (folder(name), folder(module))
         for name in SOURCES
-        for module, _ in imports(name)
+        for module in imports(name)
     }
     unknown = {begin for begin, _ in found} - set(ARROWS)
     assert not unknown, "say in ARROWS what these may import"
@@ -123,10 +114,8 @@ def test_the_allowed_arrows_make_no_circle():
 
 
 def test_no_import_cycles():
-    graph = {
-        name: {module for module, at_top in imports(name) if at_top} - {name}
-        for name in SOURCES
-    }
+    """Nor by imports in functions."""
+    graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
 
@@ -269,12 +258,6 @@ LONGEST = 400
 LONGER = {
     # One paper's cells, their memory and complex numbers.
     "memlm_keras.cells.weissenborn2016",
-    # To be cut.
-    "memlm_keras.experiments.command_line",
-    "memlm_keras.experiments.commands",
-    "memlm_keras.experiments.figures",
-    "memlm_keras.experiments.options",
-    "memlm_keras.experiments.table",
 }
 
 

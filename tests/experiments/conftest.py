@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import datasets
 
 WORDS = ("the", "old", "man", "saw", "a", "sea")
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=0")
@@ -85,8 +84,6 @@ def results_of(folder):
 def folder(tmp_path, monkeypatch):
     """Where a user works: a text, and a cache and runs of one's own."""
     write_text(tmp_path / "text")
-    # Each test is told anew.
-    datasets._tell_once.cache_clear()
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
     monkeypatch.chdir(tmp_path)

@@ -8,7 +8,6 @@ import pytest
 
 import memlm_keras
 from memlm_keras.experiments import Experiment
-from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
@@ -91,16 +90,15 @@ def test_matched_parameters(folder):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 
-def test_one_file_is_split_by_its_lines(folder, capsys):
+def test_one_file_is_split_as_load_text_does(folder, capsys):
     write_file(folder / "mine.txt", 83)
     experiment = Experiment("daniluk2017/lstm", "mine.txt")
     corpus = experiment.corpus
-    lines = (folder / "mine.txt").read_text().splitlines()
-    decoded = corpus.vocabulary.decode(np.asarray(corpus.test.tokens))
-    assert decoded == [
-        w for line in lines[-8:] for w in [*line.split(), "<eos>"]
-    ]
-    assert "its first 67 lines are trained on" in capsys.readouterr().out
+    same = memlm_keras.data.load_text("mine.txt")
+    assert corpus.fingerprint == same.fingerprint
+    told = capsys.readouterr().out
+    assert told.startswith(f"{same.description}\nThe vocabulary has 8 words")
+    assert "1 to 75 are train" in told and "80 to 83 are test" in told
     # Its only word that stands there once.
     assert "whale" not in corpus.vocabulary
     assert corpus.name == "mine"
@@ -123,7 +121,7 @@ def test_words_of_ones_own_text_may_become_unknown(folder, capsys):
         file.write("once\n")
     corpus = Experiment("daniluk2017/lstm", "plain").corpus
     assert "once" not in corpus.vocabulary
-    assert "Words seen once" in capsys.readouterr().out
+    assert "are others, read as <unk>" in capsys.readouterr().out
     unknown = corpus.vocabulary.unknown_id
     assert unknown in np.asarray(corpus.train.tokens)
 
@@ -187,8 +185,8 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
     told = memlm(
         "attention",
         run,
+        "the grey sea",
         "--analyses=predictions,dependencies",
-        "--sentence=the grey sea",
         "--conllu=parsed.conllu",
         "--verbose=0",
     )
@@ -362,12 +360,3 @@ def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
     model, _ = experiment.make()
     experiment.task.training_batches(experiment, model)
     assert ("logits of 20 such rows" in capsys.readouterr().out) == said
-
-
-def test_lines_are_counted_before_a_file_is_split(folder):
-    write_file(folder / "short.txt", 9)
-    with pytest.raises(UsageError, match="9 lines with words; at least 10"):
-        datasets.split_file(folder / "short.txt")
-    (folder / "bytes.txt").write_bytes(b"\xff\xfe" * 9)
-    with pytest.raises(UsageError, match="is not UTF-8"):
-        datasets.split_file(folder / "bytes.txt")
