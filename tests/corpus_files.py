@@ -56,6 +56,13 @@ def write_splits(folder, words=WORDS, unknown=False):
         write_lines(folder / f"{split}.txt", lines)
 
 
+def write_file(path, lines=80):
+    """Writes one text of which the word `whale` alone is seen once."""
+    text = sentences(lines)
+    text[3] += " whale"
+    write_lines(path, text)
+
+
 def write_documents(folder, count=12):
     """Writes one file a document, and makes the folder."""
     folder.mkdir(parents=True)

@@ -35,7 +35,7 @@ class AttentionColumns:
 
 
 def attention_columns(
-    model, text, vocabulary, samples=100, seed=0, batch_size=32, verbose=1
+    model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
 ):
     """Samples words of a text, and says where the model attends after each.
 
@@ -47,7 +47,8 @@ def attention_columns(
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         samples: integer, number of words, each sampled at most once.
         seed: integer from which the sample follows.
         batch_size: integer, sentences that are read side by side.
@@ -69,7 +70,7 @@ def attention_columns(
     >>> columns.weights.shape
     (5, 3)
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
     tokens = token_ids(text)
     end = vocabulary.end_of_sentence_id

@@ -60,7 +60,7 @@ class DependencyAttention:
 def dependency_attention(
     model,
     sentences,
-    vocabulary,
+    vocabulary=None,
     bins=BINS,
     subtypes=True,
     batch_size=32,
@@ -77,7 +77,8 @@ def dependency_attention(
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentences: list of `ParsedSentence`, as of `read_conllu`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         bins: pairs `(nearest, farthest)` of distances in words, 1 for
             neighbours, ascending and apart. Distances in no bin are left out.
         subtypes: whether to tell subtypes of relations apart, such as
@@ -106,7 +107,7 @@ def dependency_attention(
     >>> found.dependencies
     ('ALL', 'det←')
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     bins = _checked_bins(bins)
     sentences = [sentence for sentence in sentences if sentence.words]
     if not sentences:

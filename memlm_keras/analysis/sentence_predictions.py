@@ -44,7 +44,7 @@ class SentencePredictions:
     distances: np.ndarray
 
 
-def sentence_predictions(model, sentence, vocabulary, top=5):
+def sentence_predictions(model, sentence, vocabulary=None, top=5):
     """The most probable next words at each step, and the attention.
 
     Tran et al. (2016), Figure 5. The sentence is read from the initial state,
@@ -54,7 +54,8 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentence: string, split at white space, or list of words, without its
             end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         top: integer, how many of the most probable words; of equally probable
             ones those of lower ids.
 
@@ -74,7 +75,7 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
     >>> found.read[0], found.next[0], len(found.top[0])
     ('<eos>', 'the', 5)
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
     require_streaming("`sentence_predictions`", model)
     if top > len(vocabulary):

@@ -78,7 +78,7 @@ def distant_pairs(
     model,
     text,
     training_text,
-    vocabulary,
+    vocabulary=None,
     minimum_distance=7,
     batch_size=32,
     verbose=1,
@@ -97,7 +97,8 @@ def distant_pairs(
             with its end.
         training_text: the same of the training data, in which the pairs are
             counted.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
             Co-occurrences are counted at each distance from it on to that of
             the oldest slot: 7 to 15 for a memory block of 15 words.
@@ -121,7 +122,7 @@ def distant_pairs(
     >>> pairs.counted_distances.tolist()
     [2, 3, 4]
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
     tokens = token_ids(text)
     end = vocabulary.end_of_sentence_id

@@ -219,7 +219,10 @@ def draw_associations(experiment, model, folder, pictures):
         return []
     source, target = _pair(experiment, pictures)
     encode = experiment.corpus.vocabulary.encode
-    found = analysis.associations(model, encode(source), encode(target))
+    written = pictures.get("written", "written")
+    found = analysis.associations(
+        model, encode(source), encode(target), written
+    )
     path = folder / "associations.png"
     name = experiment.preset_name.partition("/")[2]
     analysis.plot_associations(found.similarity, source, target, path, name)

@@ -30,7 +30,6 @@ TASKS = {
     )
 }
 # Batches between checkpoints.
-_FREQUENCY = 500
 
 # Overrides that are no settings by themselves: others follow from them.
 _READING = ("document_start", "tokenize")
@@ -159,6 +158,7 @@ class Experiment:
         folder,
         epochs=None,
         patience=None,
+        checkpoint_frequency=500,
         tensorboard=False,
         verbose=1,
         measures=None,
@@ -176,6 +176,7 @@ class Experiment:
             folder: path of the run folder.
             epochs, patience: integers; `None` is the preset's, and, of a
                 finished run, what it was trained with.
+            checkpoint_frequency: integer, batches between checkpoints.
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
             measures: dict of what is measured besides, by the names of
@@ -218,7 +219,13 @@ class Experiment:
             path = run_folder.path / "tensorboard"
             callbacks.append(keras.callbacks.TensorBoard(str(path)))
         finite = self._train(
-            model, callbacks, run_folder, epochs, patience, verbose
+            model,
+            callbacks,
+            run_folder,
+            epochs=epochs,
+            patience=patience,
+            frequency=checkpoint_frequency,
+            verbose=verbose,
         )
         measured = {
             "parameters": model.count_params(),
@@ -244,7 +251,17 @@ class Experiment:
             {key: make(model, verbose) for key, make in missing.items()}
         )
 
-    def _train(self, model, callbacks, run_folder, epochs, patience, verbose):
+    def _train(
+        self,
+        model,
+        callbacks,
+        run_folder,
+        *,
+        epochs,
+        patience,
+        frequency,
+        verbose,
+    ):
         """Trains, or goes on; returns whether the loss stayed finite."""
         batches, validation = self.task.training_batches(self, model)
         stop_on_nan = training.StopOnNaN()
@@ -269,7 +286,7 @@ class Experiment:
             run_folder.checkpoint,
             batches,
             callbacks,
-            frequency=_FREQUENCY,
+            frequency=frequency,
             # The settings of the folder say that it began with the same.
             learning_rate="checkpoint",
         )

@@ -57,8 +57,7 @@ class LanguageModelTask(Task):
         if reads_sentences(preset):
             reading = {
                 "longest": overrides.get("segment_length", data.get("longest")),
-                # Few lengths, so that few shapes are compiled.
-                "length_multiple": 8,
+                "length_multiple": overrides.get("length_multiple", 8),
             }
         else:
             length = overrides.get("segment_length", data["segment_length"])

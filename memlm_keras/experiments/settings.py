@@ -121,6 +121,14 @@ TRAINING = (
         at_least=1,
         kinds=(LANGUAGE_MODEL, AUTOENCODER),
     ),
+    _of_language(
+        "length_multiple",
+        int,
+        "Where the preset reads sentences: they are padded, without effect, "
+        "to a multiple of this length, so that few shapes are compiled; by "
+        "default 8.",
+        at_least=1,
+    ),
     _neural("learning_rate", float, "Initial learning rate.", at_least=0),
     _of_language(
         "halve_after", int, "Epochs at the initial learning rate.", at_least=0
@@ -184,6 +192,12 @@ RUNNING = (
         int,
         "Epochs without a better validation perplexity, or accuracy.",
         at_least=0,
+    ),
+    Option(
+        "checkpoint_frequency",
+        int,
+        "Batches between checkpoints; by default 500.",
+        at_least=1,
     ),
     Option(
         "tensorboard",
@@ -276,5 +290,12 @@ DRAWING = (
         "test pair.",
     ),
     Option("hypothesis", str, "With --premise: the hypothesis."),
+    Option(
+        "written",
+        str,
+        "Of associative memories: compare with what a step adds to the memory, "
+        "or with all that it then remembers.",
+        choices=("written", "state"),
+    ),
 )
 PICTURES = (SENTENCE, *DRAWING)

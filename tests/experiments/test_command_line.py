@@ -11,6 +11,8 @@ import warnings
 import keras
 import numpy as np
 import pytest
+from corpus_files import write_file
+from corpus_files import write_sick
 
 import memlm_keras
 from memlm_keras.experiments import command_line
@@ -18,7 +20,6 @@ from memlm_keras.experiments import commands
 
 from .conftest import SMALL
 from .conftest import results_of
-from .conftest import write_file
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "memlm_keras"]
@@ -386,8 +387,6 @@ def test_help_tells_of_all_flags(capfd):
 
 
 def test_a_classifier(memlm, folder):
-    from .conftest import write_sick
-
     write_sick(folder / "sick")
     vectors = folder / "vectors.txt"
     vectors.write_text(
@@ -421,6 +420,10 @@ def test_a_classifier(memlm, folder):
     assert told.status == 0, told.err
     rows = (run / "associations.csv").read_text().splitlines()
     assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
+    pair = ("--premise=a man is", "--hypothesis=a dog")
+    told = memlm("attention", run, *pair, "--written=state")
+    assert told.status == 0, told.err
+    assert (run / "associations.csv").read_text().splitlines() != rows
     told = memlm("generate", run, "a")
     assert told.status and told.err.count("\n") == 1
     model = keras.saving.load_model(run / "model.keras", compile=False)
