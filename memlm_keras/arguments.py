@@ -6,7 +6,8 @@ from keras import ops
 
 def require_positive_integer(name, value, minimum=1):
     """Raises `ValueError` unless `value` is an integer from `minimum` on."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not whole or value < minimum:
         raise ValueError(
             f"`{name}` must be an integer of at least {minimum}. "
             f"Received: {name}={value!r}"
@@ -66,12 +67,21 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     return ids.astype("int32")
 
 
-def require_vocabulary(model, vocabulary):
-    """Raises `ValueError` unless a vocabulary can be the model's.
+def require_vocabulary(model, vocabulary=None):
+    """Returns the vocabulary of a model, or raises `ValueError`.
 
-    It must be of its size, and, where the model knows its own, be that one.
+    One that is given must be of the model's size, and, where the model knows
+    its own, be that one.
     """
     own = getattr(model, "vocabulary", None)
+    if vocabulary is None and own is None:
+        raise ValueError(
+            "`vocabulary` must be given, the `memlm_keras.data.Vocabulary` "
+            "that the model was trained with, as the model knows none itself. "
+            "Received: vocabulary=None"
+        )
+    if vocabulary is None:
+        return own
     if own is not None and vocabulary != own:
         raise ValueError(
             "`vocabulary` must be the model's own, with the same tokens, ids "
@@ -85,6 +95,7 @@ def require_vocabulary(model, vocabulary):
             f"vocabulary_size={model.vocabulary_size}. Received: a vocabulary "
             f"of {len(vocabulary)} tokens"
         )
+    return vocabulary
 
 
 def require_streaming(what, model):
@@ -92,7 +103,7 @@ def require_streaming(what, model):
 
     Args:
         what: string, what was asked for.
-        model: `memlm_keras.LanguageModel`.
+        model: a model with `causal`, such as a `memlm_keras.LanguageModel`.
     """
     if not model.causal:
         raise ValueError(
@@ -104,18 +115,30 @@ def require_streaming(what, model):
         )
 
 
-def distinct(initializer, index):
-    """Returns an initializer of the same kind with values of its own.
-
-    One initializer gives the same values each time it is asked for the same
-    shape, and so do its clones if it has a seed: sharing either would make
-    equal matrices.
+def require_state(received, expected, batch_size):
+    """Raises `ValueError` unless a state has the right names and rows.
 
     Args:
-        initializer: Keras initializer.
-        index: integer, different for each weight of a layer or model.
+        received: what was given as a state.
+        expected: dict of the shapes of one row.
+        batch_size: integer or `None`, rows that the state must have.
     """
-    config = initializer.get_config()
-    if isinstance(config.get("seed"), int):
-        config["seed"] += index
-    return type(initializer).from_config(config)
+    if not isinstance(received, dict) or set(received) != set(expected):
+        names = sorted(received) if isinstance(received, dict) else received
+        raise ValueError(
+            "`state` must be a dict as returned by `initial_state` or `step`, "
+            f"with the names {sorted(expected)}. Received: {names!r}"
+        )
+    for name, value in received.items():
+        sizes = (batch_size, *expected[name])
+        shape = tuple(value.shape)
+        if len(shape) != len(sizes) or any(
+            None not in pair and pair[0] != pair[1]
+            for pair in zip(shape, sizes)
+        ):
+            raise ValueError(
+                f"`state` must have one row for each of the {batch_size} rows "
+                f"of tokens, and {name!r} the shape {sizes}. Received: "
+                f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
+                "rows"
+            )

@@ -2,8 +2,6 @@
 
 import keras
 
-from memlm_keras.arguments import distinct
-
 
 class DistinctKernels:
     """Mix-in for layers with one `kernel_initializer`.
@@ -42,3 +40,20 @@ class DistinctKernels:
                 self.kernel_initializer
             ),
         }
+
+
+def distinct(initializer, index):
+    """Returns an initializer of the same kind with values of its own.
+
+    One initializer gives the same values each time it is asked for the same
+    shape, and so do its clones if it has a seed: sharing either would make
+    equal matrices.
+
+    Args:
+        initializer: Keras initializer.
+        index: integer, different for each weight of a layer or model.
+    """
+    config = initializer.get_config()
+    if isinstance(config.get("seed"), int):
+        config["seed"] += index
+    return type(initializer).from_config(config)

@@ -1,4 +1,4 @@
-"""Softmax over what there is, and steps that a mask leaves out."""
+"""Sliding windows, softmax over what they hold, and steps masked out."""
 
 import functools
 
@@ -21,6 +21,146 @@ def masked_softmax(scores, mask):
         return ops.cast(allowed, scores.dtype) + 0.0 * scores
     logits = ops.cast(scores, "float32") - 1e9 * (1.0 - allowed)
     return ops.cast(ops.softmax(logits, axis=-1) * allowed, scores.dtype)
+
+
+class SlidingWindow:
+    """A sliding window over the most recent steps: a part of a memory.
+
+    Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
+    what was remembered, the most recent last, and how many of the slots hold
+    something.
+
+    Args:
+        size: integer, how many steps each step sees.
+        shape: tuple of integers, of what is remembered of one step.
+        dtype: string, of what is remembered.
+        current: whether the last of the steps that a step sees is the step
+            itself. Then one slot less is kept.
+    """
+
+    def __init__(self, size, shape=(), dtype="float32", current=False):
+        self.size = size
+        self.slots = size - 1 if current else size
+        self.shape = shape
+        self.dtype = dtype
+
+    def initial_state(self, batch_size):
+        """Returns the state before the first step."""
+        return {
+            "window": ops.zeros(
+                (batch_size, self.slots, *self.shape), dtype=self.dtype
+            ),
+            "filled": ops.zeros((batch_size,), dtype="int32"),
+        }
+
+    def slide(self, state, remembered, mask=None):
+        """Puts what is remembered of new steps behind the window.
+
+        Args:
+            state: the state before.
+            remembered: tensor `(batch, time, ...)`.
+            mask: boolean tensor `(batch, time)`, `True` for the steps at the
+                front of each row that are remembered; `None` for all.
+
+        Returns:
+            A tuple of what can be read, `(batch, slots + time, ...)`, in which
+            step `t` sees positions `t` to `t + size - 1`; the boolean tensor
+            `(batch, time, size)` of those that hold something; and the new
+            state.
+        """
+        time = ops.shape(remembered)[1]
+        window = ops.cast(state["window"], remembered.dtype)
+        extended = ops.concatenate([window, remembered], axis=1)
+        positions = ops.arange(time)[:, None] + ops.arange(self.size)[None]
+        first_filled = self.slots - state["filled"]
+        seen = positions[None] >= first_filled[:, None, None]
+        read = time if mask is None else count_valid(mask)
+        new_state = {
+            "window": self.last(extended, mask),
+            "filled": ops.minimum(state["filled"] + read, self.slots),
+        }
+        return extended, seen, new_state
+
+    def last(self, extended, mask=None):
+        """Contents of the slots after new steps.
+
+        Args:
+            extended: tensor `(batch, slots + time, ...)`.
+            mask: as of `slide`.
+
+        Returns:
+            Tensor `(batch, slots, ...)`.
+        """
+        if not self.slots:
+            return extended[:, :0]
+        if mask is None:
+            return extended[:, -self.slots :]
+        slots = ops.arange(self.slots, dtype="int32")[None]
+        return take_steps(extended, count_valid(mask)[:, None] + slots)
+
+    def slot(self, extended, index):
+        """Contents of slot `index` for each step (0 is the oldest).
+
+        Args:
+            extended: tensor `(batch, slots + time, ...)` of `slide`.
+            index: integer in `[0, slots]`; `slots` is the step itself.
+
+        Returns:
+            Tensor `(batch, time, ...)`.
+        """
+        return extended[:, index : (index - self.slots) or None]
+
+    def weighted_sum(self, weights, extended):
+        """Sum over what each step sees, by weights.
+
+        Args:
+            weights: tensor `(batch, time, size)`.
+            extended: tensor `(batch, slots + time, units)` of `slide`.
+
+        Returns:
+            Tensor `(batch, time, units)`.
+        """
+        return sum(
+            weights[..., index : index + 1] * self.slot(extended, index)
+            for index in range(weights.shape[-1])
+        )
+
+
+def by_slot(numbers, slots):
+    """Picks the positions that each step sees out of all positions.
+
+    Args:
+        numbers: tensor `(batch, time, positions)`, where step `t` sees position
+            `t` and those behind it, as of `SlidingWindow.slide`.
+        slots: integer, how many it sees.
+
+    Returns:
+        Tensor `(batch, time, slots)`, the oldest slot first.
+    """
+    batch_size, time, positions = ops.shape(numbers)
+    # Row t begins at position t: in rows longer by one it is shifted there.
+    flat = ops.reshape(numbers, (batch_size, time * positions))
+    flat = ops.pad(flat, [[0, 0], [0, time]])
+    rows = ops.reshape(flat, (batch_size, time, positions + 1))
+    return rows[..., :slots]
+
+
+def by_position(numbers, positions):
+    """The way back of `by_slot`, with zeros at positions that are not seen.
+
+    Args:
+        numbers: tensor `(batch, time, slots)`.
+        positions: integer, at least `slots + time - 1`.
+
+    Returns:
+        Tensor `(batch, time, positions)`.
+    """
+    batch_size, time, slots = ops.shape(numbers)
+    rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
+    flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
+    return ops.reshape(
+        flat[:, : time * positions], (batch_size, time, positions)
+    )
 
 
 class ValidSteps:

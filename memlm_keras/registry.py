@@ -237,7 +237,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"The preset {name!r} is of a `memlm_keras.{row.kind}`: use "
             f"its `from_preset`. Received: a preset for a `{kind}`"
         )
-    config = row.model_config()
+    config = row.preset()["model"]
     fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SAID & set(config))
     fixed = sorted(fixed & set(overrides))
     if fixed:
@@ -283,7 +283,7 @@ def _check(paper):
         raise ValueError(
             f"`rows` must have at least one row. Received: rows={paper.rows!r}"
         )
-    needed = ("kind", "where", "resized", "preset", "model_config")
+    needed = ("kind", "where", "resized", "preset")
     for name, row in paper.rows.items():
         if not all(hasattr(row, method) for method in needed):
             raise ValueError(
@@ -331,7 +331,7 @@ def _resized(name, row, sizes):
             "`scale` contradicts `units` and `embedding_dim`, which leave "
             f"nothing to scale. Received: {sizes}"
         )
-    return row.resized(name, **sizes)
+    return row.resized(name, **sizes) if sizes else row
 
 
 def _load_entry_points():

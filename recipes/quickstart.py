@@ -55,7 +55,7 @@ def main(argv):
 
     models, rows = {}, []
     for name in ("lstm", "key_value_predict"):
-        model = make_model(name, len(vocabulary), models)
+        model = make_model(name, vocabulary, models)
         print(f"{name}: {model.count_params():,} parameters")
         result, seconds = train(model, corpus)
         models[name] = model
@@ -82,16 +82,15 @@ def main(argv):
         title="Where key-value-predict attends",
     )
     print(f"Attention picture: {run_dir / 'attention.png'}")
-    generated = model.generate(PROMPT, 36, "top_k", vocabulary=vocabulary)
+    generated = model.generate(PROMPT, 36, "top_k", stop_token_ids=())
     print("Generated text:")
     for line in generated.split(vocabulary.end_of_sentence):
         print("   ", line.strip())
     print()
 
     exported = next_version(pathlib.Path(FLAGS.export_dir))
-    memlm.serving.export(model, exported, vocabulary=vocabulary)
+    memlm.serving.export(model, exported)
     model.save(run_dir / "model.keras")
-    vocabulary.save(run_dir / "vocabulary.json")
     print(f"Exported for TF Serving: {exported}. Scored from there:")
     text = " ".join(vocabulary.decode(sentence[:-1]))
     score = pathlib.Path(__file__).with_name("score_exported.py")
@@ -104,7 +103,7 @@ def main(argv):
     print("  memlm presets")
 
 
-def make_model(name, vocabulary_size, models):
+def make_model(name, vocabulary, models):
     """Makes the LSTM, or a model of the parameters of the LSTM."""
     import keras
 
@@ -116,12 +115,15 @@ def make_model(name, vocabulary_size, models):
         units = memlm.presets.match_parameters(
             models["lstm"].count_params(),
             preset,
-            vocabulary_size,
+            len(vocabulary),
             embedding_dim=FLAGS.embedding_dim,
         )
     keras.utils.set_random_seed(FLAGS.seed)
     model = memlm.LanguageModel.from_preset(
-        preset, vocabulary_size, units=units, embedding_dim=FLAGS.embedding_dim
+        preset,
+        vocabulary=vocabulary,
+        units=units,
+        embedding_dim=FLAGS.embedding_dim,
     )
     model.compile(
         keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)

@@ -56,6 +56,13 @@ def write_splits(folder, words=WORDS, unknown=False):
         write_lines(folder / f"{split}.txt", lines)
 
 
+def write_file(path, lines=80):
+    """Writes one text of which the word `whale` alone is seen once."""
+    text = sentences(lines)
+    text[3] += " whale"
+    write_lines(path, text)
+
+
 def write_documents(folder, count=12):
     """Writes one file a document, and makes the folder."""
     folder.mkdir(parents=True)
@@ -228,3 +235,49 @@ def write_treebank(folder, name="xx_y", sentences=20):
     for split in ("train", "dev", "test"):
         path = folder / f"{name}-ud-{split}.conllu"
         path.write_text(f"{PARSED}\n" * sentences)
+
+
+# === What the examples of docstrings read ===
+
+_MANASSE = """\
+1\tManasse\t_\t_\t_\t_\t5\tnsubj\t_\t_
+2\tist\t_\t_\t_\t_\t5\tcop\t_\t_
+3\tein\t_\t_\t_\t_\t5\tdet\t_\t_
+4\teinzigartiger\t_\t_\t_\t_\t5\tamod\t_\t_
+5\tParfümeur\t_\t_\t_\t_\t0\troot\t_\t_
+6\t.\t_\t_\t_\t_\t5\tpunct\t_\t_
+
+"""
+
+
+def write_examples(folder):
+    """Writes small files of the names that examples of docstrings give."""
+    lines = sentences(20)
+    for name in ("train", "valid", "test", "notes"):
+        write_lines(folder / f"{name}.txt", ["no it was n't", *lines])
+    documents = [
+        line
+        for number, title in enumerate(("Bath", "York", *range(10)))
+        for line in (f"= {title} =", *sentences(4, seed=number))
+    ]
+    for name in ("documents", "wikipedia"):
+        write_lines(folder / f"{name}.txt", documents)
+    write_novels(folder / "Holmes_Training_Data")
+    (folder / "CBTest").mkdir()
+    write_cbt(folder / "CBTest" / "data")
+    (folder / "cbtest_V_train.txt").write_text(cbt_question())
+    words = ("crying", "sitting", "standing", "walking", "eating")
+    forms = machine_form([("You are {} alone", words, 0)])
+    for name, text in zip(("questions", "answers"), forms):
+        (folder / f"Holmes.machine_format.{name}.txt").write_text(text)
+    write_snli(folder / "snli")
+    (folder / "snli" / "snli_1.0_dev.jsonl").rename(
+        folder / "snli_1.0_dev.jsonl"
+    )
+    write_sick(folder / "SICK")
+    (folder / "SICK_trial.txt").write_bytes(
+        (folder / "SICK" / "SICK_trial.txt").read_bytes()
+    )
+    for split in ("train", "dev", "test"):
+        path = folder / f"de_gsd-ud-{split}.conllu"
+        path.write_text(_MANASSE * 6, encoding="utf-8")

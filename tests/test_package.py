@@ -11,6 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from corpus_files import write_examples
 
 import memlm_keras
 
@@ -213,6 +214,7 @@ LOADED_LATE = (
     "nltk",
     "pandas",
     "scipy",
+    "tensorflow",
     "tensorflow_text",
 )
 
@@ -299,8 +301,10 @@ def test_everything_public_has_a_docstring(name):
     assert not missing
 
 
-# Folders with examples that need files or corpora of their own.
-NOT_EXECUTED = {"data", "experiments", "serving", "training"}
+# Folders with examples that need runs or services of their own.
+NOT_EXECUTED = {"experiments", "serving"}
+# Examples that split sentences.
+NEED_SYNTOK = {"novels", "segmentation", "sentence_completion"}
 DOCUMENTED = [
     name for name in MODULES if NOT_EXECUTED.isdisjoint(name.split("."))
 ]
@@ -310,14 +314,19 @@ DOCUMENTED = [
 @pytest.mark.parametrize("name", DOCUMENTED)
 def test_examples_in_docstrings(name, tmp_path, monkeypatch):
     module = importlib.import_module(name)
+    if name.rpartition(".")[2] in NEED_SYNTOK:
+        pytest.importorskip("syntok")
     names = {
         **vars(module),
         "keras": keras,
         "memlm_keras": memlm_keras,
         "np": np,
     }
-    # Examples write files.
+    # Examples read and write files.
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    if ".data." in name:
+        write_examples(tmp_path)
     (tmp_path / "runs").mkdir()
     runner = doctest.DocTestRunner(Checker(), optionflags=doctest.ELLIPSIS)
     report = []
@@ -356,6 +365,17 @@ def small_model(**arguments):
     )
 
 
+def small_compiled_model():
+    model = small_model()
+    model.compile("adam")
+    return model
+
+
+def small_vectors():
+    vectors, found = np.zeros((11, 4)), np.arange(11) > 2
+    return memlm_keras.embeddings.WordVectors(vectors, found)
+
+
 def small_smoothed_model():
     smoothing = memlm_keras.smoothing.VariationalSmoothing(
         "linear_interpolation", rate=0.5
@@ -370,14 +390,46 @@ def small_smoothed_model():
     return model
 
 
+def small_dependencies():
+    sentence = memlm_keras.analysis.ParsedSentence(
+        ("the", "young", "man", "said"),
+        np.array([2, 2, 3, -1]),
+        ("det", "amod", "nsubj", "root"),
+    )
+    return memlm_keras.analysis.dependency_attention(
+        small_model(), [sentence], small_corpus().vocabulary, verbose=0
+    )
+
+
 # Names that examples use and do not define.
 KNOWN = {
+    "columns": lambda: memlm_keras.analysis.attention_columns(
+        small_model(), small_corpus().test, small_corpus().vocabulary, 5
+    ),
+    "dependencies": small_dependencies,
+    "pairs": lambda: memlm_keras.analysis.distant_pairs(
+        small_model(),
+        small_corpus().test,
+        small_corpus().train,
+        small_corpus().vocabulary,
+        minimum_distance=2,
+    ),
+    "predictions": lambda: memlm_keras.analysis.sentence_predictions(
+        small_model(), "the man was born in york", small_corpus().vocabulary
+    ),
+    "question": lambda: memlm_keras.data.ClozeQuestion(
+        context=(("the", "man", "was", "born", "in", "york"),),
+        query=("the", "XXXXX", "said"),
+        answer="man",
+        candidates=("man", "york"),
+    ),
     "batches": lambda: small_corpus().batches("test", 1, 20),
     "corpus": small_corpus,
     "kneser_ney": lambda: memlm_keras.ngrams.KneserNey(11, discounts=0.5).fit(
         small_corpus().train, verbose=0
     ),
-    "lm": small_model,
+    "lm": small_compiled_model,
     "smoothed": small_smoothed_model,
+    "vectors": small_vectors,
     "vocabulary": lambda: small_corpus().vocabulary,
 }

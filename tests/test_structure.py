@@ -69,15 +69,8 @@ SOURCES = sources()
 
 
 def imports(name):
-    """Pairs of each module that one imports, and whether at its top."""
+    """Modules that one imports, at its top and in its functions."""
     tree = SOURCES[name]
-    # What runs when the module is imported: all but the bodies of functions.
-    later = {
-        id(node)
-        for function in ast.walk(tree)
-        if isinstance(function, (ast.FunctionDef, ast.Lambda))
-        for node in ast.walk(function)
-    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
@@ -90,9 +83,7 @@ def imports(name):
             ]
         else:
             continue
-        for module in found:
-            if module in SOURCES:
-                yield module, id(node) not in later
+        yield from (module for module in found if module in SOURCES)
 
 
 def folder(name):
@@ -103,7 +94,7 @@ def test_imports_point_one_way():
     found = {
         (folder(name), folder(module))
         for name in SOURCES
-        for module, _ in imports(name)
+        for module in imports(name)
     }
     unknown = {begin for begin, _ in found} - set(ARROWS)
     assert not unknown, "say in ARROWS what these may import"
@@ -123,10 +114,8 @@ def test_the_allowed_arrows_make_no_circle():
 
 
 def test_no_import_cycles():
-    graph = {
-        name: {module for module, at_top in imports(name) if at_top} - {name}
-        for name in SOURCES
-    }
+    """Nor by imports in functions."""
+    graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
 
@@ -159,15 +148,6 @@ PHRASES = {
     "of_scores": "from_scores",
     "one_stream": "continuous text",
 }
-# Modules whose names are still to be replaced.
-OLD_NAMES = {"memlm_keras.models", "memlm_keras.mixtures"}
-
-
-def within(name, packages):
-    return any(
-        name == package or name.startswith(f"{package}.")
-        for package in packages
-    )
 
 
 def public_names(tree):
@@ -229,9 +209,7 @@ def test_words_are_found_in_names_of_any_case():
     assert list(public_names(tree)) == ["f", "articles"]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SOURCES if not within(name, OLD_NAMES)]
-)
+@pytest.mark.parametrize("name", SOURCES)
 def test_public_names_are_the_fields(name):
     names = {*name.split("."), *public_names(SOURCES[name])}
     names = {each for each in names if not each.startswith("_")}
@@ -243,13 +221,9 @@ def test_public_names_are_the_fields(name):
 # === Docstrings say what a thing is or does ===
 
 _OPENING = re.compile(r"(What|Has|Tells|Who|How)\b|As (of\b|`)")
-# Modules whose docstrings are still to be rewritten.
-OLD_DOCSTRINGS = {"memlm_keras.models"}
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SOURCES if not within(name, OLD_DOCSTRINGS)]
-)
+@pytest.mark.parametrize("name", SOURCES)
 def test_docstrings_open_with_the_thing_itself(name):
     described = (ast.Module, ast.ClassDef, ast.FunctionDef)
     openings = [
@@ -264,16 +238,7 @@ def test_docstrings_open_with_the_thing_itself(name):
 # === Calls name their arguments ===
 
 
-# Modules with calls that are still to be rewritten.
-OLD_CALLS = {
-    "memlm_keras.models.autoencoder",
-    "memlm_keras.models.entailment",
-    "memlm_keras.models.generation",
-    "memlm_keras.models.language_model",
-}
-
-
-@pytest.mark.parametrize("name", [n for n in SOURCES if n not in OLD_CALLS])
+@pytest.mark.parametrize("name", SOURCES)
 def test_no_call_is_made_of_pieces_of_a_tuple(name):
     """`f(*(a, b), c=d)` hides from the reader what is what."""
     found = [
@@ -293,12 +258,6 @@ LONGEST = 400
 LONGER = {
     # One paper's cells, their memory and complex numbers.
     "memlm_keras.cells.weissenborn2016",
-    # To be cut.
-    "memlm_keras.experiments.command_line",
-    "memlm_keras.experiments.commands",
-    "memlm_keras.experiments.figures",
-    "memlm_keras.experiments.options",
-    "memlm_keras.experiments.table",
 }
 
 

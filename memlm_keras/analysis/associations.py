@@ -134,10 +134,7 @@ def plot_associations(similarity, source, target, path, title=None):
     )
     axes.set_yticks(range(len(target)), map(output.literal, target), fontsize=8)
     axes.set(xlabel="written at", ylabel="read at")
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="cosine similarity")
-    output.save(figure, path)
+    output.save(figure, path, axes, title, image, "cosine similarity")
 
 
 def write_associations(similarity, source, target, path):

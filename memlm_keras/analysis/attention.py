@@ -3,9 +3,7 @@
 import keras
 import numpy as np
 
-from memlm_keras.analysis.output import literal
-from memlm_keras.analysis.output import save
-from memlm_keras.analysis.output import subplots
+from memlm_keras.analysis import output
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data.batches import Batches
@@ -81,29 +79,22 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
             f"{len(tokens)} tokens and weights of shape {weights.shape}"
         )
     time, memory = weights.shape
-    figure, axes = subplots(1.2 + 0.85 * memory, 1.2 + 0.26 * time)
+    figure, axes = output.subplots(1.2 + 0.85 * memory, 1.2 + 0.26 * time)
     image = axes.imshow(
         weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
-    for step, position in np.ndindex(time, memory):
+
+    def held(step, position):
         read = step - steps_back - (memory - 1 - position)
-        if read >= 0:
-            axes.text(
-                position,
-                step,
-                literal(tokens[read]),
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if weights[step, position] > 0.6 else "black",
-            )
-    axes.set_yticks(range(time), [literal(t) for t in tokens], fontsize=8)
+        return output.literal(tokens[read]) if read >= 0 else None
+
+    output.label_cells(axes, weights, held, 0.6)
+    axes.set_yticks(
+        range(time), [output.literal(t) for t in tokens], fontsize=8
+    )
     _label_positions(axes, memory)
     axes.set_ylabel("token read")
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="attention weight")
-    save(figure, path)
+    output.save(figure, path, axes, title, image, "attention weight")
 
 
 def plot_mean_attention(means, path, title=None):
@@ -129,27 +120,18 @@ def plot_mean_attention(means, path, title=None):
     grid = np.full((len(means), longest), np.nan)
     for row, mean in enumerate(means.values()):
         grid[row, longest - len(mean) :] = mean
-    figure, axes = subplots(2.5 + 0.55 * longest, 1.5 + 0.5 * len(means))
+    figure, axes = output.subplots(2.5 + 0.55 * longest, 1.5 + 0.5 * len(means))
     image = axes.imshow(grid, cmap="Blues", vmin=0.0, aspect="auto")
     brightest = np.nanmax(grid)
-    for row, position in np.ndindex(*grid.shape):
-        if not np.isnan(grid[row, position]):
-            dark = grid[row, position] > 0.6 * brightest
-            axes.text(
-                position,
-                row,
-                f"{grid[row, position]:.2f}",
-                ha="center",
-                va="center",
-                fontsize=7,
-                color="white" if dark else "black",
-            )
+
+    def label(row, position):
+        mean = grid[row, position]
+        return None if np.isnan(mean) else f"{mean:.2f}"
+
+    output.label_cells(axes, grid, label, 0.6 * brightest)
     axes.set_yticks(range(len(means)), list(means))
     _label_positions(axes, longest)
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="mean attention weight")
-    save(figure, path)
+    output.save(figure, path, axes, title, image, "mean attention weight")
 
 
 def _label_positions(axes, memory):

@@ -35,7 +35,7 @@ class AttentionColumns:
 
 
 def attention_columns(
-    model, text, vocabulary, samples=100, seed=0, batch_size=32, verbose=1
+    model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
 ):
     """Samples words of a text, and says where the model attends after each.
 
@@ -47,7 +47,8 @@ def attention_columns(
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         samples: integer, number of words, each sampled at most once.
         seed: integer from which the sample follows.
         batch_size: integer, sentences that are read side by side.
@@ -69,7 +70,7 @@ def attention_columns(
     >>> columns.weights.shape
     (5, 3)
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
     tokens = token_ids(text)
     end = vocabulary.end_of_sentence_id
@@ -127,9 +128,6 @@ def plot_attention_columns(columns, path, title=None):
 
     Example:
 
-    >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary, samples=5
-    ... )
     >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
     """
     samples, memory = columns.weights.shape
@@ -146,10 +144,7 @@ def plot_attention_columns(columns, path, title=None):
     axes.set_yticks(range(memory), columns.distances, fontsize=7)
     axes.set_xlabel("word just read")
     axes.set_ylabel("words before the predicted one")
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="attention weight")
-    output.save(figure, path)
+    output.save(figure, path, axes, title, image, "attention weight")
 
 
 def write_attention_columns(columns, path):
@@ -164,9 +159,6 @@ def write_attention_columns(columns, path):
 
     Example:
 
-    >>> columns = memlm_keras.analysis.attention_columns(
-    ...     lm, corpus.test, corpus.vocabulary, samples=5
-    ... )
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]

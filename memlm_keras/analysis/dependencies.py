@@ -60,7 +60,7 @@ class DependencyAttention:
 def dependency_attention(
     model,
     sentences,
-    vocabulary,
+    vocabulary=None,
     bins=BINS,
     subtypes=True,
     batch_size=32,
@@ -77,7 +77,8 @@ def dependency_attention(
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentences: list of `ParsedSentence`, as of `read_conllu`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         bins: pairs `(nearest, farthest)` of distances in words, 1 for
             neighbours, ascending and apart. Distances in no bin are left out.
         subtypes: whether to tell subtypes of relations apart, such as
@@ -106,7 +107,7 @@ def dependency_attention(
     >>> found.dependencies
     ('ALL', 'det←')
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     bins = _checked_bins(bins)
     sentences = [sentence for sentence in sentences if sentence.words]
     if not sentences:
@@ -171,16 +172,8 @@ def plot_dependency_attention(
 
     Example:
 
-    >>> sentence = memlm_keras.analysis.ParsedSentence(
-    ...     words=("the", "young", "man", "said"),
-    ...     heads=np.array([2, 2, 3, -1]),
-    ...     relations=("det", "amod", "nsubj", "root"),
-    ... )
-    >>> found = memlm_keras.analysis.dependency_attention(
-    ...     lm, [sentence], corpus.vocabulary
-    ... )
     >>> memlm_keras.analysis.plot_dependency_attention(
-    ...     found, "dependencies.png", ["ALL", "det←"]
+    ...     dependencies, "dependencies.png", ["ALL", "det←"]
     ... )
     """
     require_positive_integer("minimum_pairs", minimum_pairs)
@@ -202,26 +195,18 @@ def plot_dependency_attention(
     image = axes.imshow(
         grid, cmap="YlGnBu", vmin=0.0, vmax=highest, aspect="auto"
     )
-    for row, column in np.argwhere(~np.isnan(grid)):
+
+    def label(row, column):
         mean = grid[row, column]
-        axes.text(
-            column,
-            row,
-            f"{mean:.2f}",
-            ha="center",
-            va="center",
-            fontsize=6,
-            color="white" if mean > 0.6 * highest else "black",
-        )
+        return None if np.isnan(mean) else f"{mean:.2f}"
+
+    output.label_cells(axes, grid, label, 0.6 * highest, fontsize=6)
     names = [_bin_name(each) for each in attention.bins[::-1]]
     axes.set_xticks(range(len(names)), names)
     labels = [output.literal(name) for name in dependencies]
     axes.set_yticks(range(len(rows)), labels, fontsize=8)
     axes.set_xlabel("words from the attended to the predicted word")
-    if title:
-        axes.set_title(title)
-    figure.colorbar(image, ax=axes, label="mean attention weight")
-    output.save(figure, path)
+    output.save(figure, path, axes, title, image, "mean attention weight")
 
 
 def write_dependency_attention(attention, path):
@@ -236,15 +221,9 @@ def write_dependency_attention(attention, path):
 
     Example:
 
-    >>> sentence = memlm_keras.analysis.ParsedSentence(
-    ...     words=("the", "young", "man", "said"),
-    ...     heads=np.array([2, 2, 3, -1]),
-    ...     relations=("det", "amod", "nsubj", "root"),
+    >>> memlm_keras.analysis.write_dependency_attention(
+    ...     dependencies, "dependencies.csv"
     ... )
-    >>> found = memlm_keras.analysis.dependency_attention(
-    ...     lm, [sentence], corpus.vocabulary
-    ... )
-    >>> memlm_keras.analysis.write_dependency_attention(found, "found.csv")
     """
     rows = []
     for row, column in np.ndindex(attention.counts.shape):

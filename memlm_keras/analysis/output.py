@@ -2,6 +2,8 @@
 
 import csv
 
+import numpy as np
+
 from memlm_keras import files
 
 
@@ -14,8 +16,44 @@ def subplots(width, height, *arguments, **options):
     return figure, figure.subplots(*arguments, **options)
 
 
-def save(figure, path):
-    """Writes a figure as PNG, whole or not at all."""
+def label_cells(axes, grid, label, dark, fontsize=7):
+    """Writes into the cells of a picture.
+
+    Args:
+        axes: axes that show `grid`.
+        grid: float array `(rows, columns)`.
+        label: function of row and column: the text, or `None` for none.
+        dark: float, above which a cell is dark, and its text white.
+        fontsize: number.
+    """
+    for row, column in np.ndindex(*grid.shape):
+        text = label(row, column)
+        if text is not None:
+            axes.text(
+                column,
+                row,
+                text,
+                ha="center",
+                va="center",
+                fontsize=fontsize,
+                color="white" if grid[row, column] > dark else "black",
+            )
+
+
+def save(figure, path, axes=None, title=None, image=None, label=None):
+    """Writes a figure as PNG, whole or not at all.
+
+    Args:
+        figure: what `subplots` made.
+        path: path of the file.
+        axes: axes that get `title` and a bar of the colours of `image`, if
+            there are such, named `label`.
+        title, image, label: as above.
+    """
+    if image is not None:
+        figure.colorbar(image, ax=axes, label=label)
+    if title:
+        axes.set_title(title)
     with files.atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
 

@@ -44,7 +44,7 @@ class SentencePredictions:
     distances: np.ndarray
 
 
-def sentence_predictions(model, sentence, vocabulary, top=5):
+def sentence_predictions(model, sentence, vocabulary=None, top=5):
     """The most probable next words at each step, and the attention.
 
     Tran et al. (2016), Figure 5. The sentence is read from the initial state,
@@ -54,7 +54,8 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentence: string, split at white space, or list of words, without its
             end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         top: integer, how many of the most probable words; of equally probable
             ones those of lower ids.
 
@@ -74,7 +75,7 @@ def sentence_predictions(model, sentence, vocabulary, top=5):
     >>> found.read[0], found.next[0], len(found.top[0])
     ('<eos>', 'the', 5)
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("top", top)
     require_streaming("`sentence_predictions`", model)
     if top > len(vocabulary):
@@ -128,10 +129,9 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     Example:
 
-    >>> found = memlm_keras.analysis.sentence_predictions(
-    ...     lm, "the man was born in york", corpus.vocabulary
+    >>> memlm_keras.analysis.plot_sentence_predictions(
+    ...     predictions, "sentence.png"
     ... )
-    >>> memlm_keras.analysis.plot_sentence_predictions(found, "sentence.png")
     """
     time, memory = predictions.weights.shape
     top = predictions.top_log_probabilities.shape[-1]
@@ -142,17 +142,12 @@ def plot_sentence_predictions(predictions, path, title=None):
     left.imshow(
         predictions.weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
-    for step, slot in np.ndindex(time, memory):
-        held = step + 1 - predictions.distances[slot]
-        if held >= 0:
-            dark = predictions.weights[step, slot] > 0.6
-            left.text(
-                slot,
-                step,
-                output.literal(predictions.read[held]),
-                color="white" if dark else "black",
-                **_CENTERED,
-            )
+
+    def held(step, slot):
+        place = step + 1 - predictions.distances[slot]
+        return output.literal(predictions.read[place]) if place >= 0 else None
+
+    output.label_cells(left, predictions.weights, held, 0.6)
     read = [output.literal(word) for word in predictions.read]
     left.set_yticks(range(time), read, fontsize=8)
     left.set_xticks(range(memory), predictions.distances)
@@ -172,14 +167,13 @@ def plot_sentence_predictions(predictions, path, title=None):
             f"{output.literal(word)} {score:.2f}",
             weight="bold" if follows else "normal",
             bbox={"fill": False, "pad": 1.5} if follows else None,
-            **_CENTERED,
+            ha="center",
+            va="center",
+            fontsize=7,
         )
     if title:
         figure.suptitle(title)
     output.save(figure, path)
-
-
-_CENTERED = {"ha": "center", "va": "center", "fontsize": 7}
 
 
 def write_sentence_predictions(predictions, path):
@@ -195,10 +189,9 @@ def write_sentence_predictions(predictions, path):
 
     Example:
 
-    >>> found = memlm_keras.analysis.sentence_predictions(
-    ...     lm, "the man was born in york", corpus.vocabulary
+    >>> memlm_keras.analysis.write_sentence_predictions(
+    ...     predictions, "sentence.csv"
     ... )
-    >>> memlm_keras.analysis.write_sentence_predictions(found, "sentence.csv")
     """
     names = ["read", "next", "next_log_probability"]
     for rank in range(1, predictions.top_log_probabilities.shape[-1] + 1):
@@ -235,10 +228,7 @@ def attention_by_word(predictions):
 
     Example:
 
-    >>> found = memlm_keras.analysis.sentence_predictions(
-    ...     lm, "the man was born in york", corpus.vocabulary
-    ... )
-    >>> memlm_keras.analysis.attention_by_word(found).shape
+    >>> memlm_keras.analysis.attention_by_word(predictions).shape
     (7, 7)
     """
     time, _ = predictions.weights.shape
@@ -267,11 +257,8 @@ def plot_sentence_attention(predictions, path, title=None):
 
     Example:
 
-    >>> found = memlm_keras.analysis.sentence_predictions(
-    ...     lm, "the man was born in york", corpus.vocabulary
-    ... )
     >>> memlm_keras.analysis.plot_sentence_attention(
-    ...     {"key-value-predict": found}, "sentence.png"
+    ...     {"key-value-predict": predictions}, "sentence.png"
     ... )
     """
     read = _one_sentence(predictions)
@@ -283,18 +270,12 @@ def plot_sentence_attention(predictions, path, title=None):
     for axes, (name, found) in zip(panels[0], predictions.items()):
         weights = attention_by_word(found)
         image = axes.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0)
-        for step, word in np.ndindex(time, time):
+
+        def label(step, word, weights=weights):
             number = f"{weights[step, word]:.2f}"
-            if number not in ("0.00", "1.00"):
-                axes.text(
-                    word,
-                    step,
-                    number.removeprefix("0"),
-                    ha="center",
-                    va="center",
-                    fontsize=6,
-                    color="white" if weights[step, word] > 0.5 else "black",
-                )
+            return None if number in ("0.00", "1.00") else number[1:]
+
+        output.label_cells(axes, weights, label, 0.5, fontsize=6)
         axes.set_xticks(
             range(time), map(output.literal, read), rotation=90, fontsize=8
         )

@@ -78,7 +78,7 @@ def distant_pairs(
     model,
     text,
     training_text,
-    vocabulary,
+    vocabulary=None,
     minimum_distance=7,
     batch_size=32,
     verbose=1,
@@ -97,7 +97,8 @@ def distant_pairs(
             with its end.
         training_text: the same of the training data, in which the pairs are
             counted.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
             Co-occurrences are counted at each distance from it on to that of
             the oldest slot: 7 to 15 for a memory block of 15 words.
@@ -121,7 +122,7 @@ def distant_pairs(
     >>> pairs.counted_distances.tolist()
     [2, 3, 4]
     """
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
     tokens = token_ids(text)
     end = vocabulary.end_of_sentence_id
@@ -181,9 +182,6 @@ def plot_distant_pairs(pairs, path, title=None):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.plot_distant_pairs(pairs, "pairs.png")
     """
     figure, axes = output.subplots(2 + 0.5 * len(pairs.counted_distances), 3.5)
@@ -195,9 +193,7 @@ def plot_distant_pairs(pairs, path, title=None):
     axes.set_xticks(pairs.counted_distances)
     axes.set_xlabel("words from the attended to the predicted word")
     axes.set_ylabel("mean co-occurrences in training")
-    if title:
-        axes.set_title(title)
-    output.save(figure, path)
+    output.save(figure, path, axes, title)
 
 
 def write_distant_pairs(pairs, path):
@@ -212,9 +208,6 @@ def write_distant_pairs(pairs, path):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.write_distant_pairs(pairs, "pairs.csv")
     """
     names = ["attended", "predicted", "distance", "occurrences"]
@@ -242,9 +235,6 @@ def write_counts_by_distance(pairs, path):
 
     Example:
 
-    >>> pairs = memlm_keras.analysis.distant_pairs(
-    ...     lm, corpus.test, corpus.train, corpus.vocabulary, minimum_distance=2
-    ... )
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
     means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)

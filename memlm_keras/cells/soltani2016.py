@@ -7,8 +7,8 @@ each step reads the last n outputs instead of one.
 import keras
 from keras import ops
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(keras.layers.Layer):

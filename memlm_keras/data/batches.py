@@ -4,12 +4,12 @@ import heapq
 
 import numpy as np
 
-from memlm_keras.data.epochs import EpochBatches
-from memlm_keras.data.epochs import check_positive
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.epochs import TokenBatches
 from memlm_keras.data.epochs import checksum
 
 
-class Batches(EpochBatches):
+class Batches(TokenBatches):
     """Cuts a token sequence into batches that `fit` and `evaluate` read.
 
     Item `index` is `(inputs, targets, sample_weight)`:
@@ -83,7 +83,7 @@ class Batches(EpochBatches):
         context_of="document",
     ):
         super().__init__(tokens, batch_size, shuffle, seed, end_of_sentence_id)
-        check_positive("segment_length", segment_length)
+        require_positive_integer("segment_length", segment_length)
         self.segment_length = int(segment_length)
         self.has_documents = document_starts is not None
         self.context_of = context_of
@@ -102,12 +102,8 @@ class Batches(EpochBatches):
                 batch_size,
                 segment_length,
             )
-        self._reorder()
-
-    @property
-    def batches_per_epoch(self):
-        """Number of batches of a whole epoch."""
-        return self._layout.num_batches
+        self.batches_per_epoch = self._layout.num_batches
+        self.start_at(0)
 
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
@@ -121,21 +117,8 @@ class Batches(EpochBatches):
         self._layout.shuffle(generator)
 
     def _batch(self, index):
-        shape = (self.batch_size, self.segment_length)
-        token_ids = np.full(shape, self.end_of_sentence_id, np.int32)
-        targets = np.full(shape, self.end_of_sentence_id, np.int32)
-        sample_weight = np.zeros(shape, np.float32)
         begins, ends, reset, blind = self._layout.spans(index)
-        for row, (begin, end) in enumerate(zip(begins, ends)):
-            if begin == end:
-                continue
-            length = end - begin
-            targets[row, :length] = self.tokens[begin:end]
-            token_ids[row, 1:length] = targets[row, : length - 1]
-            if not blind[row]:
-                token_ids[row, 0] = self.tokens[begin - 1]
-            sample_weight[row, :length] = 1.0
-        return {"token_ids": token_ids, "reset": reset}, targets, sample_weight
+        return self._rows(begins, ends, self.segment_length, reset, blind)
 
 
 class _Streams:

@@ -13,7 +13,6 @@ from memlm_keras.data.corpora import public_sources
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
-from memlm_keras.data.tokenizer import Tokenizer
 
 BLANK = "XXXXX"
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -137,9 +136,9 @@ def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
 
     Example:
 
-    >>> questions = cbt_questions("NE", "test")
-    >>> len(questions), len(questions[0].context)
-    (2500, 20)
+    >>> questions = cbt_questions("NE", "test", data_dir="CBTest/data")
+    >>> len(questions[0].context), len(questions[0].candidates)
+    (20, 10)
     """
     if word_type not in WORD_TYPES:
         raise ValueError(
@@ -191,8 +190,8 @@ def load_cbt(
     Example:
 
     >>> corpus = load_cbt(data_dir="CBTest/data", minimum_count=2)
-    >>> len(corpus.train.document_starts)
-    98
+    >>> corpus.has_documents
+    True
     """
     if train_on == "books":
         name, sources = "cbt", public_sources("cbt", data_dir, cache_dir)
@@ -213,9 +212,9 @@ def load_cbt(
         sources,
         cache_dir,
         vocabulary,
-        size=vocabulary_size,
-        minimum_count=minimum_count,
-        tokenizer=numbers and Tokenizer(numbers=numbers),
+        vocabulary_size,
+        minimum_count,
+        numbers=numbers,
     )
 
 

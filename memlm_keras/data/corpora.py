@@ -16,10 +16,9 @@ class _PublicCorpus:
     """Where a corpus comes from, how it is checked and how it is read."""
 
     urls: tuple
-    archive_hash: dict  # The keyword argument of `download`.
+    archive_checksum: str
     folder_in_archive: str
-    hash_algorithm: str
-    files: dict  # Split -> (file name, size in bytes, hash or None).
+    files: dict  # Split -> (file name, size in bytes, checksum or None).
     reading: dict  # Keyword arguments of `TextSource`.
     paragraphs: bool = False  # Whether a line holds many sentences.
 
@@ -30,9 +29,8 @@ _PUBLIC = {
             "https://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
             "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
         ),
-        archive_hash={"md5": "30177ea32e27c525793142b6bf2c8e2d"},
+        archive_checksum="30177ea32e27c525793142b6bf2c8e2d",
         folder_in_archive="simple-examples/data",
-        hash_algorithm="md5",
         files={
             "train": (
                 "ptb.train.txt",
@@ -60,12 +58,10 @@ _PUBLIC = {
                 "wikitext-2-v1.zip"
             ),
         ),
-        archive_hash={
-            "sha256": "92675f1d63015c1c8b51f1656a52d5bd"
-            "bdc33aafa60cc47a218a66e7ee817488"
-        },
+        archive_checksum=(
+            "92675f1d63015c1c8b51f1656a52d5bdbdc33aafa60cc47a218a66e7ee817488"
+        ),
         folder_in_archive="wikitext-2",
-        hash_algorithm="sha256",
         files={
             "train": (
                 "wiki.train.tokens",
@@ -105,12 +101,10 @@ _PUBLIC = {
             "http://www.thespermwhale.com/jaseweston/babi/CBTest.tgz",
             "http://parl.ai/downloads/cbt/cbt.tar.gz",
         ),
-        archive_hash={
-            "sha256": "932df0cadc1337b2a12b4c696b1041c1"
-            "d1c6d4b6bd319874c6288f02e4a61e92"
-        },
+        archive_checksum=(
+            "932df0cadc1337b2a12b4c696b1041c1d1c6d4b6bd319874c6288f02e4a61e92"
+        ),
         folder_in_archive="CBTest/data",
-        hash_algorithm="sha256",
         # Only the archive's hash is published, none of single files.
         files={
             "train": ("cbt_train.txt", None, None),
@@ -126,12 +120,10 @@ _PUBLIC = {
     # Of pairs of sentences, which `pair_corpora` reads.
     "snli": _PublicCorpus(
         urls=("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
-        archive_hash={
-            "sha256": "afb3d70a5af5d8de0d9d81e2637e0fb8"
-            "c22d1235c2749d83125ca43dab0dbd3e"
-        },
+        archive_checksum=(
+            "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e"
+        ),
         folder_in_archive="snli_1.0",
-        hash_algorithm="sha256",
         files={},
         reading={},
     ),
@@ -204,9 +196,9 @@ def load(
 
     Example:
 
-    >>> corpus = load("wikitext-2", data_dir="data")
-    >>> len(corpus.vocabulary), len(corpus.train)
-    (33278, 2088628)
+    >>> corpus = load("embedded")
+    >>> corpus.vocabulary.decode(corpus.train.tokens[:5])
+    ['george', 'dawson', 'was', 'born', 'in']
     """
     if name == "embedded":
         if vocabulary_size is not None:
@@ -240,9 +232,7 @@ def load(
             name, data_dir, cache_dir, verify=False, sentences=True
         )
         name = f"{name}-sentences"
-    return encode_sources(
-        name, sources, cache_dir, vocabulary, size=vocabulary_size
-    )
+    return encode_sources(name, sources, cache_dir, vocabulary, vocabulary_size)
 
 
 def public_sources(
@@ -265,7 +255,7 @@ def public_sources(
     paths = public_files(name, names, data_dir, cache_dir)
     for path, (_, size, digest) in zip(paths, public.files.values()):
         if verify and digest is not None:
-            _verify(path, size, public.hash_algorithm, digest)
+            _verify(path, size, digest)
     reading = public.reading
     if sentences:
         reading = {**reading, "keep_blank_lines": False, "by_sentence": True}
@@ -306,7 +296,7 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 def _downloaded(name, public, cache_dir):
     folder = cache_dir / "downloads" / name
     if not folder.exists():
-        download(public.urls, folder, **public.archive_hash, extract=True)
+        download(public.urls, folder, public.archive_checksum, extract=True)
     return folder / public.folder_in_archive
 
 
@@ -323,7 +313,9 @@ def _folder_of(name, public, files, data_dir):
     return data_dir
 
 
-def _verify(path, size, algorithm, digest):
+def _verify(path, size, digest):
+    # As for `download`, the length tells.
+    algorithm = "md5" if len(digest) == 32 else "sha256"
     received_size = path.stat().st_size
     with open(path, "rb") as file:
         received = hashlib.file_digest(file, algorithm).hexdigest()

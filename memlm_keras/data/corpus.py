@@ -33,7 +33,7 @@ class Corpus:
 
     Example:
 
-    >>> corpus = load("ptb", data_dir="data")
+    >>> corpus = memlm_keras.data.load("embedded")
     >>> batches = corpus.batches("train", batch_size=20, segment_length=35)
     """
 
@@ -90,7 +90,7 @@ class Corpus:
             ValueError: There is no such split, `documents` is true and the
                 split has none, or `sentences` is true as well.
         """
-        split = self._split(split)
+        split = split_of(self, split)
         if documents and sentences:
             raise ValueError(
                 "`documents` and `sentences` exclude each other: a context "
@@ -136,7 +136,7 @@ class Corpus:
             ValueError: There is no such split.
         """
         batches = SentenceBatches(
-            self._split(split).tokens,
+            split_of(self, split).tokens,
             batch_size=batch_size,
             end_of_sentence_id=self.vocabulary.end_of_sentence_id,
             **kwargs,
@@ -144,26 +144,16 @@ class Corpus:
         batches.vocabulary = self.vocabulary
         return batches
 
-    def _split(self, split):
-        if not isinstance(split, str):
-            return split
-        if split not in SPLITS:
-            raise ValueError(
-                f"`split` must be one of {SPLITS}, or a `Split`. Received: "
-                f"split={split!r}"
-            )
-        return getattr(self, split)
-
 
 def encode_sources(
     name,
     sources,
     cache_dir,
     vocabulary=None,
-    tokenizer=None,
     size=None,
     minimum_count=1,
     description="",
+    **rules,
 ):
     """Makes a corpus of three texts, encoding them if need be.
 
@@ -174,16 +164,16 @@ def encode_sources(
             and `sentences`.
         cache_dir: As for `load`.
         vocabulary: `Vocabulary`, or `None` to build one of the training text.
-        tokenizer, size, minimum_count: Arguments of `Vocabulary.build`; a
-            tokenizer that is no other than the vocabulary's may stand with it.
+        size, minimum_count: Arguments of `Vocabulary.build`.
         description: As of `Corpus`.
+        **rules: Arguments of `Tokenizer` that are asked for.
 
     Returns:
         `Corpus`.
 
     Raises:
         ValueError: A text is not UTF-8 or empty, or `vocabulary` is given
-            together with arguments to build one.
+            together with arguments to build another.
         OSError: The cache cannot be written.
 
     Warns:
@@ -191,34 +181,68 @@ def encode_sources(
             which would have to teach what they are like, has none.
     """
     cache_dir = cache_folder(cache_dir)
+    tokenizer = asked_tokenizer(vocabulary, **rules)
     if vocabulary is None:
         vocabulary = stored_vocabulary(
             sources["train"],
             cache_dir,
             name,
-            tokenizer=tokenizer or Tokenizer(),
+            tokenizer=tokenizer,
             size=size,
             minimum_count=minimum_count,
         )
-    elif size is not None or minimum_count not in (None, 1):
-        raise ValueError(
-            "`vocabulary` cannot be combined with `vocabulary_size` or "
-            "`minimum_count`, which say how to build one. Received: "
-            f"vocabulary={vocabulary!r}, vocabulary_size={size} and "
-            f"minimum_count={minimum_count}"
-        )
-    elif tokenizer not in (None, vocabulary.tokenizer):
-        raise ValueError(
-            "`vocabulary` says itself how text becomes tokens: `tokenize`, "
-            "`lowercase` and `numbers` cannot say otherwise. Received: "
-            f"vocabulary={vocabulary!r} and {tokenizer!r}"
-        )
+    else:
+        require_no_building(vocabulary, size, minimum_count, tokenizer)
     splits = {
         split: stored_split(source, vocabulary, cache_dir, f"{name}-{split}")
         for split, source in sources.items()
     }
     _warn_of_unknown(name, splits, vocabulary.unknown_id)
     return Corpus(name, vocabulary, **splits, description=description)
+
+
+def asked_tokenizer(vocabulary, **rules):
+    """Returns the tokenizer that is asked for.
+
+    Args:
+        vocabulary: `Vocabulary`, which has what is not asked for, or `None`.
+        **rules: Arguments of `Tokenizer`; none is asked for by a false value.
+    """
+    asked = {name: rule for name, rule in rules.items() if rule}
+    known = Tokenizer() if vocabulary is None else vocabulary.tokenizer
+    if not asked:
+        return known
+    config = known.get_config() if isinstance(known, Tokenizer) else {}
+    return Tokenizer(**{**config, **asked})
+
+
+def require_no_building(vocabulary, size, minimum_count, tokenizer):
+    """Raises `ValueError` unless a vocabulary is all that is asked for."""
+    if size is not None or minimum_count not in (None, 1):
+        raise ValueError(
+            "`vocabulary` cannot be combined with `vocabulary_size` or "
+            "`minimum_count`, which say how to build one. Received: "
+            f"vocabulary={vocabulary!r}, vocabulary_size={size} and "
+            f"minimum_count={minimum_count}"
+        )
+    if tokenizer != vocabulary.tokenizer:
+        raise ValueError(
+            "`vocabulary` says itself how text becomes tokens: `tokenize`, "
+            "`lowercase` and `numbers` cannot say otherwise. Received: "
+            f"vocabulary={vocabulary!r} and {tokenizer!r}"
+        )
+
+
+def split_of(corpus, split):
+    """Returns a split of a corpus by its name; a split stays what it is."""
+    if not isinstance(split, str):
+        return split
+    if split not in SPLITS:
+        raise ValueError(
+            f"`split` must be one of {SPLITS}, or a split itself. Received: "
+            f"split={split!r}"
+        )
+    return getattr(corpus, split)
 
 
 def _warn_of_unknown(name, splits, unknown_id):

@@ -3,14 +3,13 @@
 import numpy as np
 
 from memlm_keras.data.corpus import SPLITS
+from memlm_keras.data.corpus import asked_tokenizer
 from memlm_keras.data.corpus import cache_folder
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
-from memlm_keras.data.text import DocumentSelection
-from memlm_keras.data.text import LineSelection
+from memlm_keras.data.text import TextPart
 from memlm_keras.data.text import TextSource
 from memlm_keras.data.token_store import stored_document_lengths
-from memlm_keras.data.tokenizer import Tokenizer
 
 # Of a single file, the parts after the first.
 _SHARE = 0.05
@@ -95,10 +94,12 @@ def load_text(
         dict(zip(SPLITS, sources)),
         cache_dir,
         vocabulary,
-        tokenizer=_tokenizer(vocabulary, tokenize, lowercase, numbers),
-        size=vocabulary_size,
-        minimum_count=minimum_count,
-        description=description,
+        vocabulary_size,
+        minimum_count,
+        description,
+        split=tokenize,
+        lowercase=lowercase,
+        numbers=numbers,
     )
 
 
@@ -174,25 +175,23 @@ def load_documents(
     name = source.path.stem
     if vocabulary is not None:
         vocabulary_size, numbers = None, None
-    tokenizer = _tokenizer(vocabulary, tokenize, lowercase, numbers)
+    rules = {"split": tokenize, "lowercase": lowercase, "numbers": numbers}
+    tokenizer = asked_tokenizer(vocabulary, **rules)
     lengths = stored_document_lengths(
-        source,
-        tokenizer or (vocabulary and vocabulary.tokenizer) or Tokenizer(),
-        cache_folder(cache_dir),
-        name,
+        source, tokenizer, cache_folder(cache_dir), name
     )
     dealt = deal_documents(lengths, shares, seed)
     return encode_sources(
         name,
         {
-            split: DocumentSelection(source, documents)
+            split: TextPart(source, documents)
             for split, documents in dealt.items()
         },
         cache_dir,
         vocabulary,
-        tokenizer=tokenizer,
-        size=vocabulary_size,
-        minimum_count=minimum_count,
+        vocabulary_size,
+        minimum_count,
+        **rules,
     )
 
 
@@ -245,9 +244,7 @@ def _parts(source):
     size = max(1, round(_SHARE * count))
     edges = [0, count - 2 * size, count - size, count]
     parts = [
-        DocumentSelection(source, np.arange(start, stop))
-        if source.has_documents
-        else LineSelection(source, start, stop)
+        TextPart(source, np.arange(start, stop))
         for start, stop in zip(edges, edges[1:])
     ]
     shares = (
@@ -255,25 +252,6 @@ def _parts(source):
         for split, start, stop in zip(SPLITS, edges, edges[1:])
     )
     return parts, f"Of the {unit} of {source.path.name}, {', '.join(shares)}."
-
-
-def _tokenizer(vocabulary, tokenize, lowercase, numbers):
-    """The tokenizer that is asked for, `None` where none is."""
-    asked = {
-        name: value
-        for name, value in (
-            ("split", tokenize),
-            ("lowercase", lowercase or None),
-            ("numbers", numbers),
-        )
-        if value is not None
-    }
-    if not asked:
-        return None
-    # What is not asked for is as the vocabulary has it.
-    known = getattr(vocabulary, "tokenizer", None)
-    rules = known.get_config() if isinstance(known, Tokenizer) else {}
-    return Tokenizer(**{**rules, **asked})
 
 
 def _check_shares(shares):

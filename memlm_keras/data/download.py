@@ -17,7 +17,7 @@ _FIRST_WAIT_SECONDS = 1.0
 _SILENCE_SECONDS = 60.0
 
 
-def download(urls, destination, sha256=None, md5=None, extract=False):
+def download(urls, destination, checksum, extract=False):
     """Downloads a file and puts it in place once it is known to be right.
 
     The addresses are tried in order, and then again after a wait, three
@@ -27,51 +27,36 @@ def download(urls, destination, sha256=None, md5=None, extract=False):
         urls: Address, or list of addresses of the same file.
         destination: Path of the file to make, or of the folder to make of
             the archive's contents if `extract`.
-        sha256: Expected SHA-256 of the downloaded file, in hexadecimal.
-        md5: Expected MD5, where no SHA-256 is published.
+        checksum: Expected SHA-256 of the downloaded file, in hexadecimal, or
+            its MD5, which is half as long, where no SHA-256 is published.
         extract: Whether the file is a zip or tar archive to unpack.
 
     Returns:
         `destination`, as a `pathlib.Path`.
 
     Raises:
-        ValueError: Not exactly one of `sha256` and `md5` is given.
         OSError: No address gave the file, or `destination` cannot be
             written. Nothing is left behind.
-
-    Example:
-
-    >>> download(
-    ...     "https://example.org/corpus.zip",
-    ...     "corpus",
-    ...     sha256="92675f1d63015c1c...",
-    ...     extract=True,
-    ... )
     """
-    if (sha256 is None) == (md5 is None):
-        raise ValueError(
-            "Exactly one of `sha256` and `md5` must be given. Received: "
-            f"sha256={sha256!r}, md5={md5!r}"
-        )
     urls = [urls] if isinstance(urls, str) else list(urls)
     destination = pathlib.Path(destination)
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,
     ):
-        fetched = _fetch_with_retries(urls, folder, sha256, md5, extract)
+        fetched = _fetch_with_retries(urls, folder, checksum, extract)
         os.replace(fetched, temporary)
     return destination
 
 
-def _fetch_with_retries(urls, folder, sha256, md5, extract):
+def _fetch_with_retries(urls, folder, checksum, extract):
     reasons = {}
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         for url in urls:
             try:
-                return _fetch(url, folder, sha256, md5, extract)
+                return _fetch(url, folder, checksum, extract)
             # Keras raises bare `Exception` where an address cannot be read.
             except Exception as error:
                 reasons[url] = f"{type(error).__name__}: {error}"
@@ -82,15 +67,14 @@ def _fetch_with_retries(urls, folder, sha256, md5, extract):
     )
 
 
-def _fetch(url, folder, sha256, md5, extract):
+def _fetch(url, folder, checksum, extract):
     with _socket_timeout(_SILENCE_SECONDS), warnings.catch_warnings():
         # Keras only warns where an archive cannot be unpacked.
         warnings.filterwarnings("error", "Could not extract archive")
         return keras.utils.get_file(
             fname="contents",
             origin=url,
-            file_hash=sha256 or md5,
-            hash_algorithm="sha256" if sha256 else "md5",
+            file_hash=checksum,
             extract=extract,
             force_download=True,
             cache_dir=folder,

@@ -1,14 +1,13 @@
 """Batches of sentence pairs of about equal lengths."""
 
-import keras
 import numpy as np
 
-from memlm_keras.data.epochs import check_position
-from memlm_keras.data.epochs import check_positive
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.epochs import EpochBatches
 from memlm_keras.data.epochs import checksum
 
 
-class PairBatches(keras.utils.PyDataset):
+class PairBatches(EpochBatches):
     """Batches of pairs of sentences, with explicit lengths.
 
     Item `index` is `(inputs, labels, sample_weight)`:
@@ -45,8 +44,7 @@ class PairBatches(keras.utils.PyDataset):
 
     Attributes:
         varies_in_time: True, as the batches have different times.
-        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
-            it: a model that has another one refuses the batches.
+        largest_id: Largest token id.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -62,7 +60,6 @@ class PairBatches(keras.utils.PyDataset):
     """
 
     varies_in_time = True
-    vocabulary = None
 
     def __init__(
         self,
@@ -76,10 +73,9 @@ class PairBatches(keras.utils.PyDataset):
         length_multiple=4,
         batches_per_epoch=None,
     ):
-        super().__init__()
-        check_positive("batch_size", batch_size)
-        check_positive("bucket_batches", bucket_batches)
-        check_positive("length_multiple", length_multiple)
+        super().__init__(batch_size, shuffle, seed)
+        require_positive_integer("bucket_batches", bucket_batches)
+        require_positive_integer("length_multiple", length_multiple)
         self.premises = _sentences("premises", premises)
         self.hypotheses = _sentences("hypotheses", hypotheses)
         self.labels = np.asarray(labels, "int32")
@@ -95,14 +91,11 @@ class PairBatches(keras.utils.PyDataset):
                 "`labels` must not be negative. Received: the label "
                 f"{self.labels.min()}"
             )
-        self.batch_size = int(batch_size)
-        self.shuffle = shuffle
-        self.seed = int(seed)
         self.bucket_batches = int(bucket_batches)
         self.length_multiple = int(length_multiple)
         self.batches_per_epoch = self.batches_per_pass
         if batches_per_epoch is not None:
-            check_positive("batches_per_epoch", batches_per_epoch)
+            require_positive_integer("batches_per_epoch", batches_per_epoch)
             self.batches_per_epoch = int(batches_per_epoch)
         self._longest = np.array(
             [
@@ -111,13 +104,12 @@ class PairBatches(keras.utils.PyDataset):
             ]
         )
         both = (*self.premises, *self.hypotheses)
-        self._largest_id = max(int(sentence.max()) for sentence in both)
+        self.largest_id = max(int(sentence.max()) for sentence in both)
         lengths = [len(sentence) for sentence in both]
         self._checksum = 0
         for integers in (np.concatenate(both), lengths, self.labels):
             self._checksum = checksum(integers, self._checksum)
         self._orders = {}
-        self.start_at(0)
 
     @property
     def num_pairs(self):
@@ -135,36 +127,23 @@ class PairBatches(keras.utils.PyDataset):
         return -(-self.num_pairs // self.batch_size)
 
     @property
-    def largest_id(self):
-        """Largest token id."""
-        return self._largest_id
-
-    @property
     def order(self):
         """Int array, the pair that each row holds, -1 where it holds none."""
-        return np.concatenate([self._rows(i) for i in range(len(self))])
+        indices = range(self.start_batch, self.batches_per_epoch)
+        return np.concatenate([self._rows(index) for index in indices])
 
     def identity(self):
         """Plain values that say which batches these are, for checkpoints."""
         return {
+            **super().identity(),
             "num_pairs": self.num_pairs,
             "checksum_of_pairs": self._checksum,
-            "batch_size": self.batch_size,
             "batches_per_epoch": self.batches_per_epoch,
             "bucket_batches": self.bucket_batches,
             "length_multiple": self.length_multiple,
-            "seed": self.seed,
-            "shuffle": self.shuffle,
         }
 
-    def __len__(self):
-        return self.batches_per_epoch - self.start_batch
-
-    def __getitem__(self, index):
-        if not 0 <= index < len(self):
-            raise IndexError(
-                f"`index` must lie in 0 .. {len(self) - 1}. Received: {index}"
-            )
+    def _batch(self, index):
         rows = self._rows(index)
         premise, premise_length = self._padded(self.premises, rows)
         hypothesis, hypothesis_length = self._padded(self.hypotheses, rows)
@@ -178,20 +157,13 @@ class PairBatches(keras.utils.PyDataset):
         labels = np.where(held, self.labels[rows], 0).astype("int32")
         return inputs, labels, held.astype("float32")
 
-    def start_at(self, epoch, batch=0):
-        """Moves to a batch of an epoch, both from 0; `fit` goes on from there.
-
-        Raises:
-            ValueError: There is no such epoch or batch.
-        """
-        check_position(epoch, batch, self.batches_per_epoch)
-        self.epoch = epoch
-        self.start_batch = batch
+    def _shuffle(self, generator):
+        """Each pass has an order of its own, whatever the epochs are."""
 
     def _rows(self, index):
-        """The pairs of a batch, counted from where the batches stand."""
-        position = self.epoch * self.batches_per_epoch + self.start_batch
-        number, index = divmod(position + index, self.batches_per_pass)
+        """The pairs of a batch of the epoch."""
+        position = self.epoch * self.batches_per_epoch + index
+        number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
             # An epoch may end one pass and begin the next.
             self._orders = {

@@ -8,8 +8,8 @@ import json
 import pathlib
 
 from memlm_keras.data.corpora import public_files
+from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.pairs import LABELS
-from memlm_keras.data.pairs import SPLITS
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.pairs import encode_pairs
 from memlm_keras.data.synthetic import embedded_pairs

@@ -6,11 +6,13 @@ import hashlib
 
 import numpy as np
 
+from memlm_keras.data.corpus import SPLITS
+from memlm_keras.data.corpus import asked_tokenizer
+from memlm_keras.data.corpus import require_no_building
+from memlm_keras.data.corpus import split_of
 from memlm_keras.data.pair_batches import PairBatches
-from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 
-SPLITS = ("train", "validation", "test")
 LABELS = ("entailment", "neutral", "contradiction")
 
 
@@ -74,7 +76,7 @@ class PairCorpus:
 
     Example:
 
-    >>> corpus = load_pairs("embedded")
+    >>> corpus = memlm_keras.data.load_pairs("sick", data_dir="SICK")
     >>> batches = corpus.batches("train", batch_size=50, shuffle=True)
     """
 
@@ -112,13 +114,7 @@ class PairCorpus:
         Raises:
             ValueError: There is no such split.
         """
-        if isinstance(split, str):
-            if split not in SPLITS:
-                raise ValueError(
-                    f"`split` must be one of {SPLITS}, or a `PairSplit`. "
-                    f"Received: split={split!r}"
-                )
-            split = getattr(self, split)
+        split = split_of(self, split)
         batches = PairBatches(
             split.premises,
             split.hypotheses,
@@ -160,19 +156,11 @@ def encode_pairs(
         ValueError: A split has no pairs or a pair another label, or
             `vocabulary` is given together with arguments to build one.
     """
-    building = (vocabulary_size, minimum_count)
-    if vocabulary is not None and building != (None, 1):
-        raise ValueError(
-            "`vocabulary` contradicts `vocabulary_size` and `minimum_count`, "
-            "of which one is built. Received: vocabulary_size="
-            f"{vocabulary_size}, minimum_count={minimum_count}"
+    tokenizer = asked_tokenizer(vocabulary, lowercase=lowercase)
+    if vocabulary is not None:
+        require_no_building(
+            vocabulary, vocabulary_size, minimum_count, tokenizer
         )
-    if vocabulary is not None and lowercase:
-        if not getattr(vocabulary.tokenizer, "lowercase", False):
-            raise ValueError(
-                "`vocabulary` says itself whether tokens become lower case. "
-                f"Received: lowercase=True and vocabulary={vocabulary!r}"
-            )
     splits = {split: list(splits[split]) for split in SPLITS}
     for split, pairs in splits.items():
         if not pairs:
@@ -186,7 +174,7 @@ def encode_pairs(
             ),
             size=vocabulary_size,
             minimum_count=minimum_count,
-            tokenizer=Tokenizer(lowercase=lowercase),
+            tokenizer=tokenizer,
         )
     encoded = {
         split: _encode(pairs, labels, vocabulary)

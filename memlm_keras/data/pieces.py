@@ -42,14 +42,6 @@ class SentencePieceTokenizer:
     def get_config(self):
         return {"sentencepiece": base64.b64encode(self.model).decode()}
 
-    def __eq__(self, other):
-        if not isinstance(other, SentencePieceTokenizer):
-            return NotImplemented
-        return self.model == other.model
-
-    def __hash__(self):
-        return hash(self.model)
-
 
 class LongestMatchTokenizer:
     """Parts words into the longest tokens that there are, from the left.
@@ -98,14 +90,6 @@ class LongestMatchTokenizer:
 
     def get_config(self):
         return {"tokens": list(self.tokens), "unit": self.unit}
-
-    def __eq__(self, other):
-        if not isinstance(other, LongestMatchTokenizer):
-            return NotImplemented
-        return self.get_config() == other.get_config()
-
-    def __hash__(self):
-        return hash((self.tokens, self.unit))
 
 
 class _Pieces:

@@ -58,8 +58,8 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     ...     "Holmes.machine_format.questions.txt",
     ...     "Holmes.machine_format.answers.txt",
     ... )
-    >>> len(questions), len(questions[0].candidates)
-    (1040, 5)
+    >>> questions[0].query, questions[0].answer
+    (('you', 'are', 'XXXXX', 'alone', '.'), 'crying')
     """
     split = tokenizer(tokenize)
     case = str.lower if lowercase else str

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from memlm_keras.data.epochs import EpochBatches
-from memlm_keras.data.epochs import check_positive
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.epochs import TokenBatches
 
 
-class SentenceBatches(EpochBatches):
+class SentenceBatches(TokenBatches):
     """Batches of sentences of equal length, each read from an empty history.
 
     Item `index` is `(inputs, targets, sample_weight)` as of `Batches`, with
@@ -76,13 +76,13 @@ class SentenceBatches(EpochBatches):
         equal_lengths=True,
     ):
         super().__init__(tokens, batch_size, shuffle, seed, end_of_sentence_id)
-        check_positive("length_multiple", length_multiple)
+        require_positive_integer("length_multiple", length_multiple)
         self.length_multiple = int(length_multiple)
         self._starts = sentence_starts(self.tokens, end_of_sentence_id)
         self._lengths = np.diff(self._starts, append=self.num_tokens)
         self.longest = longest
         if longest is not None:
-            check_positive("longest", longest)
+            require_positive_integer("longest", longest)
             self._lengths = np.minimum(self._lengths, longest)
         self.equal_lengths = equal_lengths
         # Sentences of one group go together in batches.
@@ -94,18 +94,14 @@ class SentenceBatches(EpochBatches):
         self._group_edges = np.concatenate([[0], np.cumsum(counts)])
         self._batch_edges = np.concatenate([[0], np.cumsum(batches)])
         self._sentences = np.argsort(self._groups, kind="stable")
+        self.batches_per_epoch = int(self._batch_edges[-1])
         self._order = np.arange(self.batches_per_epoch)
-        self._reorder()
+        self.start_at(0)
 
     @property
     def whole_sentences(self):
         """Whether each row is one sentence to its end."""
         return self.longest is None
-
-    @property
-    def batches_per_epoch(self):
-        """Number of batches of a whole epoch."""
-        return int(self._batch_edges[-1])
 
     @property
     def predicted_tokens(self):
@@ -139,19 +135,8 @@ class SentenceBatches(EpochBatches):
         time = -(-int(lengths.max()) // multiple) * multiple
         if self.longest is not None:
             time = min(time, self.longest)
-
-        shape = (self.batch_size, time)
-        token_ids = np.full(shape, self.end_of_sentence_id, np.int32)
-        targets = np.full(shape, self.end_of_sentence_id, np.int32)
-        sample_weight = np.zeros(shape, np.float32)
-        for row, (start, length) in enumerate(
-            zip(self._starts[sentences], lengths)
-        ):
-            targets[row, :length] = self.tokens[start : start + length]
-            token_ids[row, 1:length] = targets[row, : length - 1]
-            sample_weight[row, :length] = 1.0
-        reset = np.ones(self.batch_size, bool)
-        return {"token_ids": token_ids, "reset": reset}, targets, sample_weight
+        begins, every = self._starts[sentences], np.ones(self.batch_size, bool)
+        return self._rows(begins, begins + lengths, time, every, every)
 
 
 class AutoencodingBatches(SentenceBatches):

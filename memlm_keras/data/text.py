@@ -119,77 +119,43 @@ class TextSource:
         )
 
 
-class DocumentSelection:
+class TextPart:
     """Some documents of a text, as `TextSource` gives a whole text.
 
     Args:
-        source: `TextSource` with documents.
-        documents: 1-D integer array, indices of the documents to keep.
+        source: `TextSource`.
+        units: 1-D integer array, indices of the documents to keep or, in a text
+            without documents, of the lines that are not blank.
 
     Example:
 
     >>> source = TextSource("documents.txt", document_start="= ")
-    >>> next(DocumentSelection(source, [3]).sentences())
+    >>> next(TextPart(source, [1]).sentences())
     ('= York =', True)
     """
 
-    has_documents = True
-
-    def __init__(self, source, documents):
+    def __init__(self, source, units):
         self.source = source
-        self.documents = np.asarray(documents, np.int64)
-
-    @property
-    def path(self):
-        return self.source.path
-
-    @property
-    def document_start(self):
-        return self.source.document_start
+        self.path = source.path
+        self.has_documents = source.has_documents
+        self.document_start = source.document_start
+        self.units = np.asarray(units, np.int64)
 
     def identity(self):
         """Describes text and selection: equal as long as both are."""
-        digest = hashlib.sha256(self.documents.astype("<i8").tobytes())
-        return {**self.source.identity(), "documents": digest.hexdigest()}
+        digest = hashlib.sha256(self.units.astype("<i8").tobytes())
+        return {**self.source.identity(), "units": digest.hexdigest()}
 
     def sentences(self):
         """Reads the text once, as `TextSource.sentences`."""
-        kept = set(self.documents.tolist())
-        document = -1
+        kept = np.zeros(self.units.max(initial=0) + 1, bool)
+        kept[self.units] = True
+        unit = -1
         for line, begins in self.source.sentences():
-            document += begins
+            unit += begins or not self.has_documents
             # Lines before the first title belong to the first document.
-            if max(document, 0) in kept:
+            if max(unit, 0) < len(kept) and kept[max(unit, 0)]:
                 yield line, begins
-
-
-class LineSelection:
-    """Consecutive lines of a text, as `TextSource` gives a whole text.
-
-    Args:
-        source: `TextSource` without documents.
-        start, stop: Integers, the first line, from 0 and of those that are not
-            blank, and the one after the last.
-    """
-
-    has_documents = False
-
-    def __init__(self, source, start, stop):
-        self.source = source
-        self.start = start
-        self.stop = stop
-
-    @property
-    def path(self):
-        return self.source.path
-
-    def identity(self):
-        """Describes text and selection: equal as long as both are."""
-        return {**self.source.identity(), "lines": [self.start, self.stop]}
-
-    def sentences(self):
-        """Reads the text once, as `TextSource.sentences`."""
-        return itertools.islice(self.source.sentences(), self.start, self.stop)
 
 
 def _sentences(lines):

@@ -15,7 +15,6 @@ from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
 from memlm_keras.data.text import files_identity
 from memlm_keras.data.text import read_lines
-from memlm_keras.data.tokenizer import Tokenizer
 
 _COLUMNS = 10
 _WORD, _SKIPPED = re.compile(r"[1-9]\d*"), re.compile(r"\d+(-\d+|\.\d+)")
@@ -78,9 +77,9 @@ def load_conllu(
         sources,
         cache_dir,
         vocabulary,
-        size=vocabulary_size,
-        minimum_count=minimum_count,
-        tokenizer=numbers and Tokenizer(numbers=numbers),
+        vocabulary_size,
+        minimum_count,
+        numbers=numbers,
     )
 
 

@@ -77,7 +77,7 @@ class ClozeAccuracy:
         )
 
 
-def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
+def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Accuracy of a language model in a cloze test.
 
     The model reads the context of each question, puts every candidate into the
@@ -92,7 +92,8 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
             `memlm_keras.ngrams`, which reads the whole text of each question
             and candidate.
         questions: iterable of `memlm_keras.data.ClozeQuestion`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
         batch_size: integer, rows that the model reads at once. It changes time
             and memory, and scores by no more than rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
@@ -119,6 +120,7 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
     """
     questions = list(questions)
     scores = cloze_scores(model, questions, vocabulary, batch_size, verbose)
+    vocabulary = require_vocabulary(model, vocabulary)
     chosen = tuple(
         question.candidates[int(np.argmax(found))]
         for question, found in zip(questions, scores)
@@ -143,7 +145,7 @@ def cloze_accuracy(model, questions, vocabulary, batch_size=32, verbose=1):
     return result
 
 
-def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
+def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Log-probability of the query with each candidate in place.
 
     A context is read once, and its state is the beginning for all candidates.
@@ -170,12 +172,6 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
 
     Example:
 
-    >>> question = memlm_keras.data.ClozeQuestion(
-    ...     context=(("the", "man", "was", "born", "in", "york"),),
-    ...     query=("the", "XXXXX", "said"),
-    ...     answer="man",
-    ...     candidates=("man", "york"),
-    ... )
     >>> scores = memlm_keras.evaluation.cloze_scores(
     ...     kneser_ney, [question], corpus.vocabulary
     ... )
@@ -183,7 +179,7 @@ def cloze_scores(model, questions, vocabulary, batch_size=32, verbose=1):
     (2,)
     """
     questions = list(questions)
-    _require_questions(model, questions, vocabulary, batch_size)
+    vocabulary = _require_questions(model, questions, vocabulary, batch_size)
     encoded = [_Encoded(question, vocabulary) for question in questions]
     # Questions of like lengths need the same pieces at the same time.
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].context))
@@ -300,9 +296,9 @@ def _require_questions(model, questions, vocabulary, batch_size):
         raise ValueError(
             "`questions` must hold at least one question. Received: none"
         )
-    require_vocabulary(model, vocabulary)
+    vocabulary = require_vocabulary(model, vocabulary)
     if model.causal:
-        return
+        return vocabulary
     name, end = type(model.memory).__name__, vocabulary.end_of_sentence_id
     own_end = getattr(model.memory, "end_of_sentence_id", end)
     if own_end != end:
@@ -318,3 +314,4 @@ def _require_questions(model, questions, vocabulary, batch_size):
                 f"its {name} reads a sentence by itself. Received: question "
                 f"{index} with a context of {len(question.context)} sentences"
             )
+    return vocabulary

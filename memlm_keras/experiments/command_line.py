@@ -25,8 +25,8 @@ import shlex
 import signal
 import sys
 
-from memlm_keras.experiments import options
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.subcommands import COMMANDS
 
 # Of a message, which may quote what another process said.
@@ -43,26 +43,11 @@ def main(arguments=None):
         arguments: list of strings; `None` are those of the process.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    traceback = False
+    traceback = "--traceback" in arguments
     try:
-        if not arguments or arguments[0] in ("-h", "--help", "help"):
-            print(_help())
-            return 0 if arguments else 2
-        if arguments[0] == "--version":
-            import memlm_keras
-
-            print(memlm_keras.__version__)
-            return 0
-        command = _command(arguments[0])
-        positional, values = command.parse(arguments[1:])
-        traceback = values.pop("traceback", False)
-        with _signals_raise():
-            import_keras(values.pop("backend", None))
-            module = importlib.import_module(
-                f"memlm_keras.experiments.{command.module}"
-            )
-            typed = shlex.join(["memlm", *arguments])
-            return getattr(module, command.name)(positional, values, typed) or 0
+        status = _run(arguments)
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         return _failed(error, 2, traceback)
     except KeyboardInterrupt:
@@ -78,6 +63,29 @@ def main(arguments=None):
         return _failed(error, 1, traceback)
 
 
+def _run(arguments):
+    """Runs a command; returns the exit status."""
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_help())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        import memlm_keras
+
+        print(memlm_keras.__version__)
+        return 0
+    command = _command(arguments[0])
+    positional, values = command.parse(arguments[1:])
+    values.pop("traceback", None)
+    with _signals_raise():
+        lists = command.name == "presets"
+        import_keras(values.pop("backend", None), only_keras=lists)
+        module = importlib.import_module(
+            f"memlm_keras.experiments.{command.module}"
+        )
+        typed = shlex.join(["memlm", *arguments])
+        return getattr(module, command.name)(positional, values, typed) or 0
+
+
 class _Received(BaseException):
     """The process was told to end, by the signal of a number."""
 
@@ -91,9 +99,16 @@ def _signals_raise():
     """Context in which SIGINT and SIGTERM raise until something ends.
 
     Keras turns logs into numbers within an `except` of everything: an
-    interruption that comes just then is lost, and training would go on.
+    interruption that comes just then is lost, and training would go on. In a
+    callback of the garbage collector it is lost, too, with a traceback that
+    says so.
     """
     first = None
+    hook = sys.unraisablehook
+
+    def say_lost(lost):
+        if not isinstance(lost.exc_value, _Received):
+            hook(lost)
 
     def handle(number, frame):
         nonlocal first
@@ -109,9 +124,11 @@ def _signals_raise():
         # What runs in the background of a shell is not interrupted with it.
         if signal.getsignal(number) != signal.SIG_IGN
     }
+    sys.unraisablehook = say_lost
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -121,13 +138,18 @@ def _command(name):
     if name in COMMANDS:
         return COMMANDS[name]
     raise UsageError(
-        f"There is no command {name}.{options.nearest(name, COMMANDS)} "
+        f"There is no command {name}.{nearest(name, COMMANDS)} "
         f"Commands are {', '.join(COMMANDS)}."
     )
 
 
-def import_keras(backend):
+def import_keras(backend, only_keras=False):
     """Imports Keras and this package on a backend, without TensorFlow's lines.
+
+    Args:
+        backend: string, or `None` for the one that Keras is configured for.
+        only_keras: whether TensorFlow, which takes seconds, is not imported
+            for another backend. It is whenever a model is trained or saved.
 
     Raises:
         UsageError: if Keras runs on another one already.
@@ -155,8 +177,8 @@ def import_keras(backend):
         import memlm_keras
 
         memlm_keras.load_all()
-        # Keras imports it on every backend, sooner or later.
-        importlib.import_module("tensorflow").zeros(1)
+        if not only_keras:
+            importlib.import_module("tensorflow").zeros(1)
 
 
 @contextlib.contextmanager
@@ -212,7 +234,7 @@ def _interrupted(arguments, number):
 def _help():
     lines = ["Memory-augmented recurrent language models.", ""]
     for command in COMMANDS.values():
-        lines.append(f"  memlm {command.name} {command.places}".rstrip())
+        lines.append(" ".join(["  memlm", command.name, *command.places]))
         lines.append(f"      {command.help}")
     lines += [
         "",

@@ -1,36 +1,39 @@
 """Commands that list, train, measure and tabulate, once Keras is there."""
 
 import fnmatch
+import itertools
 import pathlib
+import re
 import shlex
 
 import keras
 
-from memlm_keras import presets as all_presets
+from memlm_keras import registry
 from memlm_keras.evaluation import perplexity
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import options
 from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import again
-from memlm_keras.experiments.language_models import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.options import take
 from memlm_keras.experiments.table import TableRuns
 from memlm_keras.experiments.table_runs import fill
+from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import Ensemble
 from memlm_keras.presets import count_params
 
-_END = "(end of sentence)"
-_TOP_K = 10
+_NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 
 
 def presets(positional, values, command):
-    """Lists presets as one line each."""
+    """Lists presets by paper: sizes, and what each is."""
     pattern = positional.pattern or "*"
-    names = all_presets.names()
+    names = registry.names()
     found = [
         name
         for name in names
@@ -43,22 +46,86 @@ def presets(positional, values, command):
     size = values.get("vocabulary_size", 10_000)
     scale = values.get("scale", 1.0)
     width = max(map(len, found))
-    print(f"{'preset':{width}} {'units':>6} {f'V={size:,}':>12}  source")
+    print(f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  what it is")
+    last = None
     for name in found:
-        preset = all_presets.get(name, scale=scale)
+        paper = registry.find(name)[0]
+        if paper is not last:
+            print(f"\n{paper.source()}")
+            last = paper
+        preset = registry.get(name, scale=scale)
         count = count_params(name, size, scale=scale)
         print(
-            f"{name:{width}} {preset['units']:>6} {count:>12,}  "
-            f"{preset['source']}",
+            f"{name:{width}} {preset['units']:>5} {count:>12,}  "
+            f"{describe(preset)}",
             flush=True,
         )
 
 
+def describe(preset):
+    """Says in words what a preset is.
+
+    Args:
+        preset: dict, as `memlm_keras.presets.get` returns.
+
+    Example:
+
+    >>> describe(memlm_keras.presets.get("daniluk2017/key_value_predict"))
+    'LSTM 834, key value predict of window 5'
+    """
+    model = preset["model"]
+    parts = [model[key] for key in ("encoder", "decoder") if key in model]
+    layers = model.get("recurrent", parts)
+    layers = layers if isinstance(layers, list) else [layers]
+    layers += [
+        model[k] for k in ("recurrent_hypothesis", "top") if model.get(k)
+    ]
+    layers += model.get("recurrent_above") or []
+    words = []
+    for text, equal in itertools.groupby(map(_in_words, layers)):
+        count = len(list(equal))
+        words.append(text if count == 1 else f"{count} x {text}")
+    for part in ("memory", "mixture"):
+        if model.get(part) is not None:
+            words.append(_in_words(model[part]))
+    for what, noise in (
+        ("smoothing", smoothing_of(model)),
+        ("data noising", preset.get("noise")),
+    ):
+        # What is smoothed at rate 0 is l2 alone.
+        if noise and noise.get("rate", 1):
+            scheme = noise["scheme"].replace("_", " ")
+            each = "element-wise " * noise.get("element_wise", False)
+            words.append(f"{each}{scheme} {what}")
+    if model.get("tie_embeddings"):
+        words.append("tied embeddings")
+    return ", ".join(words)
+
+
+def _in_words(layer):
+    """A serialized layer as its name with the sizes that it is known by."""
+    while "cell" in layer["config"]:
+        layer = layer["config"]["cell"]
+    name = layer["class_name"].removesuffix("Cell")
+    # A hump begins a word, but of all that is written in capitals.
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)
+    text = " ".join(w if w.isupper() else w.lower() for w in words)
+    config = layer["config"]
+    kind = config.get("composition") or config.get("score")
+    text = f"{kind} {text}" if kind else text
+    if "units" in config:
+        return f"{text} {config['units']}"
+    for size in ("window", "order", "size"):
+        if config.get(size) is not None:
+            return f"{text} of {size} {config[size]}"
+    return text
+
+
 def train(positional, values, command):
     """Trains, and tells what came of it and what may come next."""
-    running = read_options(settings.RUNNING, _take(settings.RUNNING, values))
-    measures = _take(settings.MEASURES, values)
-    pictures = read_options(settings.PICTURES, _take(settings.PICTURES, values))
+    running = take(settings.RUNNING, values)
+    pictures = take(settings.PICTURES, values)
+    measures = take(settings.MEASURES, values)
     run_dir = values.pop("run_dir", "runs")
     overwrite = values.pop("overwrite", False)
     experiment = Experiment(
@@ -79,40 +146,33 @@ def train(positional, values, command):
 
 
 def _tell(experiment, folder, results):
+    """Prints what came of a run, and what may be typed next."""
     print(report.outcome(results, experiment.task.measures))
     print(f"All of it is in {folder}")
-    if not experiment.task.is_trained:
-        return
     path = shlex.quote(str(folder))
-    lines = [f"memlm attention {path}", f"memlm export {path}"]
-    if not list(folder.glob("*.png")):
-        lines.pop(0)
+    lines = []
     if experiment.kind == options.LANGUAGE_MODEL:
-        lines.insert(0, f'memlm generate {path} "{_prompt(experiment)}"')
+        words = figures.drawn_words(experiment.corpus)[:3]
+        prompt = " ".join(words).replace('"', "")
+        lines.append(f'memlm generate {path} "{prompt}"')
     elif experiment.kind == options.CLASSIFIER:
         decode = experiment.corpus.vocabulary.decode
         test = experiment.corpus.test
-        pair = (
-            shlex.quote(" ".join(decode(sequence[0])))
-            for sequence in (test.premises, test.hypotheses)
-        )
-        lines.insert(0, f"memlm predict {path} {' '.join(pair)}")
-    else:
-        lines.pop()
+        pair = (test.premises[0], test.hypotheses[0])
+        texts = [shlex.quote(" ".join(decode(sequence))) for sequence in pair]
+        lines.append(f"memlm predict {path} {' '.join(texts)}")
+    if list(folder.glob("*.png")):
+        lines.append(f"memlm attention {path}")
+    if experiment.kind in (options.LANGUAGE_MODEL, options.CLASSIFIER):
+        lines.append(f"memlm export {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
-
-
-def _prompt(experiment):
-    """The first words of the test text."""
-    words = figures.drawn_words(experiment.corpus)[:3]
-    return " ".join(words).replace('"', "")
 
 
 def evaluate(positional, values, command):
     """Measures a run again, and by what is asked for besides."""
     verbose = values.pop("verbose", 1)
-    measures = _take(settings.MEASURES, values)
+    measures = take(settings.MEASURES, values)
     folders = [run_folder.find(path) for path in positional.run]
     if len(folders) > 1:
         return _evaluate_mean(positional.run, folders, verbose)
@@ -126,28 +186,25 @@ def evaluate(positional, values, command):
     if values:
         experiment = Experiment(**{**folder.recipe(), **values})
         # Another text is read with the words that the model knows.
-        words = run_folder.vocabulary_of(model, folder.model_path)
-        experiment.corpus = experiment.dataset.load(words)
+        experiment.corpus = experiment.dataset.load(model.vocabulary)
     else:
-        experiment = again(folder.recipe(), folder)
+        experiment = again(folder)
     measures = read_options(settings.MEASURES, measures, experiment.kind)
     experiment.task.check_measures(experiment, measures)
     found = experiment.task.measure(experiment, model, verbose)
     before = {} if values else folder.results() or {}
-    more = experiment.task.measure_more(
-        experiment, model, measures, verbose, before
-    )
+    missing = experiment.task.missing(experiment, measures, before)
+    more = {key: make(model, verbose) for key, make in missing.items()}
     if before:
         more = folder.add_results({**found, **more})
-    found = {**found, **more}
-    _tell_numbers(found)
+    _tell_numbers({**found, **more})
 
 
 def _evaluate_mean(paths, folders, verbose):
     """Measures the mean of what several models predict."""
     if None in folders:
         raise UsageError("Several models are named by their run folders.")
-    experiments = [again(folder.recipe(), folder) for folder in folders]
+    experiments = [again(folder) for folder in folders]
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
@@ -165,9 +222,13 @@ def _evaluate_mean(paths, folders, verbose):
     ensemble = Ensemble([folder.model() for folder in folders])
     found = {
         split: report.plain_perplexity(
-            perplexity(ensemble, batches, verbose=verbose)
+            perplexity(
+                ensemble,
+                evaluation_batches(first, ensemble, split),
+                verbose=verbose,
+            )
         )
-        for split, batches in evaluation_batches(first, ensemble).items()
+        for split in ("validation", "test")
     }
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")
@@ -179,21 +240,11 @@ def _tell_numbers(found):
     for key, value in found.items():
         if not isinstance(value, dict):
             continue
+        parts = {f"{key}, {k}": v for k, v in value.items()}
         if "validation" in value or "test" in value or key == "cbt":
-            _tell_numbers(
-                {
-                    f"{key}, {split}": inner
-                    for split, inner in value.items()
-                    if isinstance(inner, dict)
-                }
-            )
+            _tell_numbers(parts)
             continue
-        for name in (
-            "perplexity",
-            "accuracy",
-            "token_accuracy",
-            "sequence_accuracy",
-        ):
+        for name in _NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
 
@@ -205,10 +256,10 @@ def table(positional, values, command):
     finished_only = values.pop("finished_only", False)
     overwrite = values.pop("overwrite", False)
     passed = {
-        **read_options(settings.RUNNING, _take(settings.RUNNING, values)),
-        **_take(settings.PICTURES, values),
+        **take(settings.RUNNING, values),
+        **take(settings.PICTURES, values),
     }
-    measures = read_options(settings.MEASURES, _take(settings.MEASURES, values))
+    measures = take(settings.MEASURES, values)
     run_dir = values.pop("run_dir", "runs")
     dataset = values.pop("dataset", None)
     overrides = read_options(settings.OVERRIDES.values(), values)
@@ -270,8 +321,3 @@ def _integers(text):
             f"{text!r}"
         )
     return [int(part) for part in parts]
-
-
-def _take(group, values):
-    """Takes the flags of a group of options out of all that are positional."""
-    return {o.name: values.pop(o.name) for o in group if o.name in values}

@@ -1,17 +1,16 @@
-"""The texts and pairs that experiments are of: by name, or of one's own."""
+"""The texts and pairs that experiments are of, and how they are read."""
 
 import functools
-import hashlib
 import pathlib
 import re
 
+import numpy as np
+
 from memlm_keras import data
-from memlm_keras.data.corpus import cache_folder
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.files import atomic_path
 
 PUBLIC = ("embedded", "ptb", "wikitext-2", "cbt")
 PAIRS = ("embedded", "snli", "sick")
@@ -19,11 +18,6 @@ PAIRS = ("embedded", "snli", "sick")
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
 _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
-# Of one file: a tenth of its lines each.
-_SHARE = 10
-# Of text without a word for the unknown, words seen once teach one.
-_MINIMUM_COUNT = 2
-_UNKNOWN = "<unk>"
 
 
 class Dataset:
@@ -32,11 +26,12 @@ class Dataset:
     Args:
         name: `"embedded"`, `"ptb"`, `"wikitext-2"` or `"cbt"`; of classifiers
             `"embedded"`, `"snli"` or `"sick"`; or text of one's own: a file,
-            which is split into training, validation and test; three files with
-            commas between; a folder that holds train, valid and test (`.txt`
-            files, or folders of documents); a folder that holds a treebank in
-            CoNLL-U; or documents to be dealt to the three, as a folder of one
-            `.txt` file each, or as one file with `document_start`.
+            which is split as `memlm_keras.data.load_text` does; three files
+            with commas between; a folder that holds train, valid and test
+            (`.txt` files, or folders of documents); a folder that holds a
+            treebank in CoNLL-U; or documents to be dealt to the three, as a
+            folder of one `.txt` file each, or as one file with
+            `document_start`.
         kind: string, the kind of model that reads it.
         sentences: whether lines that hold several sentences are split at them.
         reading: dict of the options of `settings.READING` that are given.
@@ -56,54 +51,18 @@ class Dataset:
     @property
     def label(self):
         """Name in run folders and tables."""
-        if self.name == "cbt" and self._given("cbt_train_on", "books") != (
-            "books"
-        ):
-            return f"cbt-{self.reading['cbt_train_on']}"
+        train_on = self.reading.get("cbt_train_on", "books")
+        if self.name == "cbt" and train_on != "books":
+            return f"cbt-{train_on}"
         path = self.paths[0]
         if len(self.paths) > 1:
             return path.resolve().parent.name
         return path.stem if path.suffix == ".txt" else path.resolve().name
 
-    def load(self, vocabulary=None):
-        """Loads it.
-
-        Args:
-            vocabulary: `Vocabulary` to read it with; `None` builds one of the
-                training text.
-
-        Returns:
-            `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
-        """
-        building = self._those("vocabulary_size")
-        if vocabulary is not None:
-            building = {"vocabulary": vocabulary}
-        if self.kind == CLASSIFIER:
-            return data.load_pairs(
-                self.name,
-                self.reading.get("data_dir"),
-                lowercase=self._given("lowercase", False),
-                **self._counting(building, 1),
-            )
-        if self.name == "cbt":
-            return data.load_cbt(
-                self._given("cbt_train_on", "books"),
-                self.reading.get("data_dir"),
-                **self._counting(building, 2),
-            )
-        if self.name in PUBLIC:
-            if self.sentences and self.name == "wikitext-2":
-                building["sentences"] = True
-            data_dir = self.reading.get("data_dir")
-            return data.load(self.name, data_dir=data_dir, **building)
-        return self._load_own(building)
-
+    @functools.cached_property
     def treebank(self):
-        """Files of the treebank that it is.
-
-        Returns:
-            Lists of the paths of training, validation and test, or `None`.
-        """
+        """Lists of the paths of training, validation and test of the treebank
+        that it is, or `None`."""
         folder = self.paths[0]
         if len(self.paths) > 1 or self.name in PUBLIC or not folder.is_dir():
             return None
@@ -126,6 +85,58 @@ class Dataset:
             )
         return found
 
+    def load(self, vocabulary=None):
+        """Loads it, and prints what was decided for who did not decide.
+
+        Args:
+            vocabulary: `Vocabulary` to read it with; `None` builds one of the
+                training text.
+
+        Returns:
+            `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
+        """
+        data_dir = self.reading.get("data_dir")
+        if vocabulary is None:
+            words = self._those("vocabulary_size", "minimum_count")
+        else:
+            words = {"vocabulary": vocabulary}
+        if self.kind == CLASSIFIER:
+            lowercase = self.reading.get("lowercase", False)
+            return data.load_pairs(
+                self.name, data_dir, lowercase=lowercase, **words
+            )
+        if self.name == "cbt":
+            train_on = self.reading.get("cbt_train_on", "books")
+            return data.load_cbt(train_on, data_dir, **words)
+        if self.name in PUBLIC:
+            if self.name == "wikitext-2":
+                words["sentences"] = self.sentences
+            return data.load(self.name, data_dir=data_dir, **words)
+        return self._load_own(words)
+
+    def _load_own(self, words):
+        words.update(self._those("document_start", "tokenize"))
+        if self.treebank:
+            return data.load_conllu(*self.treebank, **words)
+        paths = self.paths
+        one_text = paths[0].is_file() and "document_start" not in words
+        if len(paths) == 1 and not one_text:
+            paths = _find_splits(paths[0])
+        if paths is None:
+            corpus = data.load_documents(self.paths[0], **words)
+        else:
+            corpus = data.load_text(*paths, **words)
+        if corpus.description:
+            print(corpus.description)
+        known = corpus.vocabulary
+        unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
+        print(
+            f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
+            f"training text are others, read as {known.unknown} "
+            "(--minimum_count and --vocabulary_size say which)."
+        )
+        return corpus
+
     def _check(self):
         known = PAIRS if self.kind == CLASSIFIER else PUBLIC
         if self.kind == CLASSIFIER:
@@ -135,9 +146,11 @@ class Dataset:
                     f"dataset={self.name}.{nearest(self.name, known)}"
                 )
             return
-        own = ("document_start", "tokenize")
-        if self.name in PUBLIC or self.treebank():
-            wrong = [option for option in own if option in self.reading]
+        wrong = [] if self.name == "cbt" else ["cbt_train_on"]
+        if self.name in PUBLIC or self.treebank:
+            wrong += ["document_start", "tokenize"]
+            if self.name in PUBLIC and self.name != "cbt":
+                wrong.append("minimum_count")
         else:
             missing = [str(path) for path in self.paths if not path.exists()]
             if missing:
@@ -151,110 +164,14 @@ class Dataset:
                     "of training, validation and test. Received: "
                     f"{self.name}"
                 )
-            wrong = []
-        if self.name != "cbt":
-            wrong += [o for o in ("cbt_train_on",) if o in self.reading]
-        if self.name in PUBLIC and self.name != "cbt":
-            wrong += [o for o in ("minimum_count",) if o in self.reading]
-        if wrong:
+        for option in self._those(*wrong):
             raise UsageError(
-                f"{wrong[0]} cannot be given for dataset={self.name}, which is "
+                f"{option} cannot be given for dataset={self.name}, which is "
                 "always read in the same way."
             )
 
-    def _load_own(self, building):
-        treebank = self.treebank()
-        own = self._those("document_start", "tokenize")
-        if treebank:
-            building = self._counting(building, 1)
-            return data.load_conllu(*treebank, **own, **building)
-        path = self.paths[0]
-        splits = self.paths if len(self.paths) == 3 else _find_splits(path)
-        if splits is None and path.is_file() and "document_start" not in own:
-            splits = split_file(path)
-        if splits is None:
-            return data.load_documents(path, **own, **building)
-        if "minimum_count" not in self.reading and "vocabulary" not in building:
-            building["minimum_count"] = _least_count(splits[0])
-        building = self._counting(building)
-        return data.load_text(*splits, **own, **building)
-
-    def _counting(self, building, count=1):
-        """Arguments to build a vocabulary with, or the one that is there."""
-        if "vocabulary" in building:
-            return building
-        count = self._given("minimum_count", count)
-        return {"minimum_count": count, **building}
-
-    def _given(self, option, default):
-        return self.reading.get(option, default)
-
     def _those(self, *names):
         return {k: self.reading[k] for k in names if k in self.reading}
-
-
-def split_file(path):
-    """Splits a file of one's own by its lines.
-
-    The last tenth of its lines that are not blank is the test text, the tenth
-    before it the validation text, and the rest is trained on. The three stand
-    in the cache, in a folder named after the file and what it holds.
-
-    Args:
-        path: `pathlib.Path` of a UTF-8 text file.
-
-    Returns:
-        List of the paths of training, validation and test.
-
-    Raises:
-        UsageError: if it has too few lines, or is no text.
-    """
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()[:16]
-    folder = cache_folder() / "split" / f"{path.stem}-{digest}" / path.stem
-    paths = [folder / f"{names[0]}.txt" for names in _SPLITS]
-    try:
-        lines = [t for t in content.decode("utf-8").split("\n") if t.strip()]
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8: {error}") from None
-    if len(lines) < _SHARE:
-        raise UsageError(
-            f"{path} has {len(lines)} lines with words; at least {_SHARE} are "
-            "needed to split it, one sentence a line."
-        )
-    share = len(lines) // _SHARE
-    ends = len(lines) - 2 * share, len(lines) - share
-    parts = lines[: ends[0]], lines[ends[0] : ends[1]], lines[ends[1] :]
-    _tell_once(
-        f"{path} is one text: its first {len(parts[0]):,} lines are trained "
-        f"on, the next {share:,} are for validation, the last {share:,} for "
-        "the test."
-    )
-    if not all(part.exists() for part in paths):
-        with atomic_path(folder) as temporary:
-            temporary.mkdir()
-            for part, part_lines in zip(paths, parts, strict=True):
-                text = "\n".join(part_lines) + "\n"
-                (temporary / part.name).write_text(text, encoding="utf-8")
-    return paths
-
-
-@functools.cache
-def _tell_once(line):
-    print(line)
-
-
-def _least_count(train):
-    """1 where the text itself has unknown words, else what makes some."""
-    files = sorted(train.glob("*.txt")) if train.is_dir() else [train]
-    marked = any(_UNKNOWN.encode() in file.read_bytes() for file in files)
-    if marked:
-        return 1
-    _tell_once(
-        f"Words seen once in training become {_UNKNOWN}, so that the model "
-        "knows what an unknown word is like; --minimum_count=1 keeps them."
-    )
-    return _MINIMUM_COUNT
 
 
 def _find_splits(path):
@@ -279,8 +196,58 @@ def _find_splits(path):
     return [paths[0] for paths in found]
 
 
+# === How the text of an experiment is read ===
+
+
 def reads_sentences(preset):
     """Whether the model of a preset reads each sentence by itself."""
     return preset["kind"] == AUTOENCODER or preset["data"].get(
         "sentences", False
+    )
+
+
+def reads_documents(experiment):
+    """Whether an experiment begins each document afresh."""
+    has = experiment.corpus.train.document_starts is not None
+    wanted = experiment.overrides.get("documents")
+    if wanted and not has:
+        raise UsageError(
+            f"documents needs a corpus that says where they begin; "
+            f"{experiment.corpus.name} does not. Give --document_start, or a "
+            "folder of documents."
+        )
+    if wanted is None:
+        wanted = experiment.preset["data"].get("documents", False)
+    return bool(wanted and has)
+
+
+def sentence_batches(experiment, split, **arguments):
+    """Batches of whole sentences of an experiment's corpus."""
+    settings = experiment.settings
+    return experiment.corpus.sentence_batches(
+        split,
+        settings["batch_size"],
+        length_multiple=settings["length_multiple"],
+        seed=experiment.seed,
+        **arguments,
+    )
+
+
+def evaluation_batches(experiment, model, split):
+    """The batches of a split that perplexities are reported on."""
+    corpus, settings = experiment.corpus, experiment.settings
+    if reads_sentences(experiment.preset):
+        if model.causal:
+            return corpus.batches(split, 64, 32, sentences=True)
+        return sentence_batches(experiment, split)
+    if not settings["documents"]:
+        # One row reads a continuous text as published figures do.
+        return corpus.batches(split, 1, 100)
+    # Documents are independent, so more rows change nothing.
+    starts = getattr(corpus, split).document_starts
+    return corpus.batches(
+        split,
+        batch_size=min(settings["batch_size"], len(starts)),
+        segment_length=settings["segment_length"],
+        documents=True,
     )

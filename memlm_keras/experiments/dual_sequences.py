@@ -3,10 +3,10 @@
 import math
 
 import keras
-import keras_nlp
 
 from memlm_keras import analysis
 from memlm_keras import embeddings
+from memlm_keras import presets
 from memlm_keras import training
 from memlm_keras.data import AutoencodingBatches
 from memlm_keras.evaluation import reconstruction
@@ -24,25 +24,6 @@ class DualSequenceTask(Task):
 
     monitor = "val_accuracy"
 
-    def settings(self, experiment):
-        """Sizes and rates, and what only one kind has."""
-        preset, overrides = experiment.preset, experiment.overrides
-        rate = preset["optimizer"]["config"]["learning_rate"]
-        size = overrides.get("batch_size", preset["data"]["batch_size"])
-        return {
-            "embedding_dim": preset["model"]["embedding_dim"],
-            "scale": overrides.get("scale", 1.0),
-            "initial_range": overrides.get("initial_range"),
-            "dropout": preset["model"].get("dropout", 0.0),
-            "batch_size": size,
-            "learning_rate": overrides.get("learning_rate", rate),
-            **self.more_settings(experiment, size),
-        }
-
-    def more_settings(self, experiment, batch_size):
-        """Settings that only this kind has."""
-        raise NotImplementedError
-
     def preset(self, name, overrides):
         """Extends `Task`: the size of embeddings is free of all others."""
         sizes = dict(overrides)
@@ -52,9 +33,9 @@ class DualSequenceTask(Task):
             preset["model"]["embedding_dim"] = embedding_dim
         return preset
 
-    def draw(self, experiment, model, run_folder, pictures, verbose):
+    def draw(self, experiment, model, folder, pictures, verbose):
         """See `Task`."""
-        return draw_associations(experiment, model, run_folder.path, pictures)
+        return draw_associations(experiment, model, folder, pictures)
 
 
 class ClassifierTask(DualSequenceTask):
@@ -63,18 +44,24 @@ class ClassifierTask(DualSequenceTask):
     kind = CLASSIFIER
     # In percent, as the paper has them.
     measures = [
-        ("validation accuracy", ("validation", "accuracy")),
-        ("test accuracy", ("test", "accuracy")),
+        presets.Measure("validation accuracy", ("validation", "accuracy")),
+        presets.Measure("test accuracy", ("test", "accuracy")),
     ]
 
-    def more_settings(self, experiment, batch_size):
-        """Batches between two looks at the validation pairs, and vectors."""
+    def settings(self, experiment):
+        """Extends `Task`: with batches between two looks at the validation
+        pairs, and vectors."""
         overrides = experiment.overrides
-        a_pass = math.ceil(len(experiment.corpus.train) / batch_size)
+        settings = super().settings(experiment)
+        batches = math.ceil(
+            len(experiment.corpus.train) / settings["batch_size"]
+        )
         between = experiment.preset["schedule"]["batches_between_checks"]
+        between = min(batches, between)
         return {
-            "batches_per_epoch": min(a_pass, between),
-            "epochs_of_a_pass": math.ceil(a_pass / min(a_pass, between)),
+            **settings,
+            "batches_per_epoch": between,
+            "epochs_of_a_pass": math.ceil(batches / between),
             "embedding_range": overrides.get("embedding_range"),
             "halve": None if overrides.get("halve", True) else False,
             "lowercase": overrides.get("lowercase", False),
@@ -102,8 +89,8 @@ class ClassifierTask(DualSequenceTask):
         return batches, corpus.batches("validation", size)
 
     def make(self, experiment):
-        """Extends `Task`: embeddings begin as they are told."""
-        model = super().make(experiment)
+        """Extends `Task`: with labels; embeddings begin as they are told."""
+        model = super().make(experiment, labels=experiment.corpus.labels)
         limit = experiment.overrides.get("embedding_range")
         if limit is not None:
             seed = experiment.seed
@@ -141,7 +128,7 @@ class ClassifierTask(DualSequenceTask):
                 "protocol": "accuracy in percent, over all pairs that have a "
                 "label",
             }
-        return {"labels": list(experiment.corpus.labels), **found}
+        return found
 
 
 class AutoencoderTask(DualSequenceTask):
@@ -149,14 +136,16 @@ class AutoencoderTask(DualSequenceTask):
 
     kind = AUTOENCODER
     measures = [
-        ("test tokens", ("test", "token_accuracy")),
-        ("test sequences", ("test", "sequence_accuracy")),
+        presets.Measure("test tokens", ("test", "token_accuracy")),
+        presets.Measure("test sequences", ("test", "sequence_accuracy")),
     ]
 
-    def more_settings(self, experiment, batch_size):
-        """The length that sentences are cut at."""
-        longest = experiment.preset["data"]["longest"]
-        return {"longest": experiment.overrides.get("segment_length", longest)}
+    def settings(self, experiment):
+        """Extends `Task`: with the length that sentences are cut at."""
+        longest = experiment.overrides.get(
+            "segment_length", experiment.preset["data"]["longest"]
+        )
+        return {**super().settings(experiment), "longest": longest}
 
     def training_batches(self, experiment, model):
         """Shuffled sentences to train on, and all to validate on."""
@@ -181,19 +170,21 @@ class AutoencoderTask(DualSequenceTask):
             for split in ("validation", "test")
         }
 
-    def lacks(self, experiment, measures, results):
-        """See `Task`."""
-        had = results.get("test_by_beams", {}).get("beams")
-        return measures.get("beams") not in (None, had)
-
-    def measure_more(self, experiment, model, measures, verbose, results):
+    def wanted(self, experiment, measures):
         """Accuracies of beam search, if that is asked for."""
-        if not self.lacks(experiment, measures, results):
+        if "beams" not in measures:
             return {}
         beams = measures["beams"]
-        sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
-        found = _rewritten(experiment, model, "test", sampler, verbose)
-        return {"test_by_beams": {"beams": beams, **found}}
+
+        def make(model, verbose):
+            # Loaded where it is needed, as it takes seconds.
+            import keras_nlp
+
+            sampler = keras_nlp.samplers.BeamSampler(num_beams=beams)
+            found = _rewritten(experiment, model, "test", sampler, verbose)
+            return {"beams": beams, **found}
+
+        return {"test_by_beams": ({"beams": beams}, make)}
 
 
 def _rewritten(experiment, model, split, sampler, verbose):

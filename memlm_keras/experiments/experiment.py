@@ -8,15 +8,28 @@ from memlm_keras import training
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.dual_sequences import AutoencoderTask
+from memlm_keras.experiments.dual_sequences import ClassifierTask
+from memlm_keras.experiments.language_models import LanguageModelTask
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.settings import OVERRIDES
 from memlm_keras.experiments.settings import READING
+from memlm_keras.experiments.tasks import KneserNeyTask
+from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
-from memlm_keras.experiments.tasks import task_of
 
-_FREQUENCY = 500
+TASKS = {
+    task.kind: task()
+    for task in (
+        LanguageModelTask,
+        ClassifierTask,
+        AutoencoderTask,
+        KneserNeyTask,
+    )
+}
+# Batches between checkpoints.
 
 # Overrides that are no settings by themselves: others follow from them.
 _READING = ("document_start", "tokenize")
@@ -66,8 +79,13 @@ class Experiment:
     def __init__(self, preset, dataset="embedded", *, seed=0, **overrides):
         self.preset_name = resolve(preset)
         self.seed = int(seed)
-        self.task = task_of(self.preset_name)
-        self.kind = self.task.kind
+        self.kind = kind_of(self.preset_name)
+        if self.kind not in TASKS:
+            raise UsageError(
+                f"{self.preset_name} is of a {self.kind}; experiments are of "
+                f"{', '.join(TASKS)}."
+            )
+        self.task = TASKS[self.kind]
         self.overrides = read_options(
             OVERRIDES.values(), overrides, kind=self.kind
         )
@@ -77,9 +95,9 @@ class Experiment:
             self.kind,
             sentences=reads_sentences(self.preset),
             reading={
-                name: value
-                for name, value in self.overrides.items()
-                if name in {option.name for option in READING}
+                option.name: self.overrides[option.name]
+                for option in READING
+                if option.name in self.overrides
             },
         )
 
@@ -140,7 +158,7 @@ class Experiment:
         folder,
         epochs=None,
         patience=None,
-        checkpoint_frequency=None,
+        checkpoint_frequency=500,
         tensorboard=False,
         verbose=1,
         measures=None,
@@ -175,20 +193,15 @@ class Experiment:
                 something cannot be measured of this model.
             OSError: if the folder cannot be written.
         """
-        self.task.check_measures(self, measures or {})
+        measures = measures or {}
+        self.task.check_measures(self, measures)
         run_folder = RunFolder(folder)
         if overwrite:
             run_folder.move_aside()
         state = run_folder.open(self.settings, epochs, patience)
         if state == "finished":
             print(f"{folder} is finished, and is not trained again.")
-            results = run_folder.results()
-            if self.task.lacks(self, measures or {}, results):
-                found = self.task.measure_more(
-                    self, run_folder.model(), measures or {}, verbose, results
-                )
-                results = run_folder.add_results(found)
-            return results
+            return self._measure_more(run_folder, None, measures, verbose)
         keras.utils.set_random_seed(self.seed)
         epochs, patience = self.epochs(epochs, patience)
         run_folder.write_config(self.settings, self.recipe)
@@ -202,36 +215,41 @@ class Experiment:
             f"{self.preset_name}: {model.count_params():,} parameters on "
             f"{self.corpus.name}, run folder {folder}"
         )
+        if tensorboard:
+            path = run_folder.path / "tensorboard"
+            callbacks.append(keras.callbacks.TensorBoard(str(path)))
         finite = self._train(
             model,
             callbacks,
             run_folder,
             epochs=epochs,
             patience=patience,
-            frequency=checkpoint_frequency or _FREQUENCY,
-            tensorboard=tensorboard,
+            frequency=checkpoint_frequency,
             verbose=verbose,
         )
-        results = {
+        measured = {
             "parameters": model.count_params(),
             "finite": finite,
+            **report.summary_of_log(run_folder.log(), self.task.monitor),
             **self.task.measure(self, model, verbose),
         }
-        results = run_folder.write_results(
-            self.settings,
-            results,
-            epochs,
-            patience,
-            command,
-            monitor=self.task.monitor,
+        run_folder.write_results(
+            self.settings, measured, epochs, patience, command
         )
-        more = self.task.measure_more(
-            self, model, measures or {}, verbose, results
-        )
-        if more:
-            results = run_folder.add_results(more)
-        self.task.draw(self, model, run_folder, pictures or {}, verbose)
+        results = self._measure_more(run_folder, model, measures, verbose)
+        self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results
+
+    def _measure_more(self, run_folder, model, measures, verbose):
+        """Adds what is asked for and lacking to the results; returns them."""
+        results = run_folder.results()
+        missing = self.task.missing(self, measures, results)
+        if not missing:
+            return results
+        model = model or run_folder.model()
+        return run_folder.add_results(
+            {key: make(model, verbose) for key, make in missing.items()}
+        )
 
     def _train(
         self,
@@ -242,12 +260,10 @@ class Experiment:
         epochs,
         patience,
         frequency,
-        tensorboard,
         verbose,
     ):
         """Trains, or goes on; returns whether the loss stayed finite."""
         batches, validation = self.task.training_batches(self, model)
-        goes_on = run_folder.checkpoint.exists()
         stop_on_nan = training.StopOnNaN()
         monitor = self.task.monitor
         callbacks = [
@@ -261,13 +277,18 @@ class Experiment:
                 restore_best_weights=True,
                 verbose=verbose,
             ),
-            keras.callbacks.CSVLogger(str(run_folder.log), append=goes_on),
+            keras.callbacks.CSVLogger(
+                str(run_folder.log_path),
+                append=run_folder.checkpoint.exists(),
+            ),
         ]
-        if tensorboard:
-            path = run_folder.path / "tensorboard"
-            callbacks.append(keras.callbacks.TensorBoard(str(path)))
         checkpoint = training.Checkpoint(
-            run_folder.checkpoint, batches, callbacks, frequency=frequency
+            run_folder.checkpoint,
+            batches,
+            callbacks,
+            frequency=frequency,
+            # The settings of the folder say that it began with the same.
+            learning_rate="checkpoint",
         )
         if checkpoint.resumed_from:
             epoch, batch = checkpoint.resumed_from
@@ -282,7 +303,7 @@ class Experiment:
             callbacks=[*callbacks, checkpoint],
             verbose=verbose,
         )
-        run_folder.save(model, self.corpus.vocabulary)
+        run_folder.save(model)
         if stop_on_nan.stopped:
             print("The loss was not finite; the last good weights were kept.")
         return not stop_on_nan.stopped
@@ -300,22 +321,19 @@ def name_parts(overrides):
     return parts
 
 
-def again(recipe, folder):
+def again(folder):
     """The experiment of a run, of the text that it was of.
 
     Args:
-        recipe: dict, arguments of `Experiment`.
-        folder: `RunFolder` of the run, or `None` where another text is meant.
+        folder: `RunFolder` of the run.
 
     Raises:
         UsageError: if the text is another one now.
     """
-    experiment = Experiment(**recipe)
-    if folder is not None:
-        corpus = folder.settings().get("corpus")
-        if corpus != experiment.corpus.fingerprint:
-            raise UsageError(
-                f"{experiment.dataset.name} is not the text any more that "
-                f"{folder.path} was trained on."
-            )
+    experiment = Experiment(**folder.recipe())
+    if folder.settings().get("corpus") != experiment.corpus.fingerprint:
+        raise UsageError(
+            f"{experiment.dataset.name} is not the text any more that "
+            f"{folder.path} was trained on."
+        )
     return experiment

@@ -8,6 +8,7 @@ import numpy as np
 from memlm_keras import analysis
 from memlm_keras import files
 from memlm_keras.data import sentence_starts
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
@@ -105,12 +106,10 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
     """
     if model.attending is None or not model.causal:
         return []
-    from memlm_keras.experiments.language_models import evaluation_batches
-
     corpus = experiment.corpus
     name = experiment.preset_name.rpartition("/")[2]
     title = f"{name} on {corpus.name}"
-    batches = evaluation_batches(experiment, model)["test"]
+    batches = evaluation_batches(experiment, model, "test")
     drawn = [folder / "attention.png"]
     tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
     # Slots before these have nothing in them yet.
@@ -162,7 +161,7 @@ def drawn_words(corpus, sentence=None):
     vocabulary = corpus.vocabulary
     unknown = vocabulary.unknown_id
     if sentence is not None:
-        given = sentence.split()
+        given = vocabulary.tokenizer.tokenize(sentence)
         known = vocabulary.encode(given) != unknown
         if not known.all():
             lacking = [word for word, has in zip(given, known) if not has]
@@ -351,7 +350,7 @@ def _parsed_files(experiment, pictures):
         if not path.is_file():
             raise UsageError(f"There is no file conllu={path}.")
         return [path]
-    treebank = experiment.dataset.treebank()
+    treebank = experiment.dataset.treebank
     if treebank is None:
         raise UsageError(
             "analyses=dependencies needs conllu, the path of a file of parsed "

@@ -12,21 +12,24 @@ from memlm_keras import training
 from memlm_keras.data import sentence_starts
 from memlm_keras.evaluation import perplexity
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import measures
 from memlm_keras.experiments import report
+from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import reads_documents
 from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.datasets import sentence_batches
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import Task
 from memlm_keras.experiments.tasks import smoothing_of
-from memlm_keras.models import LanguageModel
+from memlm_keras.memory import KeyValuePredict
+from memlm_keras.presets import kong2019
 
 # Which of our perplexities a paper's own protocol stands beside.
 _ALSO = {"salton2017": ("salton2017",)}
 # Bytes of the logits of a batch that are worth a word before training.
 LARGE_LOGITS = 2**30
-_MEMORIES = {"key_value_predict": "KeyValuePredict"}
 _MEMORY_WINDOW = 5
 
 
@@ -46,66 +49,54 @@ class LanguageModelTask(Task):
         return preset
 
     def settings(self, experiment):
-        """Sizes, rates and how much is read at once."""
+        """Extends `Task`: with how much is read at once, and schedules."""
         preset, overrides = experiment.preset, experiment.overrides
         data, schedule = preset["data"], preset["schedule"]
         smooth = smoothing_of(preset["model"]) or {}
         noise = preset.get("noise") or {}
-        rate = preset["optimizer"]["config"]["learning_rate"]
-        lengths = {}
         if reads_sentences(preset):
-            lengths["longest"] = overrides.get(
-                "segment_length", data.get("longest")
-            )
-            lengths["length_multiple"] = overrides.get("length_multiple", 8)
+            reading = {
+                "longest": overrides.get("segment_length", data.get("longest")),
+                "length_multiple": overrides.get("length_multiple", 8),
+            }
         else:
-            lengths["segment_length"] = overrides.get(
-                "segment_length", data["segment_length"]
-            )
-            lengths["documents"] = reads_documents(experiment)
+            length = overrides.get("segment_length", data["segment_length"])
+            reading = {
+                "segment_length": length,
+                "documents": reads_documents(experiment),
+            }
         return {
             "units": units_of(experiment),
-            "embedding_dim": preset["model"]["embedding_dim"],
-            "scale": overrides.get("scale", 1.0),
-            **{
-                name: overrides.get(name)
-                for name in ("match_parameters", "window", "initial_range")
-            },
-            "dropout": preset["model"].get("dropout", 0.0),
-            "batch_size": overrides.get("batch_size", data["batch_size"]),
-            **lengths,
-            "learning_rate": overrides.get("learning_rate", rate),
+            **super().settings(experiment),
+            **reading,
             "halve_after": overrides.get(
                 "halve_after", schedule.get("halve_after")
             ),
             "factor": schedule.get("factor"),
             "rate": noise.get("rate", smooth.get("rate")),
             "l2": smooth.get("l2"),
-            **{k: overrides.get(k) for k in ("other_words", "memory")},
+            **{
+                name: overrides.get(name)
+                for name in (
+                    "match_parameters",
+                    "window",
+                    "other_words",
+                    "memory",
+                )
+            },
         }
 
-    def new_model(self, experiment):
-        """Extends `Task`: with its words, and at the size that matches."""
-        if experiment.overrides.get("match_parameters"):
-            sizes = {
-                name: experiment.overrides[name]
-                for name in ("window", "initial_range", "dropout")
-                if name in experiment.overrides
-            }
+    def make(self, experiment):
+        """Extends `Task`: at the size that matches; smoothing has its text."""
+        overrides = experiment.overrides
+        if overrides.get("match_parameters"):
+            names = ("window", "initial_range", "dropout")
+            sizes = {n: overrides[n] for n in names if n in overrides}
             sizes["units"] = units_of(experiment)
             sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
             changed = Task.preset(self, experiment.preset_name, sizes)
             experiment.preset["model"] = changed["model"]
-        return LanguageModel.from_config(
-            {
-                "vocabulary": experiment.corpus.vocabulary,
-                **experiment.preset["model"],
-            }
-        )
-
-    def make(self, experiment):
-        """Extends `Task`: smoothing knows the training text."""
-        model = self.new_model(experiment)
+        model = super().make(experiment)
         if model.smoothing is not None:
             model.smoothing.adapt(statistics(experiment))
         return model
@@ -126,8 +117,6 @@ class LanguageModelTask(Task):
     def training_batches(self, experiment, model):
         """Sentences, documents or continuous text, as the preset reads."""
         settings, corpus = experiment.settings, experiment.corpus
-        size = settings["batch_size"]
-        evaluation = evaluation_batches(experiment, model)["validation"]
         if reads_sentences(experiment.preset):
             _warn_of_long_sentences(experiment)
             batches = sentence_batches(
@@ -139,24 +128,27 @@ class LanguageModelTask(Task):
                     "equal_lengths", True
                 ),
             )
-            return self._noised(experiment, batches), evaluation
-        length, documents = settings["segment_length"], settings["documents"]
-        if corpus.train.document_starts is not None and not documents:
-            print(
-                f"{corpus.name} has documents, and this run reads across them; "
-                "--documents begins each afresh."
+        else:
+            size, length = settings["batch_size"], settings["segment_length"]
+            documents = settings["documents"]
+            batches = corpus.batches(
+                "train",
+                batch_size=size,
+                segment_length=length,
+                documents=documents,
+                shuffle=documents,
+                seed=experiment.seed,
             )
-        batches = corpus.batches(
-            "train",
-            batch_size=size,
-            segment_length=length,
-            documents=documents,
-            shuffle=documents,
-            seed=experiment.seed,
-        )
-        if not documents:
-            evaluation = corpus.batches("validation", size, length)
-        return self._noised(experiment, batches), evaluation
+            if not documents:
+                if corpus.train.document_starts is not None:
+                    print(
+                        f"{corpus.name} has documents, and this run reads "
+                        "across them; --documents begins each afresh."
+                    )
+                validation = corpus.batches("validation", size, length)
+                return self._noised(experiment, batches), validation
+        validation = evaluation_batches(experiment, model, "validation")
+        return self._noised(experiment, batches), validation
 
     def _noised(self, experiment, batches):
         noise = experiment.preset.get("noise")
@@ -172,48 +164,29 @@ class LanguageModelTask(Task):
     def measure(self, experiment, model, verbose):
         """Perplexities, and what a corpus has questions for."""
         also = _ALSO.get(experiment.preset_name.partition("/")[0], ())
-        found = {
-            split: report.plain_perplexity(
+        found = {}
+        for split in ("validation", "test"):
+            batches = evaluation_batches(experiment, model, split)
+            found[split] = report.plain_perplexity(
                 perplexity(model, batches, verbose=verbose, also=also)
             )
-            for split, batches in evaluation_batches(experiment, model).items()
-        }
         if experiment.dataset.name == "cbt":
-            found["cbt"] = measuring.answer_cbt(experiment, model, verbose)
+            found["cbt"] = measures.answer_cbt(experiment, model, verbose)
         return found
 
-    def check_measures(self, experiment, measures):
+    def check_measures(self, experiment, asked):
         """See `Task`."""
-        measuring.check(experiment, measures)
+        measures.check(experiment, asked)
 
-    def lacks(self, experiment, measures, results):
+    def wanted(self, experiment, asked):
         """See `Task`."""
-        return bool(measuring.missing(experiment, measures, results))
+        return measures.wanted(experiment, asked)
 
-    def measure_more(self, experiment, model, measures, verbose, results):
-        """See `Task`."""
-        return measuring.measure(experiment, model, measures, verbose, results)
-
-    def draw(self, experiment, model, run_folder, pictures, verbose):
+    def draw(self, experiment, model, folder, pictures, verbose):
         """See `Task`."""
         return figures.draw_language_model(
-            experiment, model, run_folder.path, pictures, verbose
+            experiment, model, folder, pictures, verbose
         )
-
-
-def reads_documents(experiment):
-    """Whether an experiment begins each document afresh."""
-    has = experiment.corpus.train.document_starts is not None
-    wanted = experiment.overrides.get("documents")
-    if wanted and not has:
-        raise UsageError(
-            f"documents needs a corpus that says where they begin; "
-            f"{experiment.corpus.name} does not. Give --document_start, or a "
-            "folder of documents."
-        )
-    if wanted is None:
-        wanted = experiment.preset["data"].get("documents", False)
-    return bool(wanted and has)
 
 
 def units_of(experiment):
@@ -242,11 +215,11 @@ def _matched_units(name, size, embedding_dim, scale, window, units):
         )
     if row in paper.unmatched:
         return units
-    reference = LanguageModel.from_preset(
-        f"{paper.name}/{paper.matched_to}", vocabulary_size=size, scale=scale
+    reference = presets.count_params(
+        f"{paper.name}/{paper.matched_to}", size, scale=scale
     )
     return presets.match_parameters(
-        reference.count_params(),
+        reference,
         name,
         size,
         embedding_dim=embedding_dim,
@@ -259,47 +232,6 @@ def statistics(experiment):
     return smoothing.StreamStatistics.count(
         experiment.corpus.train.tokens, len(experiment.corpus.vocabulary)
     )
-
-
-def sentence_batches(experiment, split, **arguments):
-    """Batches of whole sentences of an experiment's corpus."""
-    settings = experiment.settings
-    return experiment.corpus.sentence_batches(
-        split,
-        settings["batch_size"],
-        length_multiple=settings["length_multiple"],
-        seed=experiment.seed,
-        **arguments,
-    )
-
-
-def evaluation_batches(experiment, model):
-    """Dict by split of the batches that perplexities are reported on."""
-    corpus, settings = experiment.corpus, experiment.settings
-    splits = ("validation", "test")
-    if reads_sentences(experiment.preset):
-        return {
-            split: corpus.batches(split, 64, 32, sentences=True)
-            if model.causal
-            else sentence_batches(experiment, split)
-            for split in splits
-        }
-    # Documents are independent, so more rows change nothing; one row reads a
-    # continuous text as published figures do.
-    return {
-        split: corpus.batches(
-            split,
-            batch_size=min(
-                settings["batch_size"],
-                len(getattr(corpus, split).document_starts),
-            ),
-            segment_length=settings["segment_length"],
-            documents=True,
-        )
-        if settings["documents"]
-        else corpus.batches(split, 1, 100)
-        for split in splits
-    }
 
 
 def _warn_of_long_sentences(experiment):
@@ -322,8 +254,6 @@ def _warn_of_long_sentences(experiment):
 
 def _change_smoothing(name, preset, overrides):
     """Sets the rate of noise or smoothing, the l2, and other words."""
-    from memlm_keras.presets import kong2019
-
     noise = preset.get("noise")
     smooth = smoothing_of(preset["model"])
     if "rate" in overrides and not (noise or smooth):
@@ -353,8 +283,6 @@ def _change_smoothing(name, preset, overrides):
 
 def _put_memory(name, model, window):
     """Puts a key-value-predict memory above the recurrent layers."""
-    from memlm_keras.memory import KeyValuePredict
-
     if model.get("memory") is not None:
         raise NoUseError(
             "memory",

@@ -12,6 +12,7 @@ from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.experiments import report
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import copies
@@ -29,30 +30,29 @@ def wanted(experiment, measures):
         measures: dict, by the names of `settings.MEASURES`.
 
     Returns:
-        Dict by the key of `results.json` of pairs: what sets the measure apart
-        there, and a function of model, batches by split and verbosity that
-        makes it.
+        A dict, as of `Task.wanted`.
     """
     found = {}
+
+    def add(key, apart, make, *arguments):
+        found[key] = apart, functools.partial(make, experiment, *arguments)
+
     cache = experiment.preset.get("cache")
-    if measures.get("cache_size") is not None:
+    if "cache_size" in measures:
         cache = {**(cache or {}), "size": measures["cache_size"]}
     if cache is not None:
-        make = functools.partial(_with_cache, cache)
-        found["cache"] = {"size": cache["size"]}, make
-    draws = measures.get("monte_carlo")
-    if draws is not None:
-        make = functools.partial(_by_masks, draws, experiment.seed)
-        found["monte_carlo"] = {"samples": draws}, make
-    samples = measures.get("samples")
-    if samples is not None:
-        make = functools.partial(_by_samples, samples, experiment.seed)
-        found["by_samples"] = {"samples": samples}, make
-        found["by_mode"] = {}, _by_mode
-    if measures.get("questions") is not None:
+        add("cache", {"size": cache["size"]}, _with_cache, cache)
+    if "monte_carlo" in measures:
+        draws = measures["monte_carlo"]
+        add("monte_carlo", {"samples": draws}, _by_masks, draws)
+    if "samples" in measures:
+        draws = measures["samples"]
+        add("by_samples", {"samples": draws}, _by_samples, draws)
+        add("by_mode", {}, _by_mode)
+    if "questions" in measures:
         paths = [measures[name] for name in _FILES]
-        make = functools.partial(_answer_completion, experiment, paths)
-        found[COMPLETION] = {"files": identity(paths)}, make
+        files = {"files": identity(paths)}
+        add(COMPLETION, files, _answer_completion, paths)
     return found
 
 
@@ -87,7 +87,7 @@ def check(experiment, measures):
     if experiment.dataset.name == "cbt":
         _read_cbt(experiment)
     if "monte_carlo" in measures:
-        made = experiment.task.new_model(experiment)
+        made = experiment.task.make(experiment)
         if not copies.drops(made):
             raise UsageError(
                 "monte_carlo is of models with dropout. Received: "
@@ -99,29 +99,6 @@ def check(experiment, measures):
             raise UsageError(f"monte_carlo cannot read {name}: {error}") from (
                 None
             )
-
-
-def missing(experiment, measures, results):
-    """Those of `wanted` that are not in what `results.json` holds."""
-    return {
-        key: make
-        for key, (apart, make) in wanted(experiment, measures).items()
-        if key not in results
-        or any(results[key].get(k) != value for k, value in apart.items())
-    }
-
-
-def measure(experiment, model, measures, verbose, results):
-    """Makes what is missing, as plain values by its key of `results.json`."""
-    makers = missing(experiment, measures, results)
-    if not makers:
-        return {}
-    from memlm_keras.experiments.language_models import evaluation_batches
-
-    evaluation = evaluation_batches(experiment, model)
-    return {
-        key: make(model, evaluation, verbose) for key, make in makers.items()
-    }
 
 
 def answer_cbt(experiment, model, verbose):
@@ -145,7 +122,7 @@ def _read_cbt(experiment):
     }
 
 
-def _answer_completion(experiment, paths, model, evaluation, verbose):
+def _answer_completion(experiment, paths, model, verbose):
     questions = completion_questions(*paths)
     found = _answered(experiment, model, questions, verbose)
     return {**found, "files": identity(paths)}
@@ -164,44 +141,45 @@ def _answered(experiment, model, questions, verbose):
     }
 
 
-def _with_cache(cache, model, evaluation, verbose):
-    choice = choose_cache(
-        model, evaluation["validation"], verbose=verbose, **cache
-    )
-    chosen = choice.cache
+def _measured(experiment, model, split, verbose):
+    batches = evaluation_batches(experiment, model, split)
+    return report.plain_perplexity(perplexity(model, batches, verbose=verbose))
+
+
+def _with_cache(experiment, cache, model, verbose):
+    validation = evaluation_batches(experiment, model, "validation")
+    chosen = choose_cache(model, validation, verbose=verbose, **cache).cache
     cached = model.with_mixture(chosen)
     return {
         "size": chosen.size,
         "theta": chosen.theta,
         "weight": chosen.weight,
         **{
-            split: report.plain_perplexity(
-                perplexity(cached, batches, verbose=verbose)
-            )
-            for split, batches in evaluation.items()
+            split: _measured(experiment, cached, split, verbose)
+            for split in ("validation", "test")
         },
     }
 
 
-def _by_masks(samples, seed, model, evaluation, verbose):
+def _by_masks(experiment, samples, model, verbose):
     found = monte_carlo_perplexity(
         model,
-        evaluation["test"],
+        evaluation_batches(experiment, model, "test"),
         samples=samples,
-        seed=seed,
+        seed=experiment.seed,
         verbose=int(verbose == 1),
     )
     return {"samples": samples, "test": report.plain_perplexity(found)}
 
 
-def _by_samples(samples, seed, model, evaluation, verbose):
+def _by_samples(experiment, samples, model, verbose):
+    batches = evaluation_batches(experiment, model, "validation")
     found = sampled_perplexity(
-        model, evaluation["validation"], samples, seed, verbose
+        model, batches, samples, experiment.seed, verbose
     )
     return {"samples": samples, **report.plain_perplexity(found)}
 
 
-def _by_mode(model, evaluation, verbose):
+def _by_mode(experiment, model, verbose):
     mode = model.with_prediction("mode")
-    found = perplexity(mode, evaluation["validation"], verbose=verbose)
-    return report.plain_perplexity(found)
+    return _measured(experiment, mode, "validation", verbose)

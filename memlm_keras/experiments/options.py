@@ -80,34 +80,32 @@ class Option:
         Raises:
             UsageError: if it cannot be.
         """
-        try:
-            found = self._converted(value)
-        except (TypeError, ValueError):
-            raise UsageError(
-                f"{self.name} must be {self._expected()}. Received: {value!r}"
-            ) from None
-        wrong = (
-            (self.choices is not None and found not in self.choices)
+        found = self._converted(value)
+        if (
+            found is None
+            or (self.choices is not None and found not in self.choices)
             or (self.at_least is not None and found < self.at_least)
             or (self.at_most is not None and found > self.at_most)
-        )
-        if wrong:
+        ):
             hint = nearest(value, self.choices) if self.choices else ""
             raise UsageError(
                 f"{self.name} must be {self._expected()}. Received: "
-                f"{value!r}.{hint}"
+                f"{value!r}{hint and '.'}{hint}"
             )
         return found
 
     def _converted(self, value):
+        """The value as `type`, or `None`."""
         if self.type is bool and isinstance(value, str):
-            return {"true": True, "false": False}[value.lower()]
-        if self.type is not str and isinstance(value, bool):
-            if self.type is not bool:
-                raise ValueError(value)
+            return {"true": True, "false": False}.get(value.lower())
+        if isinstance(value, bool) and self.type in (int, float):
+            return None
         if self.type is int and isinstance(value, float) and value % 1:
-            raise ValueError(value)
-        return self.type(value)
+            return None
+        try:
+            return self.type(value)
+        except (TypeError, ValueError):
+            return None
 
     def _expected(self):
         if self.choices is not None:
@@ -154,3 +152,13 @@ def read_options(options, values, kind=None):
             )
         found[name] = option.read(value)
     return found
+
+
+def take(options, values, kind=None):
+    """Takes the values of a group of options out of `values`, and checks them.
+
+    Returns:
+        Dict, as of `read_options`.
+    """
+    taken = {o.name: values.pop(o.name) for o in options if o.name in values}
+    return read_options(options, taken, kind)

@@ -69,33 +69,25 @@ def plain_perplexity(result):
     }
 
 
-def look_up(results, path):
-    """Value that keys lead to in `results.json`, or `None`."""
-    for key in path:
-        if not isinstance(results, dict) or key not in results:
-            return None
-        results = results[key]
-    return results
-
-
 def outcome(results, measures):
-    """One line that says what came of a run."""
-    told = [
-        f"{heading} {look_up(results, path):.2f}"
-        for heading, path in measures
-        if look_up(results, path) is not None
-    ]
-    line = f"Best of {results['epochs']} epochs ({results['best_epoch']}): "
-    line += ", ".join(told)
-    for key, unit in (
-        ("tokens_per_second", "tokens"),
-        ("pairs_per_second", "pairs"),
-    ):
-        if key in results:
-            line += f"; {results[key]:,.0f} {unit} a second"
+    """One line that says what came of a run.
+
+    Args:
+        results: dict, what `results.json` holds.
+        measures: list of `memlm_keras.presets.Measure`s.
+    """
+    line = ", ".join(
+        f"{measure.name} {measure.of(results):.{measure.digits}f}"
+        for measure in measures
+        if measure.is_in(results)
+    )
+    line += f"; best of {results['epochs']} epochs: {results['best_epoch']}"
+    for unit in ("tokens", "pairs"):
+        if f"{unit}_per_second" in results:
+            line += f"; {results[f'{unit}_per_second']:,.0f} {unit} a second"
     if not results.get("finite", True):
         line += "; stopped, as the loss was not finite"
-    return f"{line}."
+    return line
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,17 +101,12 @@ class Summary:
 
 
 def summarize(values):
-    """Returns the `Summary` of a list of numbers, `None` of an empty one."""
+    """Returns the `Summary` of those that are numbers, `None` of none."""
+    values = [value for value in values if value is not None]
     if not values:
         return None
-    return Summary(
-        mean=statistics.mean(values),
-        standard_deviation=(
-            statistics.stdev(values) if len(values) > 1 else None
-        ),
-        minimum=min(values),
-        maximum=max(values),
-    )
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(statistics.mean(values), deviation, min(values), max(values))
 
 
 def write_table(table, progress, command):
@@ -178,8 +165,7 @@ def _record(table, row, progress):
         f"{r['best_epoch']}/{r['epochs']}" for r in results
     )
     for measure in table.measures:
-        measured = [measure.of(r) for r in results]
-        summary = summarize([value for value in measured if value is not None])
+        summary = summarize(measure.of(r) for r in results)
         for field in dataclasses.fields(Summary):
             value = getattr(summary, field.name, None)
             column = f"{measure.name}_{field.name}".removesuffix("_mean")

@@ -2,22 +2,29 @@
 
 import csv
 import json
+import os
 import pathlib
+import platform
+import re
+import resource
+import shlex
+import sys
+import time
 
 import keras
 
 from memlm_keras import files
 from memlm_keras import registry
-from memlm_keras.data import Vocabulary
-from memlm_keras.experiments import report
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.provenance import provenance
 
 CONFIG = "config.json"
 RESULTS = "results.json"
 # Not a setting: how `Experiment` is told again what the run is.
 _RECIPE = "experiment"
+_REMEDY = (
+    "Put it right, or give --overwrite to move the run aside and begin anew."
+)
 
 
 class RunFolder:
@@ -28,8 +35,7 @@ class RunFolder:
     | `config.json` | settings that say what the run is, and how it was asked for |
     | `log.csv` | one line an epoch |
     | `checkpoint.npz` | from which training goes on |
-    | `model.keras` | the model of the best epoch |
-    | `vocabulary.json` | its words |
+    | `model.keras` | the model of the best epoch, with its vocabulary |
     | `results.json` | what was measured, how, when and on what |
 
     and pictures. Each file is written whole or not at all.
@@ -46,7 +52,7 @@ class RunFolder:
     def __init__(self, path):
         self.path = pathlib.Path(path)
         self.checkpoint = self.path / "checkpoint.npz"
-        self.log = self.path / "log.csv"
+        self.log_path = self.path / "log.csv"
         self.model_path = self.path / "model.keras"
 
     @property
@@ -142,12 +148,10 @@ class RunFolder:
         results = self.results()
         if results is None:
             return None
-        try:
+        with files.reading(self.path / RESULTS, "results of a run", _REMEDY):
             waited = results["epochs"] - results["best_epoch"]
             epochs = results["most_epochs"] if epochs is None else epochs
             patience = results["patience"] if patience is None else patience
-        except (KeyError, TypeError) as error:
-            raise _damaged(self.path / RESULTS, f"it lacks {error}") from None
         ended = (
             results["epochs"] >= epochs
             or waited >= max(1, patience)
@@ -155,6 +159,22 @@ class RunFolder:
             or results.get("ended", False)
         )
         return results if ended else None
+
+    def log(self):
+        """List of dicts of floats, one an epoch.
+
+        An epoch that was repeated counts once, the last time.
+
+        Raises:
+            ValueError: if the log is damaged.
+        """
+        with files.reading(self.log_path, "log", _REMEDY):
+            with open(self.log_path, newline="", encoding="utf-8") as file:
+                rows = {row["epoch"]: row for row in csv.DictReader(file)}
+            log = [{k: float(v) for k, v in r.items()} for r in rows.values()]
+            if not log:
+                raise ValueError("it has no epoch")
+        return log
 
     def model(self):
         """The trained model, not compiled.
@@ -165,44 +185,29 @@ class RunFolder:
         """
         return load_model(self.model_path)
 
-    def save(self, model, vocabulary):
-        """Saves a trained model, and its words."""
+    def save(self, model):
+        """Saves a trained model."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
-        vocabulary.save(self.path / "vocabulary.json")
 
     def write_config(self, settings, recipe):
         """Writes what the run is."""
         write_json(self.path / CONFIG, {**settings, _RECIPE: recipe})
 
-    def write_results(
-        self,
-        settings,
-        measured,
-        epochs,
-        patience,
-        command=None,
-        monitor="val_perplexity",
-    ):
-        """Writes what came of the run, with what its log says.
+    def write_results(self, settings, measured, epochs, patience, command=None):
+        """Writes what came of the run.
 
         Args:
             settings: dict of plain values that say what the run is.
-            measured: dict of plain values; those that a log would say, if the
-                run has none.
+            measured: dict of plain values.
             epochs, patience: integers, what it was trained with.
             command: string, what was typed; `None` asks the process.
-            monitor: string, the metric that the best epoch was chosen by.
 
         Returns:
             All that was written.
         """
-        told = {}
-        if "epochs" not in measured:
-            told = report.summary_of_log(read_log(self.log), monitor)
         results = {
             **settings,
-            **told,
             "most_epochs": epochs,
             "patience": patience,
             **measured,
@@ -232,13 +237,11 @@ class RunFolder:
         return aside
 
     def _read(self, name):
-        path = self.path / name
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise _damaged(path, error) from None
-        if not isinstance(found, dict):
-            raise _damaged(path, "it is no object")
+        what = f"{pathlib.Path(name).stem} of a run"
+        found = files.read_json(self.path / name, what, _REMEDY)
+        with files.reading(self.path / name, what, _REMEDY):
+            if not isinstance(found, dict):
+                raise ValueError("it is no object")
         return found
 
 
@@ -249,39 +252,9 @@ def load_model(path):
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read.
     """
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no trained model {path} yet.")
     # Papers of other packages bring layers of their own.
     registry.papers()
-    try:
-        return keras.saving.load_model(path, compile=False)
-    except (OSError, KeyError, ValueError, TypeError) as error:
-        line = (str(error).strip() or repr(error)).splitlines()[0]
-        raise ValueError(
-            f"{path} cannot be read as a model: {line[:200]}"
-        ) from error
-
-
-def vocabulary_of(model, path):
-    """The vocabulary of a trained model: its own, or of the file beside it.
-
-    Args:
-        model: trained model.
-        path: path of its `.keras` file.
-
-    Raises:
-        UsageError: if there is none.
-    """
-    vocabulary = getattr(model, "vocabulary", None)
-    if vocabulary is not None:
-        return vocabulary
-    words = pathlib.Path(path).with_name("vocabulary.json")
-    if not words.is_file():
-        raise UsageError(
-            f"{path} does not know its words: there is no {words}."
-        )
-    return Vocabulary.from_file(words)
+    return files.load_model(path, "trained model")
 
 
 def find(path):
@@ -327,34 +300,62 @@ def write_json(path, values):
         temporary.write_text(json.dumps(values, indent=2) + "\n")
 
 
-def read_log(path):
-    """Reads a CSV log; an epoch that was repeated counts once, the last time.
-
-    Returns:
-        List of dicts of floats, one an epoch.
-
-    Raises:
-        ValueError: if it is damaged.
-    """
-    try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = {row["epoch"]: row for row in csv.DictReader(file)}
-        log = [{k: float(v) for k, v in row.items()} for row in rows.values()]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, error) from None
-    if not log:
-        raise _damaged(path, "it has no epoch")
-    return log
-
-
-def _damaged(path, reason):
-    return ValueError(
-        f"{path} is damaged: {reason}. Put it right, or give --overwrite to "
-        "move the run aside and begin anew."
-    )
-
-
 def _nearest_folder(path):
     parent = path.parent
     names = [str(p) for p in parent.iterdir()] if parent.is_dir() else []
-    return nearest(str(path), names)
+    return nearest(path, names)
+
+
+# === Where results come from ===
+
+
+def provenance(command=None):
+    """Command, date, memory, versions and hardware, as plain values.
+
+    Args:
+        command: string, what was typed; `None` stands for this process'.
+    """
+    backend = keras.backend.backend()
+    hardware = [f"{os.cpu_count()} CPU cores", platform.machine()]
+    return {
+        "peak_memory_mib": _peak_memory_mib(),
+        "command": command or shlex.join(["python", *sys.argv]),
+        "date": time.strftime("%Y-%m-%d"),
+        "backend": f"{backend} {sys.modules[backend].__version__}",
+        "keras": keras.__version__,
+        "python": platform.python_version(),
+        "hardware": ", ".join([*hardware, *_accelerators(backend)]),
+    }
+
+
+def _peak_memory_mib():
+    """Largest memory that this process has held, in MiB."""
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        # What `getrusage` tells on Linux includes the process that began this
+        # one, up to that moment.
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) // 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (2**20 if sys.platform == "darwin" else 1024)
+
+
+def _accelerators(backend):
+    """Names of the accelerators that the backend sees."""
+    if backend == "jax":
+        import jax
+
+        return [d.device_kind for d in jax.devices() if d.platform != "cpu"]
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        details = tf.config.experimental.get_device_details
+        return [
+            details(device).get("device_name", device.name)
+            for device in tf.config.list_physical_devices("GPU")
+        ]
+    import torch
+
+    return [
+        torch.cuda.get_device_name(index)
+        for index in range(torch.cuda.device_count())
+    ]

@@ -1,8 +1,11 @@
 """All options of experiments, said once for Python and for commands.
 
 `OVERRIDES` make an experiment what it is, `RUNNING` says how long it is
-trained, `MEASURES` and `PICTURES` what is made of the trained model.
+trained, `MEASURES` and `PICTURES` what is made of the trained model. What is
+not given is the preset's.
 """
+
+import functools
 
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
@@ -11,10 +14,12 @@ from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NEURAL
 from memlm_keras.experiments.options import Option
 
-_TEXTS = (LANGUAGE_MODEL, AUTOENCODER, KNESER_NEY)
-_LANGUAGE_MODELS = (LANGUAGE_MODEL,)
-_CLASSIFIERS = (CLASSIFIER,)
-_AUTOENCODERS = (AUTOENCODER,)
+_of_texts = functools.partial(
+    Option, kinds=(LANGUAGE_MODEL, AUTOENCODER, KNESER_NEY)
+)
+_neural = functools.partial(Option, kinds=NEURAL)
+_of_language = functools.partial(Option, kinds=(LANGUAGE_MODEL,))
+_of_pairs = functools.partial(Option, kinds=(CLASSIFIER,))
 
 # What the text is, and how it is read.
 READING = (
@@ -23,19 +28,17 @@ READING = (
         str,
         "Folder of the files of a public corpus; downloaded if not given.",
     ),
-    Option(
+    _of_texts(
         "document_start",
         str,
         "With files of your own: regular expression that matches the lines "
         "that begin a document.",
-        kinds=_TEXTS,
     ),
-    Option(
+    _of_texts(
         "tokenize",
         str,
         "With files of your own: how to part words; by default at white space.",
         choices=("unicode_script",),
-        kinds=_TEXTS,
     ),
     Option(
         "vocabulary_size",
@@ -47,108 +50,69 @@ READING = (
     Option(
         "minimum_count",
         int,
-        "Words seen fewer times in training are unknown; by default 2 for cbt "
-        "and for text of your own that has no <unk>, so that there are "
-        "unknown words to learn from, and else 1.",
+        "Words seen fewer times in training are unknown. By default those seen "
+        "once, unless the text has unknown words to learn from anyway.",
         at_least=1,
     ),
-    Option(
+    _of_language(
         "cbt_train_on",
         str,
         "With --dataset=cbt: the books, or the questions of one word type.",
         choices=("books", "NE", "CN", "V", "P"),
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
-        "lowercase",
-        bool,
-        "Lower-case all tokens.",
-        kinds=_CLASSIFIERS,
-    ),
-    Option(
+    _of_pairs("lowercase", bool, "Lower-case all tokens."),
+    _of_language(
         "documents",
         bool,
-        "Begin each document afresh, or read them as one continuous text; by "
-        "default as the preset does.",
-        kinds=_LANGUAGE_MODELS,
+        "Begin each document afresh, or read them as one continuous text.",
     ),
 )
 
 # How large the model is, and how it begins.
 SIZES = (
-    Option(
+    _neural(
         "scale",
         float,
         "Factor on the paper's sizes, which keeps their proportions.",
         at_least=1e-6,
-        kinds=NEURAL,
     ),
-    Option(
-        "units",
-        int,
-        "Units of the recurrent layers, instead of the paper's.",
-        at_least=1,
-        kinds=NEURAL,
-    ),
-    Option(
-        "embedding_dim",
-        int,
-        "Size of the embeddings, instead of the paper's.",
-        at_least=1,
-        kinds=NEURAL,
-    ),
-    Option(
-        "window",
-        int,
-        "Window of the memory, instead of the paper's.",
-        at_least=1,
-        kinds=_LANGUAGE_MODELS,
-    ),
-    Option(
+    _neural("units", int, "Units of the recurrent layers.", at_least=1),
+    _neural("embedding_dim", int, "Size of the embeddings.", at_least=1),
+    _of_language("window", int, "Window of the memory.", at_least=1),
+    _neural(
         "initial_range",
         float,
-        "Weights are drawn from U(-r, r) with this r instead of the paper's. "
-        "With --scale=s, the paper's divided by sqrt(s) begins as the paper's "
-        "sizes do.",
+        "Weights are drawn from U(-r, r) with this r. With --scale=s, the "
+        "paper's divided by sqrt(s) begins as the paper's sizes do.",
         at_least=0,
-        kinds=NEURAL,
     ),
-    Option(
+    _of_language(
         "match_parameters",
         bool,
         "Choose the hidden size that gives the parameters of the paper's LSTM "
         "row at this scale and vocabulary, as the sizes of Daniluk et al. do "
         "at 77,003 words; but for rows that are larger there too.",
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "memory",
         str,
         "A memory above the recurrent layers of a preset without one, the "
         "last of which then has three times the units.",
         choices=("key_value_predict",),
-        kinds=_LANGUAGE_MODELS,
     ),
 )
 
 # How it is trained.
 TRAINING = (
-    Option(
+    _neural(
         "dropout",
         float,
-        "Dropout rate instead of the preset's: of embeddings, layers and "
-        "outputs, those of them that it drops; not of recurrent connections.",
+        "Dropout rate of embeddings, layers and outputs, those of them that "
+        "the preset drops; not of recurrent connections.",
         at_least=0,
         at_most=1,
-        kinds=NEURAL,
     ),
-    Option(
-        "batch_size",
-        int,
-        "Rows of a batch, instead of the preset's.",
-        at_least=1,
-        kinds=NEURAL,
-    ),
+    _neural("batch_size", int, "Rows of a batch.", at_least=1),
     Option(
         "segment_length",
         int,
@@ -157,79 +121,69 @@ TRAINING = (
         at_least=1,
         kinds=(LANGUAGE_MODEL, AUTOENCODER),
     ),
-    Option(
+    _of_language(
         "length_multiple",
         int,
         "Where the preset reads sentences: they are padded, without effect, "
-        "to a multiple of this length, so that few shapes are compiled.",
+        "to a multiple of this length, so that few shapes are compiled; by "
+        "default 8.",
         at_least=1,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
-        "learning_rate",
-        float,
-        "Learning rate, instead of the preset's.",
-        at_least=0,
-        kinds=NEURAL,
+    _neural("learning_rate", float, "Initial learning rate.", at_least=0),
+    _of_language(
+        "halve_after", int, "Epochs at the initial learning rate.", at_least=0
     ),
-    Option(
-        "halve_after",
-        int,
-        "Epochs at the initial learning rate, instead of the preset's.",
-        at_least=0,
-        kinds=_LANGUAGE_MODELS,
-    ),
-    Option(
+    _of_language(
         "rate",
         float,
-        "gamma_0, how much is noised or smoothed, instead of the preset's.",
+        "gamma_0, how much is noised or smoothed.",
         at_least=0,
         at_most=1,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "l2",
         float,
         "Weight of the divergence of smoothed models; of others, that of the "
         "squares of their embeddings.",
         at_least=0,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "other_words",
         str,
         "Of Kneser-Ney smoothing: which output vectors the words that are not "
         "the target have while training, instead of their means.",
         choices=("mean", "mode"),
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_pairs(
         "vectors",
         str,
         "File of word vectors, such as glove.840B.300d.txt or its .zip. They "
         "are kept as they are for one pass over the pairs, and then trained.",
-        kinds=_CLASSIFIERS,
     ),
-    Option(
+    _of_pairs(
         "embedding_range",
         float,
         "Embeddings begin as U(-r, r) instead of r = 0.05; those of GloVe are "
         "about as large as with r = 0.5.",
         at_least=0,
-        kinds=_CLASSIFIERS,
     ),
-    Option(
+    _of_pairs(
         "halve",
         bool,
         "Halve the learning rate when accuracy falls over a pass, as the "
         "presets do.",
-        kinds=_CLASSIFIERS,
     ),
 )
 
 # What makes an experiment what it is, besides preset, dataset and seed.
 OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 
+VERBOSE = Option(
+    "verbose",
+    int,
+    "0 silent, 1 progress bar, 2 lines; by default 1.",
+    choices=(0, 1, 2),
+)
 # How long it is trained and what is told: a run is the same with others.
 RUNNING = (
     Option("epochs", int, "Most epochs to train.", at_least=1),
@@ -250,78 +204,64 @@ RUNNING = (
         bool,
         "Log for TensorBoard too; needs `pip install tensorboard`.",
     ),
-    Option(
-        "verbose",
-        int,
-        "0 silent, 1 progress bar, 2 lines; by default 1.",
-        choices=(0, 1, 2),
-    ),
+    VERBOSE,
 )
 
 # What is measured of a trained model besides.
 MEASURES = (
-    Option(
+    _of_language(
         "cache_size",
         int,
         "Outputs in a neural cache (Grave et al., 2017) on top of the trained "
         "model; its theta and weight are chosen on the validation text.",
         at_least=1,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "monte_carlo",
         int,
         "Samples of a Monte Carlo average (Gal and Ghahramani, 2016) of the "
         "test text, of a model trained with dropout.",
         at_least=1,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "samples",
         int,
         "Of smoothed models: evaluate the validation text by the mode and by "
         "the mean of so many samples as well.",
         at_least=1,
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
+    _of_language(
         "questions",
         str,
         "Questions of the Sentence Completion Challenge, a file such as "
         "Holmes.machine_format.questions.txt, for a model of novels prepared "
         "by memlm_keras.data.prepare_novels.",
-        kinds=_LANGUAGE_MODELS,
     ),
-    Option(
-        "answers",
-        str,
-        "With --questions: their answers.",
-        kinds=_LANGUAGE_MODELS,
-    ),
+    _of_language("answers", str, "With --questions: their answers."),
     Option(
         "beams",
         int,
         "Of autoencoders: write by beam search of so many beams as well.",
         at_least=2,
-        kinds=_AUTOENCODERS,
+        kinds=(AUTOENCODER,),
     ),
 )
 
-# What is drawn of a trained model.
-PICTURES = (
-    Option(
-        "passage",
-        int,
-        "Tokens of the test text in the attention picture; by default 24.",
-        at_least=2,
-    ),
-    Option(
-        "sentence",
-        str,
-        "The sentence to draw, its words as the corpus has them, with spaces "
-        "between them; by default the longest of the test text with at most "
-        "20 words, all of them known.",
-    ),
+SENTENCE = Option(
+    "sentence",
+    str,
+    "The sentence to draw; by default the longest of the test text with at "
+    "most 20 words, all of them known.",
+)
+PASSAGE = Option(
+    "passage",
+    int,
+    "Tokens of the test text in the attention picture; by default 24.",
+    at_least=2,
+)
+# What is drawn of a trained model, beside a sentence.
+DRAWING = (
+    PASSAGE,
     Option(
         "analyses",
         str,
@@ -346,8 +286,8 @@ PICTURES = (
     Option(
         "premise",
         str,
-        "Of classifiers: the premise to draw, with spaces between words; by "
-        "default that of the first test pair.",
+        "Of classifiers: the premise to draw; by default that of the first "
+        "test pair.",
     ),
     Option("hypothesis", str, "With --premise: the hypothesis."),
     Option(
@@ -358,3 +298,4 @@ PICTURES = (
         choices=("written", "state"),
     ),
 )
+PICTURES = (SENTENCE, *DRAWING)

@@ -24,6 +24,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.settings import OVERRIDES
+from memlm_keras.experiments.tasks import kind_of
 
 _PICTURE = "mean_attention.png"
 
@@ -76,10 +77,8 @@ class TableRuns:
         if not self.rows:
             raise UsageError(f"No row of {name} has what the grid asks for.")
         self.measures = [_required(m, self.asked) for m in self.table.measures]
-        self.speed = "tokens_per_second"
-        first = self.rows[0].preset
-        if first is not None and presets.get(first)["kind"] == CLASSIFIER:
-            self.speed = "pairs_per_second"
+        classifies = kind_of(preset_of(self.rows[0])) == CLASSIFIER
+        self.speed = f"{'pairs' if classifies else 'tokens'}_per_second"
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
         parts = [pathlib.Path(self.dataset.split(",")[0]).stem]
@@ -168,7 +167,7 @@ class TableRuns:
                 if published.numbers.get(name) is not None
             ]
             for panel, values in zip(panels.values(), (ours, papers)):
-                summary = report.summarize([v for v in values if v is not None])
+                summary = report.summarize(values)
                 line = panel.setdefault(label, {})
                 # The best of all else at each.
                 if summary and (x not in line or summary.mean < line[x].mean):
@@ -271,11 +270,11 @@ class TableRuns:
 
 
 def preset_of(row):
+    """Name of the preset, or of the n-gram model, of a row of a table."""
     if row.ngrams is None:
         return row.preset
-    from memlm_keras.experiments.ngram_models import name_of
-
-    return name_of(**row.ngrams)
+    order, cache = row.ngrams["order"], row.ngrams["cache"]
+    return f"kneser_ney_{order}{'_cache' * cache}"
 
 
 def _values(name, values):

@@ -134,7 +134,7 @@ def fill(
         head = f"{number}/{len(runs)} {run.row.label} seed {run.seed}: "
         print(head, end="", flush=True)
         if run in kept:
-            print("finished before;", _outcome(table, progress, run))
+            print("finished before;", report.outcome(kept[run], table.measures))
             continue
         run_begin = time.monotonic()
         failure = _train_one(run, train(run.recipe))
@@ -145,8 +145,8 @@ def fill(
         else:
             progress.finished[run] = results
             print(
-                f"{_outcome(table, progress, run)}; {_since(run_begin)}, "
-                f"{_since(begin)} in all",
+                f"{report.outcome(results, table.measures)}; "
+                f"{_since(run_begin)}, {_since(begin)} in all",
                 flush=True,
             )
         report.write_table(table, progress, command)
@@ -220,45 +220,35 @@ def _choose(table, progress):
     measure = table.choose_by
     if measure is None:
         return
-    least = measure.path[-1] == "perplexity"
-    best = {}
+    better = report.better(measure.path[-1])
+    chosen = {}
     for row in table.rows:
-        found = [measure.of(r) for r in progress.results(row)]
-        found = [value for value in found if value is not None]
-        if not found:
-            continue
-        value = report.summarize(found).mean
-        name = preset_of(row)
-        if name not in best or (value < best[name][0]) == least:
-            best[name] = value, row
-    records = []
-    for value, row in best.values():
-        record = {"row": row.label, f"chosen by {measure.name}": value}
-        for other in table.measures:
-            values = [other.of(r) for r in progress.results(row)]
-            summary = report.summarize([v for v in values if v is not None])
-            record[other.name] = "" if summary is None else summary.mean
-        records.append(record)
-        told = ", ".join(
-            f"{m.name} {record[m.name]:.{m.digits}f}"
+        results = progress.results(row)
+        found = {
+            m.name: report.summarize(m.of(r) for r in results)
             for m in table.measures
-            if record[m.name] != ""
+        }
+        if found[measure.name] is not None:
+            value = found[measure.name].mean
+            best = chosen.get(preset_of(row))
+            if best is None or better(value, best[0]) != best[0]:
+                chosen[preset_of(row)] = value, row, found
+    records = []
+    for value, row, found in chosen.values():
+        means = {
+            name: "" if summary is None else summary.mean
+            for name, summary in found.items()
+        }
+        records.append(
+            {"row": row.label, f"chosen by {measure.name}": value, **means}
+        )
+        told = ", ".join(
+            f"{m.name} {means[m.name]:.{m.digits}f}"
+            for m in table.measures
+            if means[m.name] != ""
         )
         print(f"Chosen: {row.label}: {told}")
     report.write_csv(table.folder / "best.csv", records)
-
-
-def _outcome(table, progress, run):
-    results = progress.finished[run]
-    told = ", ".join(
-        f"{measure.name} {measure.of(results):.{measure.digits}f}"
-        for measure in table.measures
-        if measure.of(results) is not None
-    )
-    told += f"; best of {results['epochs']} epochs: {results['best_epoch']}"
-    if not results.get("finite", True):
-        told += "; stopped, as the loss was not finite"
-    return told
 
 
 def _since(begin):

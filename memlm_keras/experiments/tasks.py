@@ -1,14 +1,23 @@
-"""Tasks: models of one kind, made, trained and measured in an experiment."""
+"""Tasks: models of one kind, made, trained and measured in an experiment.
+
+The kinds that are trained extend `Task` in `language_models` and
+`dual_sequences`; `experiment` chooses among them.
+"""
+
+import re
+import time
 
 import keras
 
-import memlm_keras
+from memlm_keras import models
+from memlm_keras import ngrams
 from memlm_keras import presets
+from memlm_keras import registry
+from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-
-_SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
+from memlm_keras.experiments.report import plain_perplexity
 
 
 class Task:
@@ -19,44 +28,60 @@ class Task:
     Attributes:
         kind: string, as presets have it.
         monitor: string, the metric that the best epoch is chosen by.
-        measures: list of pairs of a heading and the keys that lead to a number
-            in `results.json`.
+        measures: list of `memlm_keras.presets.Measure`s, what is printed.
         is_trained: whether it has epochs at all.
     """
 
     kind = None
     monitor = "val_perplexity"
     measures = [
-        ("validation", ("validation", "perplexity")),
-        ("test", ("test", "perplexity")),
+        presets.Measure("validation", ("validation", "perplexity")),
+        presets.Measure("test", ("test", "perplexity")),
     ]
     is_trained = True
 
     def preset(self, name, overrides):
         """The preset of an experiment, with what is changed of it."""
-        sizes = {k: v for k, v in overrides.items() if k in _SIZES}
-        preset = get_preset(name, **sizes)
+        sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
+        row = registry.find(name)[1]
+        if "window" in sizes and getattr(row, "window", None) is None:
+            raise NoUseError(
+                "window",
+                f"window is of models whose memory has one; {name} has none. "
+                f"Received: window={sizes['window']}",
+            )
+        try:
+            preset = presets.get(name, **sizes)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         if "dropout" in overrides:
             set_dropout(preset["model"], overrides["dropout"])
         return preset
 
     def settings(self, experiment):
-        """Settings of an experiment that only this kind has."""
-        raise NotImplementedError
+        """Sizes and rates of an experiment."""
+        preset, overrides = experiment.preset, experiment.overrides
+        rate = preset["optimizer"]["config"]["learning_rate"]
+        return {
+            "embedding_dim": preset["model"]["embedding_dim"],
+            "scale": overrides.get("scale", 1.0),
+            "initial_range": overrides.get("initial_range"),
+            "dropout": preset["model"].get("dropout", 0.0),
+            "batch_size": overrides.get(
+                "batch_size", preset["data"]["batch_size"]
+            ),
+            "learning_rate": overrides.get("learning_rate", rate),
+        }
 
-    def new_model(self, experiment):
-        """The model of an experiment, not compiled."""
-        kind = getattr(memlm_keras, self.kind)
-        return kind.from_config(
+    def make(self, experiment, **arguments):
+        """The model of an experiment, not compiled, with its words."""
+        return getattr(models, self.kind).from_config(
             {
-                "vocabulary_size": len(experiment.corpus.vocabulary),
+                "vocabulary": experiment.corpus.vocabulary,
                 **experiment.preset["model"],
+                **arguments,
             }
         )
-
-    def make(self, experiment):
-        """The model of an experiment, ready to be compiled."""
-        return self.new_model(experiment)
 
     def compile(self, experiment, model):
         """Compiles it; returns the callbacks that its preset trains with."""
@@ -96,16 +121,31 @@ class Task:
     def check_measures(self, experiment, measures):
         """Refuses what cannot be measured, before anything is trained."""
 
-    def lacks(self, experiment, measures, results):
-        """Whether something is asked for besides that is not in `results`."""
-        return False
+    def wanted(self, experiment, measures):
+        """Measures that are asked for, besides those of `measure`.
 
-    def measure_more(self, experiment, model, measures, verbose, results):
-        """Measures what is asked for and not in `results`, as plain values."""
+        Args:
+            experiment: `Experiment`.
+            measures: dict, by the names of `settings.MEASURES`.
+
+        Returns:
+            Dict by the key of `results.json` of pairs: a dict of what sets the
+            measure apart there, and a function of model and verbosity that
+            makes it.
+        """
         return {}
 
-    def draw(self, experiment, model, run_folder, pictures, verbose):
-        """Draws what a trained model shows, in its run folder.
+    def missing(self, experiment, measures, results):
+        """Functions of `wanted` whose values are not in `results` yet."""
+        return {
+            key: make
+            for key, (apart, make) in self.wanted(experiment, measures).items()
+            if key not in results
+            or any(results[key].get(k) != v for k, v in apart.items())
+        }
+
+    def draw(self, experiment, model, folder, pictures, verbose):
+        """Draws what a trained model shows, in a folder.
 
         Returns:
             List of the paths of the pictures.
@@ -113,21 +153,68 @@ class Task:
         return []
 
 
-def task_of(name):
-    """The `Task` of a preset, by its name."""
-    from memlm_keras.experiments.dual_sequences import AutoencoderTask
-    from memlm_keras.experiments.dual_sequences import ClassifierTask
-    from memlm_keras.experiments.language_models import LanguageModelTask
-    from memlm_keras.experiments.ngram_models import KneserNeyTask
-    from memlm_keras.experiments.ngram_models import is_name
+# === n-gram models of Tran et al. (2016, Table 2) ===
 
-    if is_name(name):
-        return KneserNeyTask()
-    kind = presets.get(name)["kind"]
-    for task in (LanguageModelTask, ClassifierTask, AutoencoderTask):
-        if task.kind == kind:
-            return task()
-    raise UsageError(f"{name} is of a {kind}, of which experiments know none.")
+# Those of the paper; any order may be asked for.
+NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
+_NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
+
+
+class KneserNeyTask(Task):
+    """A Kneser-Ney model, by itself or with a cache."""
+
+    kind = KNESER_NEY
+    is_trained = False
+
+    def preset(self, name, overrides):
+        """Nothing of it can be changed."""
+        return {
+            "name": name,
+            "kind": self.kind,
+            "order": int(_NGRAM_MODEL.fullmatch(name)[1]),
+            "data": {"sentences": True},
+        }
+
+    def settings(self, experiment):
+        """See `Task`."""
+        return {"order": experiment.preset["order"]}
+
+    def epochs(self, experiment, epochs, patience):
+        """It is counted once."""
+        return 1, 0
+
+    def estimate(self, experiment):
+        """Counts and measures; returns plain values for the results."""
+        corpus = experiment.corpus
+        begin = time.perf_counter()
+        order = experiment.preset["order"]
+        model = ngrams.KneserNey(len(corpus.vocabulary), order=order)
+        model.fit(corpus.train)
+        seconds = time.perf_counter() - begin
+        parameters = sum(model.num_ngrams)
+        if experiment.preset_name.endswith("cache"):
+            model = ngrams.with_cache(model, corpus.validation)
+        return {
+            "parameters": parameters,
+            "units": "",
+            "epochs": 1,
+            "best_epoch": 1,
+            "seconds_per_epoch": seconds,
+            "tokens_per_second": len(corpus.train) / seconds,
+            "ended": True,
+            "validation": plain_perplexity(model.perplexity(corpus.validation)),
+            "test": plain_perplexity(model.perplexity(corpus.test)),
+        }
+
+
+# === Presets by the names that users type ===
+
+
+def kind_of(name):
+    """Kind of the model of a preset, by its full name."""
+    if _NGRAM_MODEL.fullmatch(name):
+        return KNESER_NEY
+    return registry.find(name)[1].kind
 
 
 def resolve(name):
@@ -137,16 +224,13 @@ def resolve(name):
         name: string, `"paper/row"`, or `"row"`.
 
     Returns:
-        One of `memlm_keras.presets.names()`, or of `ngram_models.NAMES`.
+        One of `memlm_keras.presets.names()`, or of `NGRAM_MODELS`.
 
     Raises:
         UsageError: if there is none, or several papers have such a row.
     """
-    from memlm_keras.experiments.ngram_models import NAMES
-    from memlm_keras.experiments.ngram_models import is_name
-
-    names = [*presets.names(), *NAMES]
-    if name in names or is_name(name):
+    names = [*presets.names(), *NGRAM_MODELS]
+    if name in names or _NGRAM_MODEL.fullmatch(name):
         return name
     found = [full for full in names if full.partition("/")[2] == name]
     if len(found) == 1:
@@ -157,34 +241,12 @@ def resolve(name):
             "paper too."
         )
     rows = {full.partition("/")[2]: full for full in names}
-    known = names if "/" in name else [*rows, *names]
-    hint = nearest(name, known)
+    hint = nearest(name, names if "/" in name else [*rows, *names])
     for row, full in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
     raise UsageError(
         f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
     )
-
-
-def get_preset(name, **sizes):
-    """`presets.get`, for what users typed.
-
-    Raises:
-        NoUseError: for the window of a row without one.
-        UsageError: for any other size that it refuses.
-    """
-    paper, _, row = name.partition("/")
-    window = getattr(presets.papers()[paper].rows[row], "window", None)
-    if "window" in sizes and window is None:
-        raise NoUseError(
-            "window",
-            f"window is of models whose memory has one; {name} has none. "
-            f"Received: window={sizes['window']}",
-        )
-    try:
-        return presets.get(name, **sizes)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
 
 
 def set_dropout(model, rate):

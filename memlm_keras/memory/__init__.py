@@ -1,5 +1,6 @@
 """Memory layers: what a model reads back. One file per family."""
 
+from memlm_keras.masking import SlidingWindow
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.daniluk2017 import Attention
 from memlm_keras.memory.daniluk2017 import KeyValue
@@ -11,7 +12,6 @@ from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork
 from memlm_keras.memory.tran2016 import BidirectionalMemoryBlock
 from memlm_keras.memory.tran2016 import MemoryBlock
-from memlm_keras.memory.window import SlidingWindow
 
 __all__ = [
     "Attention",

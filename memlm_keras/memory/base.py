@@ -1,5 +1,7 @@
 """The base of all memories: their protocol, and tables of words."""
 
+import itertools
+
 import keras
 from keras import ops
 
@@ -8,7 +10,7 @@ from keras.src.backend import get_keras_mask
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
-from memlm_keras.memory.window import SlidingWindow
+from memlm_keras.masking import SlidingWindow
 
 
 class Memory(keras.layers.Layer):
@@ -157,54 +159,55 @@ class Memory(keras.layers.Layer):
                 ),
             )
         outputs, state, weights = self.read(outputs, state, token_ids, mask)
-        results = [outputs]
-        if _first_given(return_state, self.return_state):
-            results.append(state)
-        if _first_given(return_attention_scores, self.return_attention_scores):
-            results.append(weights)
-        return tuple(results) if results[1:] else outputs
-
-    def compute_mask(self, outputs, previous_mask=None):
-        """The mask of the outputs; state and weights have none."""
-        return previous_mask
+        if return_state is None:
+            return_state = self.return_state
+        if return_attention_scores is None:
+            return_attention_scores = self.return_attention_scores
+        if not return_state and not return_attention_scores:
+            return outputs
+        asked = (True, return_state, return_attention_scores)
+        return tuple(itertools.compress((outputs, state, weights), asked))
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
-        """Shapes and dtypes of what a call returns, found by tracing it."""
-        return keras.Operation.compute_output_spec(
-            self, outputs, *arguments, **keywords
+        """Shapes and dtypes of what a call returns, found by tracing it once.
+
+        An open batch or time is traced as some size; the protocol says which
+        sizes of the results follow from them, and these are open again.
+        """
+
+        def sized(tensor):
+            if not isinstance(tensor, keras.KerasTensor):
+                return tensor
+            some = (2, 3, *tensor.shape[2:])
+            shape = [given or size for given, size in zip(tensor.shape, some)]
+            return keras.KerasTensor(shape, tensor.dtype)
+
+        def opened(tensor, axes):
+            shape = (*outputs.shape[:axes], *tensor.shape[axes:])
+            return keras.KerasTensor(shape, tensor.dtype)
+
+        traced = (outputs, *arguments), keywords
+        positional, named = keras.tree.map_structure(sized, traced)
+        found = keras.Operation.compute_output_spec(self, *positional, **named)
+        if not isinstance(found, tuple):
+            return opened(found, 2)
+        return tuple(
+            {name: opened(value, 1) for name, value in result.items()}
+            if isinstance(result, dict)
+            else opened(result, 2)
+            for result in found
         )
 
     def compute_output_shape(self, outputs_shape, *shapes, **named_shapes):
         """Shapes of what a call returns, given the shapes of its tensors."""
         if not self.built:
             self.build(outputs_shape)
-        if None not in outputs_shape:
-            return self._traced_shapes(outputs_shape, ())
-        # What follows from an open batch or time is open as well: it differs
-        # between two sizes. A trace of open sizes would leave more than that.
-        few, many = (
-            self._traced_shapes(outputs_shape, sizes)
-            for sizes in ((2, 3), (5, 7))
+        found = self.compute_output_spec(
+            keras.KerasTensor(outputs_shape, dtype=self.compute_dtype),
+            token_ids=keras.KerasTensor(outputs_shape[:2], dtype="int32"),
         )
         return keras.tree.map_structure(
-            lambda one, other: one if one == other else None, few, many
-        )
-
-    def _traced_shapes(self, outputs_shape, sizes):
-        rows = outputs_shape[:2]
-        if sizes:
-            rows = tuple(
-                size if given is None else given
-                for given, size in zip(rows, sizes)
-            )
-        spec = self.compute_output_spec(
-            keras.KerasTensor(
-                (*rows, *outputs_shape[2:]), dtype=self.compute_dtype
-            ),
-            token_ids=keras.KerasTensor(rows, dtype="int32"),
-        )
-        return keras.tree.map_structure(
-            lambda tensor: tuple(tensor.shape), spec
+            lambda tensor: tuple(tensor.shape), found
         )
 
     def get_config(self):
@@ -213,10 +216,6 @@ class Memory(keras.layers.Layer):
             "return_state": self.return_state,
             "return_attention_scores": self.return_attention_scores,
         }
-
-
-def _first_given(asked, default):
-    return default if asked is None else asked
 
 
 class WordMemory(DistinctKernels, Memory):

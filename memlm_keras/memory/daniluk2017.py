@@ -11,11 +11,11 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
-from memlm_keras.memory.window import SlidingWindow
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -103,28 +103,21 @@ class Attention(DistinctKernels, Memory):
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):
-        k = ops.shape(self.memory_kernel)[0]
+        k = self.memory_kernel.shape[0]
+        query, _, predict = self.split(outputs)
         remembered = outputs[..., : self.remembered_units]
         extended, seen, state = self.recent.slide(state, remembered, mask)
-        query, _, predict = self.split(outputs)
         # What is remembered begins with the key and ends with the value.
         keys, values = extended[..., :k], extended[..., -k:]
 
         projected_keys = ops.matmul(keys, self.memory_kernel)
         projected_query = ops.matmul(query, self.query_kernel)
-        scores = ops.concatenate(
-            [
-                ops.matmul(
-                    ops.tanh(
-                        self.recent.slot(projected_keys, i) + projected_query
-                    ),
-                    self.score_kernel,
-                )
-                for i in range(self.window)
-            ],
-            axis=-1,
-        )
-        weights = masked_softmax(scores, seen)
+        scores = []
+        for i in range(self.window):
+            key = self.recent.slot(projected_keys, i)
+            hidden = ops.tanh(key + projected_query)
+            scores.append(ops.matmul(hidden, self.score_kernel))
+        weights = masked_softmax(ops.concatenate(scores, axis=-1), seen)
         context = self.recent.weighted_sum(weights, values)
         outputs = ops.tanh(
             ops.matmul(context, self.context_kernel)

@@ -10,14 +10,14 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import by_position
+from memlm_keras.masking import by_slot
 from memlm_keras.masking import count_valid
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.masking import take_steps
 from memlm_keras.memory.base import Memory
-from memlm_keras.memory.window import SlidingWindow
-from memlm_keras.memory.window import by_position
-from memlm_keras.memory.window import by_slot
 
 SCORES = ("single", "combined")
 

@@ -11,10 +11,10 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
+from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
-from memlm_keras.memory.window import SlidingWindow
 
 COMPOSITIONS = ("gated", "linear")
 

@@ -8,8 +8,8 @@ from keras.src.backend import get_keras_mask
 from keras.src.backend import set_keras_mask
 
 from memlm_keras.masking import ValidSteps
-from memlm_keras.memory.window import by_position
-from memlm_keras.memory.window import by_slot
+from memlm_keras.masking import by_position
+from memlm_keras.masking import by_slot
 
 # The logarithm of what was not copied is finite, and has a gradient.
 _TINY = 1e-37
@@ -206,15 +206,16 @@ class Mixture(keras.layers.Layer):
         return ops.sum(weights * same, axis=-1)
 
 
-def mixed(gate, logits, copied):
-    """Natural logarithm of `gate * softmax(logits) + copied`, float32.
+def mixed(gate, logits, copy_distribution):
+    """Log of `gate * softmax(logits) + copy_distribution`, in float32.
 
     Args:
         gate: `(batch, time, 1)`.
-        logits, copied: `(batch, time, vocabulary)`.
+        logits, copy_distribution: `(batch, time, vocabulary)`.
     """
     predicted = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
+    copies = safe_log(copy_distribution)
+    return ops.logaddexp(safe_log(gate) + predicted, copies)
 
 
 def safe_log(probabilities):

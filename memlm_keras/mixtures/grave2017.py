@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.window import SlidingWindow
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 

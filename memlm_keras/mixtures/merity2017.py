@@ -10,9 +10,9 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import masked_softmax
-from memlm_keras.memory.window import SlidingWindow
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 from memlm_keras.mixtures.base import safe_log

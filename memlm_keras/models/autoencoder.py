@@ -1,6 +1,6 @@
 """Reading a sequence, and writing it again from what was remembered."""
 
-import types
+import functools
 
 import keras
 import numpy as np
@@ -9,7 +9,7 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
@@ -101,7 +101,7 @@ class SequenceAutoencoder(DualSequenceModel):
         name=None,
         dtype=None,
     ):
-        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        vocabulary_size = layers.size_of(vocabulary_size, vocabulary)
         require_positive_integer("vocabulary_size", vocabulary_size)
         if end_of_sentence_id is None:
             end_of_sentence_id = getattr(vocabulary, "end_of_sentence_id", 0)
@@ -127,7 +127,6 @@ class SequenceAutoencoder(DualSequenceModel):
 
         # === Layers ===
         embedding = make.embedding(vocabulary_size, embedding_dim)
-        mask = LengthMask(name="length_mask")
         head = make.dense(vocabulary_size, "head")
 
         # === Functional model ===
@@ -139,15 +138,21 @@ class SequenceAutoencoder(DualSequenceModel):
                 ("target", (None,)),
             )
         }
-        _, *states = encoder(
-            make.dropped(embedding(inputs["source"]), "dropout_source"),
-            mask=mask(inputs["source"], inputs["source_length"]),
+        backbone = EncoderDecoder(
+            embedding=embedding,
+            encoder=encoder,
+            decoder=decoder,
+            head=head,
+            conditioning=conditioning,
+            dropouts={
+                name: make.dropout_layer(f"dropout_{name}")
+                for name in ("source", "target", "outputs")
+            },
         )
-        outputs, *_ = decoder(
-            make.dropped(embedding(inputs["target"]), "dropout_target"),
-            initial_state=starting_states(conditioning, states, decoder),
+        states = backbone.encode(
+            inputs["source"], inputs["source_length"], training=None
         )
-        logits = head(make.dropped(outputs, "dropout_outputs"))
+        logits, _ = backbone.decode(inputs["target"], states, training=None)
         super().__init__(inputs=inputs, outputs=logits, name=name)
 
         # === Config ===
@@ -164,30 +169,22 @@ class SequenceAutoencoder(DualSequenceModel):
         self.initializer = make.initializer
         self.embedding = embedding
         self.head = head
-        # A namespace hides what refers back to the model from Keras' tracking.
-        self._untracked = types.SimpleNamespace(
-            length_mask=mask,
-            encode=compile_inference(self, self._encode),
-            decode=compile_inference(self, self._decode),
-        )
+        self.backbone = backbone
 
     @property
     def readers(self):
         """The layers that read the source and what is written."""
         return self.encoder, self.decoder
 
-    def _encode(self, source, lengths):
-        _, *states = self.encoder(
-            self.vectors(source),
-            mask=self._untracked.length_mask(source, lengths),
-        )
-        return self.states_for_target(states)
+    # Compiled once; a cached property is nothing that Keras tracks.
 
-    def _decode(self, token_ids, states):
-        outputs, *states = self.decoder(
-            self.vectors(token_ids), initial_state=list(states)
-        )
-        return self.head(outputs), states
+    @functools.cached_property
+    def _encode(self):
+        return compile_inference(self, self.backbone.encode)
+
+    @functools.cached_property
+    def _decode(self):
+        return compile_inference(self, self.backbone.decode)
 
     def generate(self, source, sampler="greedy", max_length=None):
         """Reads sequences, and writes what is remembered of them.
@@ -226,15 +223,15 @@ class SequenceAutoencoder(DualSequenceModel):
         prompt = np.full(
             (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
-        given = np.zeros(prompt.shape, "bool")
-        given[:, 0] = True
+        fixed = np.zeros(prompt.shape, "bool")
+        fixed[:, 0] = True
 
         def next_token(prompt, states, index):
             last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
-            logits, states = self._untracked.decode(last, states)
+            logits, states = self._decode(last, states)
             return logits[:, -1], None, states
 
-        states = self._untracked.encode(
+        states = self._encode(
             ops.convert_to_tensor(ids), ops.convert_to_tensor(lengths)
         )
         written, ends = sample(
@@ -242,7 +239,7 @@ class SequenceAutoencoder(DualSequenceModel):
             sampler=sampler,
             next_token=next_token,
             tokens=prompt,
-            given=given,
+            fixed=fixed,
             state=states,
             index=1,
             stop_token_ids=[self.end_of_sentence_id],
@@ -267,3 +264,67 @@ class SequenceAutoencoder(DualSequenceModel):
                 self.embedding.dtype_policy
             ),
         }
+
+
+class EncoderDecoder:
+    """The layers of an autoencoder and the one way they are joined.
+
+    The graph, and what is written token by token, run through both methods.
+
+    Args:
+        embedding, encoder, decoder, head: layers.
+        conditioning: as of `SequenceAutoencoder`.
+        dropouts: dict of layers by what they are for, `"source"`, `"target"`
+            and `"outputs"`.
+    """
+
+    def __init__(
+        self, embedding, encoder, decoder, head, conditioning, dropouts
+    ):
+        self.embedding = embedding
+        self.encoder = encoder
+        self.decoder = decoder
+        self.head = head
+        self.conditioning = conditioning
+        self.dropouts = dropouts
+        self.mask = LengthMask(name="length_mask")
+
+    def encode(self, source, lengths, training=False):
+        """Reads sequences.
+
+        Args:
+            source: int32 tensor `(batch, time)`.
+            lengths: int32 tensor `(batch,)`.
+            training: bool.
+
+        Returns:
+            List of tensors, the states that the decoder begins with.
+        """
+        vectors = self.dropouts["source"](
+            self.embedding(source), training=training
+        )
+        _, *states = self.encoder(
+            vectors, mask=self.mask(source, lengths), training=training
+        )
+        return starting_states(self.conditioning, states, self.decoder)
+
+    def decode(self, target, states, training=False):
+        """Writes on, given what was written.
+
+        Args:
+            target: int32 tensor `(batch, time)`, the tokens before.
+            states: list of tensors as `encode` and this return them.
+            training: bool.
+
+        Returns:
+            `(logits, states)`: `(batch, time, vocabulary_size)` and the states
+            after the last token.
+        """
+        vectors = self.dropouts["target"](
+            self.embedding(target), training=training
+        )
+        outputs, *states = self.decoder(
+            vectors, initial_state=list(states), training=training
+        )
+        outputs = self.dropouts["outputs"](outputs, training=training)
+        return self.head(outputs), states

@@ -10,7 +10,7 @@ from memlm_keras.heads import token_losses
 
 
 class Prediction(NamedTuple):
-    """What the last of the four words says.
+    """The result of the last of the four words.
 
     Attributes:
         logits: `(batch, time, vocabulary)`.
@@ -370,6 +370,8 @@ def reset_rows(state, initial, reset):
         reset: boolean tensor `(batch,)`.
     """
 
+    # `where` copies, so assigning to a variable of the state later cannot
+    # touch what backward needs.
     def choose(value, start):
         rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
         return ops.where(rows, ops.cast(start, value.dtype), value)

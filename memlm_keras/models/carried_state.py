@@ -7,8 +7,6 @@ from keras import ops
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
-from memlm_keras.models.backbone import reset_rows
-
 
 class CarriedState(keras.layers.Layer):
     """Non-trainable weights that hold a model's state between batches.
@@ -39,14 +37,12 @@ class CarriedState(keras.layers.Layer):
         # Never called as a layer, so nothing else would mark it as built.
         self.built = True
 
-    def read(self, initial_state, reset):
-        """Returns the state with the rows marked by `reset` begun anew."""
-        # `where` copies, so assigning later cannot touch what backward needs.
-        state = {
+    def read(self):
+        """Returns the state, a dict of tensors."""
+        return {
             name: ops.convert_to_tensor(variable)
             for name, variable in self._state.items()
         }
-        return reset_rows(state, initial_state, reset)
 
     def write(self, state):
         """Keeps `state`, cut from the gradient."""

@@ -9,7 +9,7 @@ from keras import tree
 
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
-from memlm_keras.models import checks
+from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.carried_state import CarriedStates
 from memlm_keras.models.carried_state import carried_rows
 from memlm_keras.models.carried_state import in_symbolic_scope
@@ -48,11 +48,13 @@ class CarryingModel(StreamingModel, SequenceModel):
     # === Calls ===
 
     def __call__(self, inputs, *args, **kwargs):
-        if isinstance(inputs, (np.ndarray, list, tuple)):
+        if isinstance(inputs, dict):
+            _require_names(inputs)
+            token_ids = inputs["token_ids"]
+            if isinstance(token_ids, (np.ndarray, list)):
+                require_token_ids("token_ids", token_ids, self.vocabulary_size)
+        elif isinstance(inputs, (np.ndarray, list, tuple)):
             inputs = require_token_ids("inputs", inputs, self.vocabulary_size)
-        elif isinstance(inputs, dict):
-            checks.require_inputs(inputs)
-            checks.require_data(inputs, self.vocabulary_size)
         return super().__call__(inputs, *args, **kwargs)
 
     def call(self, inputs, training=None):
@@ -88,7 +90,8 @@ class CarryingModel(StreamingModel, SequenceModel):
                 "`carry_state(batch_size, evaluation_batch_size)` first; `fit` "
                 "and `evaluate` do so for batches of one size"
             )
-        state = carried.read(self.initial_state(rows), reset)
+        state = carried.read()
+        state = reset_rows(state, self.backbone.initial_state(rows), reset)
         prediction, state = self.backbone.forward(
             state=state, training=training, **inputs
         )
@@ -166,10 +169,10 @@ class CarryingModel(StreamingModel, SequenceModel):
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
-        given = tree.flatten([metrics, weighted_metrics])
+        asked = tree.flatten([metrics, weighted_metrics])
         self._measures_losses = all(
             metric in (None, "auto") or isinstance(metric, Nats)
-            for metric in given
+            for metric in asked
         )
 
     compile.__doc__ = SequenceModel.compile.__doc__
@@ -209,36 +212,14 @@ class CarryingModel(StreamingModel, SequenceModel):
             y_pred = y_pred["logits"]
         return super().compute_metrics(x, y, y_pred, sample_weight)
 
-    def fit(
-        self,
-        x=None,
-        y=None,
-        batch_size=None,
-        *args,
-        validation_data=None,
-        **kwargs,
-    ):
-        """Trains the model; takes the arguments of `keras.Model.fit`.
-
-        Where the batches have a `"reset"`, the state is carried from one to
-        the next. Those of `memlm_keras.data` are told of each epoch, as their
-        order follows it, Keras is kept from shuffling them, and those that
-        begin within an epoch are trained on from there.
-
-        Raises:
-            ValueError: if the batches hold token ids outside the vocabulary,
-                or no targets, or the model is not causal and they are not
-                `SentenceBatches`; and for a smoothing without statistics.
-        """
+    def prepare_fit(self, x, y, validation_data, batch_size):
+        """Checks the data of `fit`, and makes room to carry their states."""
         _require_targets(x, y)
-        self.check_data(y)
-        checks.require_statistics(self.smoothing)
+        self.check_data(x, y, validation_data)
+        _require_statistics(self.smoothing)
         self.carry_state(
-            carried_rows(x, batch_size or 32),
-            carried_rows(validation_data, batch_size or 32),
-        )
-        return super().fit(
-            x, y, batch_size, *args, validation_data=validation_data, **kwargs
+            carried_rows(x, batch_size),
+            carried_rows(validation_data, batch_size),
         )
 
     def evaluate(self, x=None, y=None, batch_size=None, *args, **kwargs):
@@ -281,7 +262,7 @@ class CarryingModel(StreamingModel, SequenceModel):
     # === Batches ===
 
     def sampled_score_batches(self, batches, samples, seed=0):
-        """As `score_batches`, by samples of the smoothed matrices.
+        """Scores batches by samples of the smoothed matrices.
 
         While a text is read, they are drawn as in training, and nothing is
         dropped out.
@@ -302,7 +283,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         return batch_reading.sampled_scores(self, batches, samples, seed)
 
     def outputs_batches(self, batches):
-        """What the head projects, and what comes of it, in batches.
+        """Outputs before the head, and the head's scores, in batches.
 
         Args:
             batches: `memlm_keras.data.Batches`, or a dataset of their form.
@@ -321,12 +302,35 @@ class CarryingModel(StreamingModel, SequenceModel):
             yield found
 
 
+def _require_names(inputs):
+    """Raises `ValueError` unless a dict has token ids, and what may be."""
+    optional = {"reset", "targets"}
+    if "token_ids" not in inputs or set(inputs) - optional - {"token_ids"}:
+        raise ValueError(
+            "`inputs` must be token ids `(batch, time)`, or a dict with "
+            '"token_ids" `(batch, time)` and, if wanted, "reset" `(batch,)` '
+            'and "targets" `(batch, time)`. Received a dict with keys: '
+            f"{sorted(inputs)}"
+        )
+
+
 def _require_targets(x, y):
     """Raises `ValueError` for arrays without targets."""
     if y is None and isinstance(x, (np.ndarray, list, dict)):
         raise ValueError(
             "`y` must hold the next token of each token in `x`, such as "
             "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
+        )
+
+
+def _require_statistics(smoothing):
+    """Raises `ValueError` for a smoothing without statistics."""
+    if smoothing is not None and not smoothing.adapted:
+        raise ValueError(
+            "A smoothed model needs the statistics of its training text: call "
+            "`model.smoothing.adapt(statistics)` before `fit`, with "
+            "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+            "vocabulary_size)`. Received: a model without"
         )
 
 

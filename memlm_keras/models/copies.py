@@ -6,7 +6,7 @@ from keras import ops
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
 
@@ -26,7 +26,7 @@ def copy_weights(model, copy, but=()):
 
 def with_mixture(model, mixture):
     """See `LanguageModel.with_mixture`."""
-    checks.require_mixture(mixture)
+    layers.require_mixture(mixture)
     config = {**model.get_config(), "mixture": mixture}
     copy = type(model).from_config(config)
     copy_weights(model, copy, but=["mixture"])
@@ -126,7 +126,7 @@ def _recurrent(model):
 
 
 def _readers(model):
-    """What reads the outputs of each dropout layer, in order."""
+    """Layers that read the outputs of each dropout layer, in order."""
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]

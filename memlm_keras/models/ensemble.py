@@ -6,8 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_streaming
 from memlm_keras.heads import token_losses
-from memlm_keras.models import checks
+from memlm_keras.models.batch_reading import named
 from memlm_keras.models.language_model import LanguageModel
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.serialization import deserialize
@@ -46,7 +47,7 @@ class Ensemble(StreamingModel):
     """
 
     def __init__(self, models, name=None):
-        checks.require_members(models, LanguageModel)
+        require_members(models)
         members = Members(models, name="members")
         token_ids = keras.Input((None,), dtype="int32", name="token_ids")
         super().__init__(
@@ -132,7 +133,7 @@ class Members(keras.layers.Layer):
         )
 
     def step(self, token_ids, state=None, training=False):
-        """As of `Backbone`; the logits are log-probabilities."""
+        """Runs all models; the logits are log-probabilities."""
         mean, states = None, []
         for backbone, own in self._each(state):
             logits, own = backbone.step(token_ids, own, training)
@@ -142,12 +143,12 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def score(self, token_ids, targets, state=None):
-        """As of `Backbone`."""
+        """Scores the next tokens, as `Backbone.score` does."""
         log_probabilities, state = self.step(token_ids, state)
         return -token_losses(log_probabilities, targets), state
 
     def attend(self, token_ids, state=None):
-        """As of `Backbone`; no attention is in common, and none returned."""
+        """Reads without predicting; the models have no attention in common."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)
@@ -170,3 +171,40 @@ class Members(keras.layers.Layer):
             for index, state in enumerate(states)
             for name, value in state.items()
         }
+
+
+def require_members(models):
+    """Raises `ValueError` unless models can predict together.
+
+    Args:
+        models: list of models.
+    """
+    if not isinstance(models, (list, tuple)) or not models:
+        raise ValueError(
+            "`models` must be a list of at least one language model. Received: "
+            f"models={models!r}"
+        )
+    wrong = [model for model in models if not isinstance(model, LanguageModel)]
+    if wrong:
+        raise ValueError(
+            "`models` must hold instances of `memlm_keras.LanguageModel`. "
+            f"Received: {wrong[0]!r}"
+        )
+    for model in models:
+        require_streaming("`Ensemble`", model)
+    if len({id(model) for model in models}) < len(models):
+        raise ValueError(
+            "`models` must hold different models. Received: one of them twice"
+        )
+    sizes = [model.vocabulary_size for model in models]
+    if len(set(sizes)) > 1:
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models with "
+            f"vocabulary_size of {sizes}"
+        )
+    known = [model.vocabulary for model in models if model.vocabulary]
+    if any(vocabulary != known[0] for vocabulary in known):
+        raise ValueError(
+            "`models` must be of one vocabulary. Received: models of "
+            + " and ".join(map(named, known))
+        )

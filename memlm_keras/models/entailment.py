@@ -1,14 +1,12 @@
 """Does a hypothesis follow from a premise? Two sentences joined by a memory."""
 
-import types
-
 import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.embeddings import GradientMask
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.pairs import DualSequenceModel
@@ -121,7 +119,7 @@ class EntailmentClassifier(DualSequenceModel):
         name=None,
         dtype=None,
     ):
-        vocabulary_size = checks.size_of(vocabulary_size, vocabulary)
+        vocabulary_size = layers.size_of(vocabulary_size, vocabulary)
         num_classes, labels = _classes(num_classes, labels)
         make = LayerMaker(dropout, initializer, dtype)
         recurrent = recurrent_layer("recurrent", recurrent)
@@ -190,8 +188,11 @@ class EntailmentClassifier(DualSequenceModel):
         weights = None
         if memory is not None:
             features, weights = memory(
-                *(follow, follow_states[0], outputs),
-                *(hypothesis_mask, premise_mask),
+                follow,
+                last=follow_states[0],
+                premise=outputs,
+                outputs_mask=hypothesis_mask,
+                premise_mask=premise_mask,
             )
         elif pooling is not None:
             features = ops.concatenate(
@@ -235,11 +236,7 @@ class EntailmentClassifier(DualSequenceModel):
         self.embedding = embedding
         self.gradient_mask = gradient_mask
         self.head = head
-        if weights is not None:
-            # A namespace hides a model of the same layers from Keras' tracking.
-            self._untracked = types.SimpleNamespace(
-                attend=keras.Model(inputs, weights)
-            )
+        self._attention_weights = weights
 
     @property
     def readers(self):
@@ -330,7 +327,9 @@ class EntailmentClassifier(DualSequenceModel):
                 "`memlm_keras.memory.WordByWordAttention`. Received: a model "
                 "with memory=None"
             )
-        weights = self._untracked.attend(inputs)
+        # A model of the same layers up to the weights; it is not kept, as Keras
+        # would save it with this one.
+        weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 
     # === Serialization ===

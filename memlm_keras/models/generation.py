@@ -15,10 +15,8 @@ SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     """See `memlm_keras.LanguageModel.generate`."""
-    if vocabulary is None:
-        vocabulary = model.vocabulary
-    else:
-        require_vocabulary(model, vocabulary)
+    if vocabulary is not None or model.vocabulary is not None:
+        vocabulary = require_vocabulary(model, vocabulary)
     rows, restore = _read_prompt(prompt, vocabulary)
     lengths = [len(row) for row in rows]
     if not rows or min(lengths) < 1:
@@ -33,10 +31,10 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
             f"max_length={max_length}"
         )
     tokens = np.zeros((len(rows), max_length), "int32")
-    given = np.zeros((len(rows), max_length), "bool")
+    fixed = np.zeros((len(rows), max_length), "bool")
     for index, row in enumerate(rows):
         tokens[index, : len(row)] = row
-        given[index, : len(row)] = True
+        fixed[index, : len(row)] = True
     tokens = require_token_ids("prompt", tokens, model.vocabulary_size)
     if stop_token_ids is None and vocabulary is not None:
         stop_token_ids = [vocabulary.end_of_sentence_id]
@@ -52,7 +50,7 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
         sampler=sampler,
         next_token=next_token,
         tokens=tokens,
-        given=given,
+        fixed=fixed,
         state=model.read(tokens[:, : index - 1]),
         index=index,
         stop_token_ids=stop_token_ids,
@@ -61,7 +59,7 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
 
 
 def sample(
-    model, sampler, next_token, tokens, given, state, index, stop_token_ids
+    model, sampler, next_token, tokens, fixed, state, index, stop_token_ids
 ):
     """Writes tokens one by one with a sampler of keras_nlp.
 
@@ -71,7 +69,7 @@ def sample(
         next_token: function of tokens, state and the index to be written that
             returns logits `(batch, vocabulary)`, `None` and the new state.
         tokens: int32 array `(batch, time)`.
-        given: bool array of that shape, the tokens that stay as they are.
+        fixed: bool array of that shape, the tokens that stay as they are.
         state: nested tensors, before the token at `index`.
         index: integer, the first that may have to be written.
         stop_token_ids: list of ids, or `None`.
@@ -84,41 +82,41 @@ def sample(
     sampler = _sampler(sampler)
     stops = list(stop_token_ids or ())
     if stops:
-        next_token = _ending(next_token, given, stops, sampler)
-    # Samplers look for stop tokens in all that is not given, also where
+        next_token = _ending(next_token, fixed, stops, sampler)
+    # Samplers look for stop tokens in all that is not fixed, also where
     # nothing is written yet.
     filler = next(token for token in itertools.count() if token not in stops)
     with no_gradient():
         generated = sampler(
             next=next_token,
-            prompt=ops.convert_to_tensor(np.where(given, tokens, filler)),
+            prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
             cache=state,
             index=index,
-            mask=ops.convert_to_tensor(given),
+            mask=ops.convert_to_tensor(fixed),
             stop_token_ids=stops or None,
             model=model,
         )
     generated = np.array(ops.convert_to_numpy(generated))
-    ended = np.isin(generated, stops) & ~given
+    ended = np.isin(generated, stops) & ~fixed
     lengths = np.where(ended.any(1), ended.argmax(1), generated.shape[1])
     for row, length in zip(generated, lengths):
         row[length:] = row[length : length + 1]
     return generated, lengths
 
 
-def _ending(next_token, given, stops, sampler):
+def _ending(next_token, fixed, stops, sampler):
     """`next_token` that writes nothing but its stop token behind one.
 
     Samplers go on with a row that has ended until all have. A beam's score
     would change with what they write there.
     """
     # A sampler by beams has the beams of a row one after the other.
-    given = np.repeat(given, getattr(sampler, "num_beams", 1), axis=0)
+    fixed = np.repeat(fixed, getattr(sampler, "num_beams", 1), axis=0)
 
     def next_or_end(prompt, state, index):
         logits, hidden, state = next_token(prompt, state, index)
-        before = ops.less(ops.arange(given.shape[1], dtype="int32"), index)
-        written = ops.logical_and(before, ops.array(~given))
+        before = ops.less(ops.arange(fixed.shape[1], dtype="int32"), index)
+        written = ops.logical_and(before, ops.array(~fixed))
         stopped = ops.any(
             ops.equal(prompt[..., None], ops.array(stops, prompt.dtype)),
             axis=-1,

@@ -5,7 +5,6 @@ import keras
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.heads import TiedProjection
-from memlm_keras.models import checks
 from memlm_keras.models import copies
 from memlm_keras.models import layers
 from memlm_keras.models.backbone import Backbone
@@ -135,7 +134,7 @@ class LanguageModel(CarryingModel):
         dtype=None,
     ):
         sizes = {
-            "vocabulary_size": checks.size_of(vocabulary_size, vocabulary),
+            "vocabulary_size": layers.size_of(vocabulary_size, vocabulary),
             "embedding_dim": embedding_dim,
         }
         for argument, attribute in zip(sizes, ("input_dim", "output_dim")):
@@ -143,15 +142,15 @@ class LanguageModel(CarryingModel):
                 sizes[argument] = getattr(embedding, attribute, None)
             require_positive_integer(argument, sizes[argument])
         vocabulary_size, embedding_dim = sizes.values()
-        recurrent = checks.as_recurrent_layers(
+        recurrent = layers.as_recurrent_layers(
             "recurrent", recurrent, at_least=1 if memory is None else 0
         )
-        checks.require_memory(memory, vocabulary_size)
-        checks.require_mixture(mixture)
-        recurrent_above = checks.as_recurrent_layers(
+        layers.require_memory(memory, vocabulary_size)
+        layers.require_mixture(mixture)
+        recurrent_above = layers.as_recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
         )
-        checks.require_causal_end(
+        layers.require_causal_end(
             memory, recurrent_above=recurrent_above, mixture=mixture
         )
         initializer = keras.initializers.get(initializer)

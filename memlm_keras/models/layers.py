@@ -1,16 +1,144 @@
-"""The layers of a model that are made for a user who gives none."""
+"""The layers of a model: those given to it, and those made where none is."""
 
 import keras
 
-from memlm_keras.arguments import distinct
 from memlm_keras.arguments import require_rate
+from memlm_keras.cells.projected_rnn import ProjectedRNN
+from memlm_keras.cells.projected_rnn import projects_inputs
+from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
+from memlm_keras.kernels import distinct
+from memlm_keras.memory.base import Memory
+from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection
 
 # Rates of a dict of dropout, and what it may hold besides.
 _PLACES = ("embeddings", "between", "outputs")
+
+
+# === Given by a user ===
+
+
+def size_of(vocabulary_size, vocabulary):
+    """The size of a vocabulary where none is given.
+
+    Raises:
+        ValueError: if `vocabulary` is no `Vocabulary`, nor `None`.
+    """
+    if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
+        raise ValueError(
+            "`vocabulary` must be a `memlm_keras.data.Vocabulary`, or None. "
+            f"Received: vocabulary={vocabulary!r}"
+        )
+    if vocabulary is None or vocabulary_size is not None:
+        return vocabulary_size
+    return len(vocabulary)
+
+
+def as_recurrent_layers(name, layers, at_least=1):
+    """Returns recurrent layers that give sequences and states.
+
+    Args:
+        name: string, name of the argument.
+        layers: list of Keras recurrent layers and cells.
+        at_least: 0 or 1, how many there must be.
+
+    Raises:
+        ValueError: if the list is too short or holds something else.
+    """
+    if not isinstance(layers, (list, tuple)) or len(layers) < at_least:
+        some = (
+            "at least one recurrent layer" if at_least else "recurrent layers"
+        )
+        raise ValueError(
+            f"`{name}` must be a list of {some}, such as "
+            f"`[keras.layers.LSTM(300)]`. Received: {name}={layers!r}"
+        )
+    return [_as_recurrent_layer(name, layer) for layer in layers]
+
+
+def _as_recurrent_layer(name, layer):
+    if isinstance(layer, keras.layers.Bidirectional):
+        raise ValueError(
+            f"`{name}` must not hold a `Bidirectional` layer: it would read "
+            "the very words that are to be predicted. Received: "
+            f"{layer!r}. Give the layer that it wraps"
+        )
+    if not isinstance(layer, keras.layers.RNN):
+        if not (hasattr(layer, "state_size") and callable(layer)):
+            raise ValueError(
+                f"`{name}` must hold Keras recurrent layers (LSTM, GRU, "
+                "SimpleRNN, RNN) or cells with a `state_size`, and causal "
+                f"ones. Received: {layer!r}"
+            )
+        projected = projects_inputs(layer)
+        layer = (ProjectedRNN if projected else keras.layers.RNN)(layer)
+    for flag in ("stateful", "go_backwards", "time_major"):
+        if getattr(layer, flag, False):
+            raise ValueError(
+                f"`{name}` must not hold a layer with {flag}=True: the "
+                "model carries its state itself, forward in time. Received: "
+                f"{layer!r}"
+            )
+    layer.return_sequences = True
+    layer.return_state = True
+    return layer
+
+
+def require_memory(memory, vocabulary_size):
+    """Makes a memory that looks words up fit the vocabulary.
+
+    Raises:
+        ValueError: if `memory` is neither a memory nor `None`, or is for a
+            vocabulary of another size.
+    """
+    if memory is not None and not isinstance(memory, Memory):
+        raise ValueError(
+            "`memory` must be a layer of `memlm_keras.memory`, such as "
+            f"`KeyValuePredict(window=5)`, or None. Received: memory={memory!r}"
+        )
+    if not hasattr(memory, "vocabulary_size"):
+        return
+    if memory.vocabulary_size is None:
+        memory.vocabulary_size = vocabulary_size
+    if memory.vocabulary_size != vocabulary_size:
+        raise ValueError(
+            "`memory` must be for a vocabulary of the model's size "
+            f"{vocabulary_size}. Received: a memory with vocabulary_size="
+            f"{memory.vocabulary_size}"
+        )
+
+
+def require_mixture(mixture):
+    """Raises `ValueError` unless a layer mixes words in, or is `None`."""
+    if mixture is not None and not isinstance(mixture, Mixture):
+        raise ValueError(
+            "`mixture` must be a `memlm_keras.mixtures.Mixture`, such as "
+            f"`NeuralCache(size=500)`, or None. Received: mixture={mixture!r}"
+        )
+
+
+def require_causal_end(memory, **layers):
+    """Raises `ValueError` for layers with a state behind what is not causal.
+
+    Args:
+        memory: a memory, or `None`.
+        **layers: by the name of the argument, what reads the memory's outputs.
+    """
+    if memory is None or memory.causal:
+        return
+    for name, layer in layers.items():
+        if layer:
+            raise ValueError(
+                f"`{name}` cannot follow a memory that is not causal: it would "
+                "carry a word, read too early, to the step that predicts it. "
+                f"Received: memory={memory} and {name}={layer}"
+            )
+
+
+# === Made where none is given ===
 
 
 class Initializers:

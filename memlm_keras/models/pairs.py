@@ -1,4 +1,4 @@
-"""What models of two sequences have in common: reading one after the other."""
+"""Models of two sequences: reading one after the other."""
 
 import keras
 import numpy as np
@@ -8,7 +8,7 @@ from keras import tree
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
-from memlm_keras.models import checks
+from memlm_keras.models import layers
 from memlm_keras.models.layers import Initializers
 from memlm_keras.models.sequence_model import SequenceModel
 
@@ -24,7 +24,7 @@ class DualSequenceModel(SequenceModel):
     """
 
     def vectors(self, token_ids):
-        """What the recurrent layers read of token ids, without dropout.
+        """Vectors of token ids as recurrent layers read them, without dropout.
 
         Args:
             token_ids: integer tensor `(batch, time)`.
@@ -145,10 +145,13 @@ class LayerMaker:
             name=name,
         )
 
+    def dropout_layer(self, name):
+        """Makes a `keras.layers.Dropout`."""
+        return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
+
     def dropped(self, tensor, name):
-        """Returns what a new `keras.layers.Dropout` makes of a tensor."""
-        layer = keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
-        return layer(tensor)
+        """Returns what a new dropout layer makes of a tensor."""
+        return self.dropout_layer(name)(tensor)
 
 
 def recurrent_layer(name, layer):
@@ -157,7 +160,7 @@ def recurrent_layer(name, layer):
     Raises:
         ValueError: if it is neither, runs backwards or is `stateful`.
     """
-    (layer,) = checks.as_recurrent_layers(name, [layer], at_least=1)
+    (layer,) = layers.as_recurrent_layers(name, [layer], at_least=1)
     return layer
 
 
@@ -235,7 +238,7 @@ def _require_same_memory(source, target):
 
 
 def _memory_of(cell):
-    """What two cells must have alike, to read what the other wrote."""
+    """Properties that two cells share, to read what the other wrote."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)

@@ -1,4 +1,4 @@
-"""What every model of this package does with Keras' training loops."""
+"""Training by Keras' loops, as every model of this package has it."""
 
 import math
 
@@ -6,7 +6,7 @@ import keras
 from keras import tree
 
 from memlm_keras import registry
-from memlm_keras.models import checks
+from memlm_keras.models import batch_reading
 from memlm_keras.serialization import deserialize
 
 
@@ -146,12 +146,17 @@ class SequenceModel(keras.Model):
 
         Batches of `memlm_keras.data` are told of each epoch, as their order
         follows it, Keras is kept from shuffling them, and those that begin
-        within an epoch are trained on from there.
+        within an epoch are trained on from there. Where batches have a
+        `"reset"`, a language model carries its state from one to the next.
 
         Raises:
-            ValueError: if the batches hold what the model has no room for.
+            ValueError: if the batches hold what the model has no room for, as
+                token ids outside the vocabulary; and, by a language model, for
+                arrays without targets, for batches other than
+                `SentenceBatches` if it is not causal, and for a smoothing
+                without statistics.
         """
-        self.check_data(x, validation_data)
+        self.prepare_fit(x, y, validation_data, batch_size or 32)
         if isinstance(x, keras.utils.PyDataset):
             kwargs["shuffle"] = False
 
@@ -212,11 +217,13 @@ class SequenceModel(keras.Model):
         self.check_data(x)
         return super().predict(with_dynamic_time(x), *args, **kwargs)
 
+    def prepare_fit(self, x, y, validation_data, batch_size):
+        """Checks the data that `fit` is called with."""
+        self.check_data(x, validation_data)
+
     def check_data(self, *data):
         """Raises `ValueError` for batches that the model cannot read."""
-        for part in data:
-            checks.require_data(part, self.vocabulary_size)
-            checks.require_same_vocabulary(self, part)
+        batch_reading.require_readable(self, *data)
 
     # === Serialization ===
 
@@ -226,7 +233,7 @@ class SequenceModel(keras.Model):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Tells batches which epoch `fit` is in, as their order follows it."""
+    """Moves batches to the epoch of `fit`, as their order follows it."""
 
     def __init__(self, batches):
         super().__init__()

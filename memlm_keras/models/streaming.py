@@ -6,10 +6,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
-from memlm_keras.models import checks
 from memlm_keras.models import generation
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.inference import affordable_steps
@@ -75,7 +75,8 @@ class StreamingModel(keras.Model):
         If not, a row is one whole sentence, and there is no state to go on
         from.
         """
-        return self.memory is None or self.memory.causal
+        memory = self.backbone.memory
+        return memory is None or memory.causal
 
     # Compiled once; a cached property is nothing that Keras tracks.
 
@@ -136,7 +137,7 @@ class StreamingModel(keras.Model):
                 "`tokens` must be of shape (batch, time); for one token a row, "
                 f"(batch, 1). Received: shape {tuple(tokens.shape)}"
             )
-        checks.require_state(state, self._state_shapes, tokens.shape[0])
+        require_state(state, self._state_shapes, tokens.shape[0])
         if training:
             return self.backbone.step(tokens, state, training)
         return self._step(tokens, state)
@@ -224,7 +225,7 @@ class StreamingModel(keras.Model):
             state = self.initial_state(token_ids.shape[0])
         else:
             require_streaming("`score` with a `state`", self)
-            checks.require_state(state, self._state_shapes, len(token_ids))
+            require_state(state, self._state_shapes, len(token_ids))
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
         for start, stop in self._pieces("token_ids", token_ids, 1, longest):
@@ -249,7 +250,7 @@ class StreamingModel(keras.Model):
         if self.causal:
             yield from segments(steps, longest)
             return
-        checks.require_one_sentence(name, token_ids, self.memory)
+        batch_reading.require_one_sentence(name, token_ids, self.memory)
         yield 0, steps
 
     def attention(self, tokens):
@@ -378,10 +379,3 @@ class StreamingModel(keras.Model):
         for weights, sample_weight in batch_reading.read(self, attend, batches):
             weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
             yield weights, sample_weight
-
-    def check_data(self, *data):
-        """Raises `ValueError` for data that the model cannot read."""
-        for part in data:
-            checks.require_data(part, self.vocabulary_size)
-            checks.require_same_vocabulary(self, part)
-            checks.require_whole_sentences(part, self.memory)

@@ -1,12 +1,13 @@
 """Back-off n-gram models, whoever estimated them, and their files."""
 
+import dataclasses
 import json
-import zipfile
 
 import keras
 import numpy as np
 
 from memlm_keras.files import atomic_path
+from memlm_keras.files import reading
 from memlm_keras.ngrams.counts import END_OF_SENTENCE
 from memlm_keras.ngrams.counts import NGramTable
 from memlm_keras.ngrams.counts import contexts_of
@@ -74,22 +75,14 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, given those before it.
+        """Natural-log probability of each token, as `Scorer` has it.
 
         An end of sentence is taken to stand before the text. The text is
         read in chunks, so memory beyond the result does not depend on its
         length.
 
-        Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: 0 or 1, whether to show a progress bar.
-
-        Returns:
-            float64 array `(tokens,)`.
-
         Raises:
-            ValueError: if the text is not one-dimensional, an id is not in
-                the vocabulary, or the model is not trained.
+            ValueError: as of `Scorer`, and if the model is not trained.
 
         Example:
 
@@ -145,22 +138,14 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
+        """Natural-log probability of every word, as `Scorer` has it.
 
         A context is read from its last end of sentence on, if the model has
         sentence boundaries. One that holds no end of sentence is not taken
         to begin a line: `[[]]` gives the probabilities of single words.
 
-        Args:
-            contexts: integers `(contexts, length)`, the tokens before the
-                one to predict, the latest last. `length` may be 0.
-
-        Returns:
-            float64 array `(contexts, vocabulary_size)`.
-
         Raises:
-            ValueError: if `contexts` has another shape, an id is not in the
-                vocabulary, or the model is not trained.
+            ValueError: as of `Scorer`, and if the model is not trained.
 
         Example:
 
@@ -259,39 +244,24 @@ def load(path):
     >>> kneser_ney.save("runs/kn5.npz")
     >>> kneser_ney = memlm_keras.ngrams.load("runs/kn5.npz")
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            saved = json.loads(str(file["config"]))
-            if saved["format_version"] != FORMAT_VERSION:
-                raise ValueError(
-                    f"it is of format {saved['format_version']}, and this "
-                    f"package reads format {FORMAT_VERSION}"
-                )
-            tables = [
-                NGramTable(
-                    file[f"keys_{order}"],
-                    file[f"log_probabilities_{order}"],
-                    file[f"log_backoffs_{order}"],
-                )
-                for order in range(1, saved["order"] + 1)
-            ]
+    remedy = "Train it anew, or put an intact copy in its place."
+    with (
+        reading(path, "n-gram model", remedy),
+        np.load(path, allow_pickle=False) as file,
+    ):
+        saved = json.loads(str(file["config"]))
+        if saved["format_version"] != FORMAT_VERSION:
+            raise ValueError(
+                f"it is of format {saved['format_version']}, and this package "
+                f"reads format {FORMAT_VERSION}"
+            )
         classes = (BackoffModel, *BackoffModel.__subclasses__())
         classes = {each.__name__: each for each in classes}
         model = classes[saved["class_name"]].from_config(saved["config"])
-        model.tables = tables
+        names = [field.name for field in dataclasses.fields(NGramTable)]
+        model.tables = [
+            NGramTable(*(file[f"{name}_{order}"] for name in names))
+            for order in range(1, saved["order"] + 1)
+        ]
         model.found_discounts = saved["found_discounts"]
-    except FileNotFoundError:
-        raise
-    except (
-        EOFError,
-        KeyError,
-        OSError,
-        TypeError,
-        ValueError,
-        zipfile.BadZipFile,
-    ) as error:
-        raise ValueError(
-            f"The file {path} is damaged, or not one that the `save` of an "
-            f"n-gram model wrote: {error}"
-        ) from error
     return model

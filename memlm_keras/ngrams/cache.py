@@ -61,19 +61,15 @@ class UnigramCache(Scorer):
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, given those before it.
+        """Natural-log probability of each token, -inf for those not cached.
 
-        Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: without effect: the time grows with `size`, to about
-                a second for 100,000 tokens and a size of 5,000.
-
-        Returns:
-            float64 array `(tokens,)`, -inf for words not in the cache.
+        Arguments and result as of `Scorer`. The time grows with `size`, to
+        about a second for 100,000 tokens and a size of 5,000. There is no
+        progress bar.
 
         Raises:
-            ValueError: if the text is not one-dimensional, an id is not in
-                the vocabulary, or documents are asked for and not there.
+            ValueError: as of `Scorer`, and if documents are asked for and not
+                there.
         """
         tokens = token_ids(text, self.vocabulary_size)
         ages = np.arange(tokens.size) - self._document_starts(text)
@@ -103,19 +99,9 @@ class UnigramCache(Scorer):
         return np.repeat(starts, lengths)
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
+        """Natural-log probability of every word, -inf for those not cached.
 
-        Args:
-            contexts: integers `(contexts, length)`, all that the cache may
-                hold, the latest last. `length` may be 0.
-
-        Returns:
-            float64 array `(contexts, vocabulary_size)`, -inf for words not in
-            the cache.
-
-        Raises:
-            ValueError: if `contexts` has another shape, or an id is not in
-                the vocabulary.
+        As of `Scorer`, with all that the cache may hold as contexts.
         """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         contexts = contexts[:, -self.size :]

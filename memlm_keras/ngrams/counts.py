@@ -131,7 +131,6 @@ def count_ngrams(
     of n-grams but is no word that occurs.
 
     The n-grams of one order end where those of the order below ended, which
-    The n-grams of one order end where those of the order below ended, which
     makes one sort of the text for each order.
 
     Args:

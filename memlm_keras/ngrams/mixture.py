@@ -65,36 +65,12 @@ class Mixture(Scorer):
         return f"mixture {parts}"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, given those before it.
-
-        Args:
-            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: 0 or 1, whether to show progress bars.
-
-        Returns:
-            float64 array `(tokens,)`.
-
-        Raises:
-            ValueError: as the models' `score`.
-        """
         return _mixed(
             [model.score(text, verbose=verbose) for model in self.models],
             self.weights,
         )
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word after some contexts.
-
-        Args:
-            contexts: integers `(contexts, length)`, the tokens before the one
-                to predict, the latest last. `length` may be 0.
-
-        Returns:
-            float64 array `(contexts, vocabulary_size)`.
-
-        Raises:
-            ValueError: as the models' `log_probabilities`.
-        """
         return _mixed(
             [model.log_probabilities(contexts) for model in self.models],
             self.weights,

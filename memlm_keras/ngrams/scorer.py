@@ -1,5 +1,7 @@
 """The base of all models here: scores of texts, batches and contexts."""
 
+import abc
+
 import keras
 import numpy as np
 
@@ -8,7 +10,7 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.ngrams.counts import END_OF_SENTENCE
 
 
-class Scorer:
+class Scorer(abc.ABC):
     """A model that gives each token of a text a probability.
 
     A subclass sets `vocabulary_size` and defines `score`,
@@ -18,6 +20,7 @@ class Scorer:
 
     causal = True
 
+    @abc.abstractmethod
     def score(self, text, verbose=0):
         """Natural-log probability of each token, given those before it.
 
@@ -32,10 +35,8 @@ class Scorer:
             ValueError: if the text is not one-dimensional, or an id is not
                 in the vocabulary.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `score`."
-        )
 
+    @abc.abstractmethod
     def log_probabilities(self, contexts):
         """Natural-log probability of every word after some contexts.
 
@@ -50,16 +51,11 @@ class Scorer:
             ValueError: if `contexts` has another shape, or an id is not in
                 the vocabulary.
         """
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `log_probabilities`."
-        )
 
     @property
+    @abc.abstractmethod
     def description(self):
         """String that names the model in a protocol."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `description`."
-        )
 
     def score_batches(self, batches, verbose=0):
         """Natural-log probability of every target of batches.

@@ -16,7 +16,7 @@ from memlm_keras.presets.table import OF_PERPLEXITIES
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Table
-from memlm_keras.presets.table import TableRow
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
 PAPERS = (
@@ -43,27 +43,14 @@ MEASURES = (
 def _rows(corpus):
     for paper in PAPERS:
         for name, row in paper.rows.items():
-            if row.kind != "LanguageModel":
-                continue
-            cached = getattr(row, "cache_size", None) is not None
-            names = {
-                key: f"{name}, cache" if cached else name
-                for key, name in OF_PERPLEXITIES.items()
-            }
-            names["monte_carlo_test_perplexity"] = "test, Monte Carlo"
-            published = tuple(
-                published.by_measure(names)
-                for published in row.published
-                if published.corpus == corpus
-            )
-            if published:
-                preset = f"{paper.name}/{name}"
-                yield TableRow(
-                    label=preset,
-                    preset=preset,
-                    details={"preset": preset},
-                    published=published,
-                )
+            if row.kind == "LanguageModel":
+                cached = getattr(row, "cache_size", None) is not None
+                names = {
+                    key: f"{name}, cache" if cached else name
+                    for key, name in OF_PERPLEXITIES.items()
+                }
+                names["monte_carlo_test_perplexity"] = "test, Monte Carlo"
+                yield from table_rows(paper.name, {name: row}, names, corpus)
 
 
 PAPER = Paper(

@@ -25,12 +25,11 @@ from memlm_keras.memory import Projection
 from memlm_keras.presets.rows import Row as BaseRow
 from memlm_keras.presets.rows import drawn
 from memlm_keras.presets.rows import uniform
-from memlm_keras.presets.table import OF_PERPLEXITIES
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
-from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import perplexities
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
 WIKIPEDIA = "Wikipedia, 7,500 articles, vocabulary 77,003"
@@ -58,6 +57,7 @@ class Row(BaseRow):
     initial_range: float = 0.1
     batch_size: int = 64
     segment_length: int = 20
+    epochs: int | None = None
 
     def model(self):
         weights = uniform(self.initial_range)
@@ -83,12 +83,29 @@ class Row(BaseRow):
     def data(self):
         return {**super().data(), "documents": True}
 
-    def schedule(self):
-        return {"selected_by": "validation perplexity"}
-
 
 def _wikipedia(validation, test):
     return (perplexities(WIKIPEDIA, validation, test),)
+
+
+def _attending(memory, units, window, divisor, *numbers):
+    return Row(
+        units=units,
+        units_divisor=divisor,
+        memory=memory,
+        window=window,
+        published=_wikipedia(*numbers),
+    )
+
+
+def _ngram(order, units, *numbers):
+    return Row(
+        units=units,
+        units_divisor=order,
+        memory=NGram,
+        order=order,
+        published=_wikipedia(*numbers),
+    )
 
 
 ROWS = {
@@ -110,67 +127,16 @@ ROWS = {
         memory=Projection,
         published=_wikipedia(93.9, 97.1),
     ),
-    "rm_tm_gated": Row(
-        units=300,
-        memory=MemoryBlock,
-        window=15,
-        published=_wikipedia(78.2, 80.1),
-    ),
-    "attention": Row(
-        units=296,
-        memory=Attention,
-        window=10,
-        published=_wikipedia(80.6, 82.0),
-    ),
-    "key_value": Row(
-        units=560,
-        units_divisor=2,
-        memory=KeyValue,
-        window=10,
-        published=_wikipedia(77.1, 78.2),
-    ),
-    "key_value_predict": Row(
-        units=834,
-        units_divisor=3,
-        memory=KeyValuePredict,
-        window=5,
-        published=_wikipedia(74.2, 75.8),
-    ),
-    "key_value_predict_786": Row(
-        units=786,
-        units_divisor=3,
-        memory=KeyValuePredict,
-        window=5,
-        published=_wikipedia(None, None),
-    ),
-    "ngram_2": Row(
-        units=564,
-        units_divisor=2,
-        memory=NGram,
-        order=2,
-        published=_wikipedia(76.0, 77.1),
-    ),
-    "ngram_3": Row(
-        units=786,
-        units_divisor=3,
-        memory=NGram,
-        order=3,
-        published=_wikipedia(74.9, 75.9),
-    ),
-    "ngram_4": Row(
-        units=968,
-        units_divisor=4,
-        memory=NGram,
-        order=4,
-        published=_wikipedia(74.8, 75.9),
-    ),
-    "ngram_5": Row(
-        units=1120,
-        units_divisor=5,
-        memory=NGram,
-        order=5,
-        published=_wikipedia(76.0, 77.3),
-    ),
+    # Memory, units, window, parts of an output, validation and test perplexity.
+    "rm_tm_gated": _attending(MemoryBlock, 300, 15, 1, 78.2, 80.1),
+    "attention": _attending(Attention, 296, 10, 1, 80.6, 82.0),
+    "key_value": _attending(KeyValue, 560, 10, 2, 77.1, 78.2),
+    "key_value_predict": _attending(KeyValuePredict, 834, 5, 3, 74.2, 75.8),
+    "key_value_predict_786": _attending(KeyValuePredict, 786, 5, 3, None, None),
+    "ngram_2": _ngram(2, 564, 76.0, 77.1),
+    "ngram_3": _ngram(3, 786, 74.9, 75.9),
+    "ngram_4": _ngram(4, 968, 74.8, 75.9),
+    "ngram_5": _ngram(5, 1120, 76.0, 77.3),
 }
 
 # Figure 2 (a): test perplexity by attention window.
@@ -195,40 +161,38 @@ CLOZE = {
 WORD_TYPES = ("NE", "CN", "V", "P")
 
 
-def _by_window():
-    for name, published in BY_WINDOW.items():
-        own = ROWS[name].window
-        for window, test in published.items():
-            numbers = Published(WIKIPEDIA, {"test": test})
-            if window == own:
-                numbers = _numbers(ROWS[name])
-            # The paper's own window changes nothing, so that tables share runs.
-            yield TableRow(
-                label=f"{name}, window {window}",
-                preset=f"daniluk2017/{name}",
-                changes={} if window == own else {"window": window},
-                details={"preset": name, "window": window},
-                published=(numbers,),
-            )
-
-
-def _numbers(row):
-    return row.published[0].by_measure(OF_PERPLEXITIES)
-
-
-def _rows(names):
-    return tuple(
-        TableRow(
+def _table_rows(names):
+    rows = {name: ROWS[name] for name in names}
+    for row, name in zip(table_rows("daniluk2017", rows), names):
+        yield dataclasses.replace(
+            row,
             label=name,
-            preset=f"daniluk2017/{name}",
             details={"preset": name, "window": ROWS[name].window or ""},
-            published=(_numbers(ROWS[name]),),
             same_but_for_units=(
                 "key_value_predict" if name == "key_value_predict_786" else None
             ),
         )
-        for name in names
-    )
+
+
+def _by_window():
+    for row in _table_rows(list(BY_WINDOW)):
+        own = row.details["window"]
+        for window, test in BY_WINDOW[row.label].items():
+            # The paper's own window changes nothing, so that tables share runs.
+            other = (
+                {}
+                if window == own
+                else {
+                    "changes": {"window": window},
+                    "published": (Published(WIKIPEDIA, {"test": test}),),
+                }
+            )
+            yield dataclasses.replace(
+                row,
+                label=f"{row.label}, window {window}",
+                details={**row.details, "window": window},
+                **other,
+            )
 
 
 TABLES = (
@@ -241,24 +205,21 @@ TABLES = (
     Table(
         name="ngrams",
         title="Figure 2 (b), N-gram RNNs",
-        rows=_rows(name for name, row in ROWS.items() if row.order),
+        rows=tuple(_table_rows([n for n, row in ROWS.items() if row.order])),
     ),
     Table(
         name="models",
         title="Figure 2 (c), all models",
-        rows=_rows(ROWS),
+        rows=tuple(_table_rows(list(ROWS))),
     ),
     Table(
         name="cbt",
         title="Figure 2 (d), accuracy on the Children's Book Test",
         rows=tuple(
-            TableRow(
-                label=name,
-                preset=f"daniluk2017/{name}",
-                details={"preset": name, "window": ROWS[name].window or ""},
-                published=(Published(CBT, CLOZE[name]),),
+            dataclasses.replace(
+                row, published=(Published(CBT, CLOZE[row.label]),)
             )
-            for name in CLOZE
+            for row in _table_rows(list(CLOZE))
         ),
         measures=tuple(
             Measure(word_type, ("cbt", word_type, "accuracy"), digits=3)

@@ -19,7 +19,7 @@ import keras
 
 from memlm_keras.embeddings import Embedding
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import perplexities
 from memlm_keras.registry import Paper
@@ -41,16 +41,14 @@ class Row(SummedLossRow):
         weights = uniform(self.initial_range)
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [
-                keras.layers.LSTM(
-                    self.units,
-                    **drawn(weights),
-                    unit_forget_bias=False,
-                    dropout=self.input_dropout,
-                    recurrent_dropout=self.recurrent_dropout,
-                )
-                for _ in range(self.layers)
-            ],
+            "recurrent": lstms(
+                self.layers,
+                self.units,
+                weights,
+                unit_forget_bias=False,
+                dropout=self.input_dropout,
+                recurrent_dropout=self.recurrent_dropout,
+            ),
             "memory": None,
             "dropout": {"outputs": self.output_dropout, "variational": True},
             "embedding": Embedding(

@@ -25,7 +25,7 @@ from memlm_keras.mixtures.grave2017 import THETAS
 from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
 from memlm_keras.presets.rows import Row as BaseRow
-from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import perplexities
 from memlm_keras.registry import Paper
@@ -41,18 +41,14 @@ class Row(BaseRow):
     initial_range: float = 0.05
     cache_size: int | None = None
     segment_length: int = 30
-    epochs: int = 100
-    patience: int = 10
+    epochs: int | None = 100
+    patience: int | None = 10
 
     def model(self):
         weights = uniform(self.initial_range)
         model = {
             "embedding_dim": self.embedding_size,
-            "recurrent": [
-                keras.layers.LSTM(
-                    self.units, **drawn(weights), unit_forget_bias=False
-                )
-            ],
+            "recurrent": lstms(1, self.units, weights, unit_forget_bias=False),
             "memory": None,
             "dropout": 0.65,
             "initializer": weights,
@@ -65,13 +61,6 @@ class Row(BaseRow):
         return keras.optimizers.Adagrad(
             0.2, global_clipnorm=0.1, initial_accumulator_value=0.0
         )
-
-    def schedule(self):
-        return {
-            "epochs": self.epochs,
-            "patience": self.patience,
-            "selected_by": "validation perplexity",
-        }
 
     def more(self):
         if self.cache_size is None:

@@ -31,9 +31,8 @@ from memlm_keras.presets.plain import built
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Table
-from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import perplexities
-from memlm_keras.presets.table import perplexity_rows
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import SmoothedProjection
@@ -74,8 +73,8 @@ class Row(SummedLossRow):
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
-    epochs: int = 100
-    patience: int = 10
+    epochs: int | None = 100
+    patience: int | None = 10
 
     def model(self):
         weights = uniform(self.initial_range)
@@ -123,9 +122,6 @@ class Row(SummedLossRow):
         return keras.optimizers.RMSprop(
             self.learning_rate, global_clipnorm=self.clipnorm
         )
-
-    def schedule(self):
-        return {**super().schedule(), "patience": self.patience}
 
     def more(self):
         noise = None
@@ -217,26 +213,21 @@ TABLES = (
     Table(
         name="ptb",
         title="Table 2, Penn Treebank",
-        rows=perplexity_rows("kong2019", ROWS, "Penn Treebank"),
+        rows=table_rows("kong2019", ROWS, corpus="Penn Treebank"),
         dataset="ptb",
     ),
     Table(
         name="wikitext2",
         title="Table 2, WikiText-2",
-        rows=perplexity_rows("kong2019", ROWS, "WikiText-2"),
+        rows=table_rows("kong2019", ROWS, corpus="WikiText-2"),
         dataset="wikitext-2",
     ),
     Table(
         name="grid",
         title="Figure 1, validation perplexity by gamma",
         rows=tuple(
-            TableRow(
-                label=f"kong2019/{name}",
-                preset=f"kong2019/{name}",
-                details={"preset": f"kong2019/{name}"},
-                grid=_tuned(row),
-            )
-            for name, row in ROWS.items()
+            dataclasses.replace(row, published=(), grid=_tuned(preset))
+            for row, preset in zip(table_rows("kong2019", ROWS), ROWS.values())
         ),
         dataset="ptb",
         lines=("rate", "dev"),

@@ -50,8 +50,8 @@ class Row(SummedLossRow):
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0
-    epochs: int = 64
-    patience: int = 3
+    epochs: int | None = 64
+    patience: int | None = 3
 
     def model(self):
         weights = uniform(self.initial_range)
@@ -85,18 +85,14 @@ class Row(SummedLossRow):
         return model
 
     def schedule(self):
-        return {
-            "epochs": self.epochs,
-            # Arguments of `keras.callbacks.ReduceLROnPlateau`.
-            "reduce_on_plateau": {
-                "monitor": "val_nats",
-                "mode": "min",
-                "factor": 0.5,
-                "patience": 0,
-            },
-            "patience": self.patience,
-            "selected_by": "validation perplexity",
+        # Arguments of `keras.callbacks.ReduceLROnPlateau`.
+        halving = {
+            "monitor": "val_nats",
+            "mode": "min",
+            "factor": 0.5,
+            "patience": 0,
         }
+        return {**super().schedule(), "reduce_on_plateau": halving}
 
 
 ROWS = {

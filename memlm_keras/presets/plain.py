@@ -1,12 +1,15 @@
 """Values with Keras objects in them as plain, printable values."""
 
 import concurrent.futures
+import functools
 import importlib
 import inspect
 import random
 
 import keras
 import numpy as np
+
+_REQUIRED = inspect.Parameter.empty
 
 
 def plain(value):
@@ -73,13 +76,17 @@ def _concise(value):
         return value
     if "class_name" not in value:
         return {key: _concise(item) for key, item in value.items()}
-    module = importlib.import_module(value["module"])
-    class_ = getattr(module, value["class_name"])
+    if value["class_name"] == "DTypePolicy":
+        return value
+    defaults = _defaults(value["module"], value["class_name"])
     config = {
-        key: _concise(item)
-        for key, item in value["config"].items()
-        if not _says_nothing(class_, key, item)
+        key: item
+        for key, item in _concise(value["config"]).items()
+        if key != "name" and (key not in defaults or item != defaults[key])
     }
+    policy = keras.dtype_policies.serialize(keras.config.dtype_policy())
+    if config.get("dtype") in (policy, keras.config.floatx()):
+        del config["dtype"]
     if "learning_rate" in config:
         # The optimizer has it in float32, of which this is the number meant.
         config["learning_rate"] = float(
@@ -88,31 +95,25 @@ def _concise(value):
     return {**value, "config": config}
 
 
-def _says_nothing(class_, key, value):
-    if key == "name" or (key, value) == ("trainable", True):
-        return True
-    if key == "dtype":
-        policy = keras.dtype_policies.serialize(keras.config.dtype_policy())
-        return value in (None, policy, keras.config.floatx())
-    owner, default = _default(class_, key)
-    if key.endswith("initializer"):
-        # Ranges are told, as papers do, and all else that is not the default.
-        told = value is not None and value["class_name"] == "RandomUniform"
-        return not told and _concise(value) == plain(
-            keras.initializers.get(default)
-        )
-    if value is None or default is None:
-        return value is default
-    # Switches and names among Keras' own arguments, which are many.
-    of_keras = owner is not None and owner.__module__.startswith("keras.")
-    return of_keras and value == default and isinstance(default, (bool, str))
-
-
-def _default(class_, key):
-    """The class that has an argument, and its default there."""
-    for base in inspect.getmro(class_):
-        if "__init__" in vars(base):
-            parameter = inspect.signature(base.__init__).parameters.get(key)
-            if parameter is not None:
-                return base, parameter.default
-    return None, inspect.Parameter.empty
+@functools.cache
+def _defaults(module, name):
+    """Arguments of a class that need not be said, a dict of plain values."""
+    defaults = {}
+    class_ = getattr(importlib.import_module(module), name)
+    # The last that has an argument is the first that Python asks.
+    for base in reversed(inspect.getmro(class_)):
+        if "__init__" not in vars(base):
+            continue
+        of_keras = base.__module__.startswith("keras.")
+        arguments = inspect.signature(base.__init__).parameters
+        for key, default in ((key, a.default) for key, a in arguments.items()):
+            # Switches and names among Keras' own arguments, which are many.
+            silent = default is None or (
+                of_keras and isinstance(default, (bool, str))
+            )
+            if key.endswith("initializer") and default is not _REQUIRED:
+                default = plain(keras.initializers.get(default))
+                # Ranges are told, as papers do.
+                silent = not default or default["class_name"] != "RandomUniform"
+            defaults[key] = default if silent else _REQUIRED
+    return defaults

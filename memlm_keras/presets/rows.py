@@ -1,7 +1,9 @@
 """Rows of the papers' tables: named numbers that build Keras objects."""
 
 import abc
+import copy
 import dataclasses
+import functools
 from typing import ClassVar
 
 import keras
@@ -28,7 +30,12 @@ class Row(abc.ABC):
             row is of.
         batch_size: integer.
         segment_length: integer, steps of back-propagation.
-        epochs: integer, the most to train for.
+        epochs: integer, the most to train for, or `None`.
+        halve_after: integer, epochs at the initial learning rate, or `None`.
+        factor: float, on the learning rate at each later epoch, or `None`.
+        patience: integer, epochs without a better result that training goes on
+            for, or `None`.
+        selected_by: string, what tells the best epoch.
 
     Example: see `memlm_keras.presets.register`.
     """
@@ -42,7 +49,11 @@ class Row(abc.ABC):
     published: tuple = ()
     batch_size: int = 20
     segment_length: int = 35
-    epochs: int = 20
+    epochs: int | None = 20
+    halve_after: int | None = None
+    factor: float | None = None
+    patience: int | None = None
+    selected_by: str = "validation perplexity"
 
     # === What subclasses say ===
 
@@ -71,10 +82,9 @@ class Row(abc.ABC):
 
     def schedule(self):
         """Returns how long it is trained, a dict of plain values."""
-        return {
-            "epochs": self.epochs,
-            "selected_by": "validation perplexity",
-        }
+        keys = ("epochs", "halve_after", "factor", "patience", "selected_by")
+        known = {key: getattr(self, key) for key in keys}
+        return {key: said for key, said in known.items() if said is not None}
 
     def more(self):
         """Returns further keys of the preset, a dict of plain values."""
@@ -121,28 +131,31 @@ class Row(abc.ABC):
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
-                    self.different_sizes(name, units, embedding_dim)
+                    f"The preset {name} has tied embeddings, or no recurrent "
+                    "layer: `units` and `embedding_dim` are one number. "
+                    f"Received: units={units}, embedding_dim={embedding_dim}"
                 )
             units = units or embedding_dim
             embedding_dim = None
+        elif embedding_dim is None:
+            embedding_dim = self.scaled_embedding_dim(scale)
         changed = {
             "units": units or _scaled(self.units, scale, self.units_divisor),
-            "embedding_dim": embedding_dim or self.scaled_embedding_dim(scale),
+            "embedding_dim": embedding_dim,
         }
-        if window is not None:
-            if getattr(self, "window", None) is None:
-                raise ValueError(
-                    f"The preset {name} has no memory with a window, so "
-                    f"`window` contradicts it. Received: window={window}"
-                )
-            changed["window"] = window
-        if initial_range is not None:
-            if getattr(self, "initial_range", None) is None:
-                raise ValueError(
-                    f"The weights of {name!r} are not drawn from a range. "
-                    f"Received: initial_range={initial_range}"
-                )
-            changed["initial_range"] = initial_range
+        lacks = {
+            "window": f"The preset {name} has no memory with a window, so "
+            "`window` contradicts it",
+            "initial_range": f"The weights of {name!r} are not drawn from a "
+            "range",
+        }
+        asked = {"window": window, "initial_range": initial_range}
+        for size, value in asked.items():
+            if value is None:
+                continue
+            if getattr(self, size, None) is None:
+                raise ValueError(f"{lacks[size]}. Received: {size}={value}")
+            changed[size] = value
         return dataclasses.replace(self, **changed)
 
     def scaled_embedding_dim(self, scale):
@@ -151,19 +164,12 @@ class Row(abc.ABC):
             return None
         return _scaled(self.embedding_dim, scale)
 
-    def different_sizes(self, name, units, embedding_dim):
-        """Returns the error of two sizes that must be the same number."""
-        return (
-            f"The preset {name} has tied embeddings, of as many units as its "
-            f"layers. Received: units={units}, embedding_dim={embedding_dim}"
-        )
-
-    def model_config(self):
-        """Returns `model()` as plain values."""
-        return built(self.model)
-
     def preset(self):
-        """Returns all that the row says as plain values."""
+        """Returns all that the row says as plain values of the caller's own."""
+        return copy.deepcopy(self._plain)
+
+    @functools.cached_property
+    def _plain(self):
         return built(self._preset)
 
     def _preset(self):
@@ -201,31 +207,16 @@ class SummedLossRow(Row):
     Args:
         initial_range: float r, weights are drawn from U(-r, r).
         clipnorm: float, the norm that all gradients together are clipped at.
-        halve_after: integer, epochs at the initial learning rate, or `None`.
-        factor: float, on the learning rate at each later epoch, or `None`.
     """
 
     initial_range: float = 0.05
     clipnorm: float = 5.0
-    halve_after: int | None = None
-    factor: float | None = None
 
     def loss(self):
         return SentenceCrossEntropy()
 
     def optimizer(self):
         return keras.optimizers.SGD(1.0, global_clipnorm=self.clipnorm)
-
-    def schedule(self):
-        known = {"halve_after": self.halve_after, "factor": self.factor}
-        known = {
-            key: value for key, value in known.items() if value is not None
-        }
-        return {
-            "epochs": self.epochs,
-            **known,
-            "selected_by": "validation perplexity",
-        }
 
 
 def uniform(limit):
@@ -240,6 +231,14 @@ def drawn(initializer):
         "recurrent_initializer": initializer,
         "bias_initializer": initializer,
     }
+
+
+def lstms(number, units, weights, **arguments):
+    """Returns so many LSTM layers with one initializer for all weights."""
+    return [
+        keras.layers.LSTM(units, **{**drawn(weights), **arguments})
+        for _ in range(number)
+    ]
 
 
 def _scaled(size, scale, divisor=1):

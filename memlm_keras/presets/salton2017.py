@@ -12,17 +12,16 @@ and clips at 10 on WikiText-2, where the paper says 5.
 
 import dataclasses
 
-import keras
-
 from memlm_keras.heads import TiedProjection
 from memlm_keras.memory import Attentive
 from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Table
 from memlm_keras.presets.table import perplexities
-from memlm_keras.presets.table import perplexity_rows
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
 
@@ -43,8 +42,8 @@ class Row(SummedLossRow):
     batch_size: int = 32
     longest: int = 35
     # The most that the authors' code trains; the paper names none.
-    epochs: int = 100
-    patience: int = 10
+    epochs: int | None = 100
+    patience: int | None = 10
 
     def model(self):
         weights = uniform(self.initial_range)
@@ -57,16 +56,13 @@ class Row(SummedLossRow):
             )
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [
-                keras.layers.LSTM(
-                    self.units,
-                    kernel_initializer=weights,
-                    recurrent_initializer=weights,
-                    bias_initializer="zeros",
-                    unit_forget_bias=False,
-                )
-                for _ in range(self.layers)
-            ],
+            "recurrent": lstms(
+                self.layers,
+                self.units,
+                weights,
+                bias_initializer="zeros",
+                unit_forget_bias=False,
+            ),
             "memory": memory,
             "dropout": self.dropout,
             "tie_embeddings": True,
@@ -81,9 +77,6 @@ class Row(SummedLossRow):
             "longest": self.longest,
             "equal_lengths": False,
         }
-
-    def schedule(self):
-        return {**super().schedule(), "patience": self.patience}
 
 
 def _on_penn_treebank(score, validation=None, test=None):
@@ -131,7 +124,7 @@ TABLES = tuple(
     Table(
         name=name,
         title=f"{title}, {corpus}",
-        rows=perplexity_rows("salton2017", ROWS, corpus),
+        rows=table_rows("salton2017", ROWS, corpus=corpus),
         measures=MEASURES,
         dataset=dataset,
     )

@@ -194,25 +194,29 @@ class Table:
     choose_by: str | None = None
 
 
-def perplexity_rows(paper, rows, corpus):
-    """Rows of a table of perplexities: all that are of one text.
+def table_rows(paper, rows, measures=OF_PERPLEXITIES, corpus=None):
+    """Rows of a table that are presets.
 
     Args:
         paper: string, name of the paper.
         rows: dict of `Row`s by name.
-        corpus: string, the text.
+        measures: dict of the names of measures by the key of a number.
+        corpus: string, a text: only what is published of it is told, and rows
+            without are left out; `None` for all.
 
     Returns:
-        A tuple of `TableRow`s, with the numbers of this text alone.
+        A tuple of `TableRow`s.
     """
-    return tuple(
-        TableRow(
-            label=f"{paper}/{name}",
-            preset=f"{paper}/{name}",
-            details={"preset": f"{paper}/{name}"},
-            published=(published.by_measure(OF_PERPLEXITIES),),
+    made = []
+    for name, row in rows.items():
+        preset = f"{paper}/{name}"
+        published = tuple(
+            published.by_measure(measures)
+            for published in row.published
+            if published.corpus is not None
+            and corpus in (None, published.corpus)
         )
-        for name, row in rows.items()
-        for published in row.published
-        if published.corpus == corpus
-    )
+        if published or corpus is None:
+            details = {"preset": preset}
+            made.append(TableRow(preset, preset, {}, details, published))
+    return tuple(made)

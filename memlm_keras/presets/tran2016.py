@@ -9,19 +9,18 @@ have three LSTM layers, below the memory, and "dropout after each LSTM layer"
 
 import dataclasses
 
-import keras
-
 from memlm_keras.heads import OutputProjection
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import MemoryNetwork
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
 from memlm_keras.presets.table import TableRow
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
 # The texts of Table 2, by the keys of what is published.
@@ -59,23 +58,16 @@ class Row(SummedLossRow):
     window: int | None = None
     above: int = 0
     dropout: tuple = ()
-    epochs: int = 15
+    epochs: int | None = 15
     halve_after: int | None = 4
-
-    def different_sizes(self, name, units, embedding_dim):
-        return (
-            f"The preset {name} has no recurrent layer, so `units` are those "
-            f"of its embeddings. Received: units={units}, "
-            f"embedding_dim={embedding_dim}"
-        )
 
     def model(self):
         weights = uniform(self.initial_range)
         model = {
             "embedding_dim": self.embedding_size,
-            "recurrent": self._layers(self.below, weights),
+            "recurrent": lstms(self.below, self.units, weights),
             "memory": self._memory(weights),
-            "recurrent_above": self._layers(self.above, weights),
+            "recurrent_above": lstms(self.above, self.units, weights),
             "dropout": dict(self.dropout),
             "initializer": weights,
         }
@@ -84,12 +76,6 @@ class Row(SummedLossRow):
                 use_bias=False, kernel_initializer=weights
             )
         return model
-
-    def _layers(self, number, weights):
-        return [
-            keras.layers.LSTM(self.units, **drawn(weights))
-            for _ in range(number)
-        ]
 
     def _memory(self, weights):
         if self.memory is None:
@@ -213,19 +199,14 @@ KNESER_NEY = (
 
 
 def _table_rows(rows, measures):
-    return tuple(
-        TableRow(
-            label=name,
-            preset=f"tran2016/{name}",
-            details={
-                "preset": name,
-                "layers": row.below + row.above,
-                "window": row.window or "",
-            },
-            published=tuple(p.by_measure(measures) for p in row.published),
-        )
-        for name, row in rows.items()
-    )
+    for name, row in rows.items():
+        (made,) = table_rows("tran2016", {name: row}, measures)
+        details = {
+            "preset": name,
+            "layers": row.below + row.above,
+            "window": row.window or "",
+        }
+        yield dataclasses.replace(made, label=name, details=details)
 
 
 TABLES = (
@@ -241,7 +222,9 @@ TABLES = (
     Table(
         name="completion",
         title="Table 4, accuracy in sentence completion",
-        rows=_table_rows(COMPLETION_ROWS, {"completion_accuracy": "accuracy"}),
+        rows=tuple(
+            _table_rows(COMPLETION_ROWS, {"completion_accuracy": "accuracy"})
+        ),
         measures=(Measure("accuracy", ("completion", "accuracy"), digits=3),),
     ),
 )

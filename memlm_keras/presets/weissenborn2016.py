@@ -33,8 +33,8 @@ from memlm_keras.presets.rows import Row as BaseRow
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
-from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import perplexities
+from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
 COPIES = 8
@@ -100,6 +100,7 @@ class EntailmentRow(BaseRow):
     dropout: float = 0.1
     learning_rate: float = 1e-3
     batch_size: int = 50
+    selected_by: str = "validation accuracy"
 
     def scaled_embedding_dim(self, scale):
         # Vectors of words are given, whatever the size of the layers.
@@ -131,11 +132,10 @@ class EntailmentRow(BaseRow):
 
     def schedule(self):
         return {
-            "epochs": self.epochs,
+            **super().schedule(),
             "batches_between_checks": 1000,
             "halve_when": "validation accuracy falls over an epoch",
             "epochs_of_fixed_vectors": 1,
-            "selected_by": "validation accuracy",
         }
 
 
@@ -154,9 +154,6 @@ class _FreeSizes(BaseRow):
     def optimizer(self):
         return keras.optimizers.Adam(self.learning_rate, global_clipnorm=5.0)
 
-    def schedule(self):
-        return {**super().schedule(), "patience": self.patience}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoencoderRow(_FreeSizes):
@@ -171,7 +168,8 @@ class AutoencoderRow(_FreeSizes):
     conditioning: str
     batch_size: int = 50
     longest: int = 30
-    patience: int = 3
+    patience: int | None = 3
+    selected_by: str = "validation accuracy"
     published: tuple = (Published(None, {"test_accuracy": None}),)
 
     def model(self):
@@ -185,9 +183,6 @@ class AutoencoderRow(_FreeSizes):
     def data(self):
         return {"batch_size": self.batch_size, "longest": self.longest}
 
-    def schedule(self):
-        return {**super().schedule(), "selected_by": "validation accuracy"}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LanguageModelRow(_FreeSizes):
@@ -197,7 +192,7 @@ class LanguageModelRow(_FreeSizes):
     units: int = 200
     reader: str
     dropout: float = 0.2
-    patience: int = 2
+    patience: int | None = 2
     published: tuple = (perplexities("Penn Treebank"),)
 
     def model(self):
@@ -287,20 +282,8 @@ ROWS = {
 
 
 def _table_rows(row_class):
-    return tuple(
-        TableRow(
-            label=f"weissenborn2016/{name}",
-            preset=f"weissenborn2016/{name}",
-            details={"preset": f"weissenborn2016/{name}"},
-            published=tuple(
-                published.by_measure({"test_accuracy": "test"})
-                for published in row.published
-                if published.corpus is not None
-            ),
-        )
-        for name, row in ROWS.items()
-        if isinstance(row, row_class)
-    )
+    rows = {n: row for n, row in ROWS.items() if isinstance(row, row_class)}
+    return table_rows("weissenborn2016", rows, {"test_accuracy": "test"})
 
 
 # In percent, as the paper has them.

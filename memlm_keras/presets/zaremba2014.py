@@ -8,10 +8,8 @@ small model, which the authors' code calls non-regularized, has none.
 
 import dataclasses
 
-import keras
-
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import perplexities
 from memlm_keras.registry import Paper
@@ -29,12 +27,9 @@ class Row(SummedLossRow):
         weights = uniform(self.initial_range)
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [
-                keras.layers.LSTM(
-                    self.units, **drawn(weights), unit_forget_bias=False
-                )
-                for _ in range(self.layers)
-            ],
+            "recurrent": lstms(
+                self.layers, self.units, weights, unit_forget_bias=False
+            ),
             "memory": None,
             "dropout": self.dropout,
             "initializer": weights,

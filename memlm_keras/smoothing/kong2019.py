@@ -64,8 +64,9 @@ class VariationalSmoothing(keras.layers.Layer):
     vector of its target are two draws from r; output vectors of other words
     are their means, as below, or with `other_words="mode"` their own, e_v: the
     paper assumes one of the two, and which is not legible. Input and output
-    are drawn apart also where one matrix is both. With `element_wise`, every dimension of a vector is drawn by itself,
-    and with `kneser_ney` decided by itself (Section 4.3).
+    are drawn apart also where one matrix is both. With `element_wise`, every
+    dimension of a vector is drawn by itself, and with `kneser_ney` decided by
+    itself (Section 4.3).
 
     Prediction takes the mean of the distribution, of each matrix that is
     smoothed,
@@ -79,9 +80,9 @@ class VariationalSmoothing(keras.layers.Layer):
 
     for each matrix that is smoothed: twice with `kneser_ney` and tied
     embeddings. It is added once for each batch, to whatever the model was
-    compiled with, and is in `model.losses` for a loop of one's own: beside a cross-entropy summed over the steps, as that of the
-    presets, the same `l2` weighs less than beside a mean over tokens, by as
-    many times as there are steps.
+    compiled with, and is in `model.losses` for a loop of one's own. Beside a
+    cross-entropy summed over the steps, as of the presets, the same `l2`
+    weighs less than beside a mean over tokens, by the number of steps.
 
     Dropout of embeddings is drawn for each step, on what was drawn here; the
     paper has one mask for a word, which may be meant for all its occurrences.

@@ -5,7 +5,7 @@ import zlib
 import keras
 import numpy as np
 
-from memlm_keras.data.epochs import EpochBatches
+from memlm_keras.data.epochs import TokenBatches
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
 
@@ -68,7 +68,7 @@ class NoisedBatches(keras.utils.PyDataset):
         self, batches, scheme, rate, statistics, seed=0, blank_id=None
     ):
         super().__init__()
-        if not isinstance(batches, EpochBatches):
+        if not isinstance(batches, TokenBatches):
             raise ValueError(
                 "`batches` must be `memlm_keras.data.Batches` or "
                 f"`SentenceBatches`. Received: {batches!r}"

@@ -6,6 +6,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_positive_integer
+
 
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
     """Stops on a NaN or infinite loss and puts the last good weights back.
@@ -34,11 +36,8 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     def __init__(self, frequency=None):
         super().__init__()
-        if frequency is not None and frequency < 1:
-            raise ValueError(
-                "`frequency` must be a positive number of batches, or None. "
-                f"Received: frequency={frequency}"
-            )
+        if frequency is not None:
+            require_positive_integer("frequency", frequency)
         self.frequency = frequency
         self.stopped = False
         self._good = None
@@ -122,14 +121,8 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     def __init__(self, monitor="val_accuracy", epochs=1, factor=0.5):
         super().__init__()
-        if epochs < 1:
-            raise ValueError(
-                f"`epochs` must be at least 1. Received: epochs={epochs}"
-            )
-        if not 0 < factor < 1:
-            raise ValueError(
-                f"`factor` must lie between 0 and 1. Received: factor={factor}"
-            )
+        require_positive_integer("epochs", epochs)
+        _require_factor(factor)
         self.monitor = monitor
         self.epochs = epochs
         self.factor = factor
@@ -191,10 +184,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 
     def __init__(self, epochs=1, words=None):
         super().__init__()
-        if epochs < 0:
-            raise ValueError(
-                f"`epochs` must be at least 0. Received: epochs={epochs}"
-            )
+        require_positive_integer("epochs", epochs, 0)
         self.epochs = epochs
         self.words = words
         self._frozen = None
@@ -314,14 +304,17 @@ def halve_after(epochs, factor=0.5):
 
     >>> scheduler = keras.callbacks.LearningRateScheduler(halve_after(4))
     """
-    if epochs < 0:
-        raise ValueError(f"`epochs` must not be negative. Received: {epochs}")
-    if not 0 < factor < 1:
-        raise ValueError(
-            f"`factor` must lie between 0 and 1. Received: factor={factor}"
-        )
+    require_positive_integer("epochs", epochs, 0)
+    _require_factor(factor)
 
     def schedule(epoch, learning_rate):
         return learning_rate * factor if epoch >= epochs else learning_rate
 
     return schedule
+
+
+def _require_factor(factor):
+    if not 0 < factor < 1:
+        raise ValueError(
+            f"`factor` must lie between 0 and 1. Received: factor={factor}"
+        )

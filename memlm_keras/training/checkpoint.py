@@ -5,6 +5,7 @@ import sys
 
 import keras
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.training import run_state
 
 
@@ -52,10 +53,10 @@ class Checkpoint(keras.callbacks.Callback):
 
     Example:
 
-    >>> callbacks = [keras.callbacks.EarlyStopping(patience=3)]
+    >>> callbacks = [keras.callbacks.EarlyStopping("loss")]
     >>> checkpoint = memlm_keras.training.Checkpoint(
     ...     "run/checkpoint.npz", batches, callbacks, frequency=100)
-    >>> lm.fit(batches, epochs=10, callbacks=[*callbacks, checkpoint])
+    >>> lm.fit(batches, epochs=2, callbacks=[*callbacks, checkpoint])
     """
 
     def __init__(
@@ -67,11 +68,8 @@ class Checkpoint(keras.callbacks.Callback):
         learning_rate=None,
     ):
         super().__init__()
-        if frequency is not None and frequency < 1:
-            raise ValueError(
-                "`frequency` must be a positive number of batches, or None. "
-                f"Received: frequency={frequency}"
-            )
+        if frequency is not None:
+            require_positive_integer("frequency", frequency)
         if learning_rate not in (None, "checkpoint", "model"):
             raise ValueError(
                 "`learning_rate` must be 'checkpoint', 'model' or None. "

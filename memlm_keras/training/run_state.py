@@ -78,7 +78,8 @@ def get_callback_state(callback):
     if hasattr(callback, "get_state"):
         return callback.get_state()
     names = _CALLBACK_STATE.get(type(callback).__name__, ())
-    return {name: _jsonable(getattr(callback, name, None)) for name in names}
+    state = {name: getattr(callback, name, None) for name in names}
+    return json.loads(json.dumps(state, default=float))
 
 
 def set_callback_state(callback, state, best_weights):
@@ -121,17 +122,6 @@ def get_optimizer_config(optimizer):
 def plain(value):
     """Returns a value as it is when it was written to JSON and read again."""
     return json.loads(json.dumps(value, default=repr))
-
-
-def _jsonable(value):
-    """Returns a value that JSON can hold."""
-    if isinstance(value, dict):
-        return {key: _jsonable(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_jsonable(item) for item in value]
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return float(value)
 
 
 # === File ===

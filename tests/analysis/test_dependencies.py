@@ -230,9 +230,7 @@ def test_bins_of_few_pairs_are_white(model, sentences, tmp_path, monkeypatch):
     )
     fewest = int(np.median(found.counts[found.counts > 0])) + 1
     drawn = []
-    monkeypatch.setattr(
-        output, "save", lambda figure, path: drawn.append(figure)
-    )
+    monkeypatch.setattr(output, "save", lambda figure, *_: drawn.append(figure))
     for minimum in (1, fewest):
         analysis.plot_dependency_attention(
             found, tmp_path / "few.png", minimum_pairs=minimum

@@ -187,9 +187,9 @@ def test_end_of_sentence_id_begins_and_pads():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"batch_size": 0}, "`batch_size` must be at least 1. Received: 0"),
+        ({"batch_size": 0}, "`batch_size` must be .*at least 1.*=0"),
         ({"batch_size": 2.0}, "`batch_size` must be an integer"),
-        ({"segment_length": -1}, "`segment_length` must be at least 1"),
+        ({"segment_length": -1}, "`segment_length` must be .*at least 1"),
         (
             {"tokens": np.ones((2, 3), int)},
             r"`tokens` must be .*\(2, 3\)",

@@ -254,7 +254,7 @@ def test_the_archive_is_downloaded_once(folder, cache, monkeypatch, tmp_path):
     small = dataclasses.replace(
         corpora._PUBLIC["cbt"],
         urls=(archive.as_uri(),),
-        archive_hash={"sha256": digest},
+        archive_checksum=digest,
     )
     monkeypatch.setitem(corpora._PUBLIC, "cbt", small)
     assert len(data.cbt_questions("NE", "test")) == 3

@@ -1,7 +1,6 @@
 import dataclasses
 import hashlib
 import pathlib
-import subprocess
 import sys
 import types
 import zipfile
@@ -23,10 +22,15 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
-def real(name):
+def real(name, **options):
     if not (REAL / name).is_dir():
         pytest.skip(f"the corpus {name} is not in ../shared/data")
-    return data.load(name, data_dir=REAL)
+    return data.load(name, data_dir=REAL, **options)
+
+
+@pytest.fixture(scope="module")
+def wikitext(tmp_path_factory):
+    return real("wikitext-2", cache_dir=tmp_path_factory.mktemp("cache"))
 
 
 def lengths(corpus):
@@ -53,8 +57,8 @@ def test_penn_treebank_has_the_usual_counts(cache):
     assert cache in pathlib.Path(corpus.train.tokens.filename).parents
 
 
-def test_wikitext_2_has_the_usual_counts_and_documents():
-    corpus = real("wikitext-2")
+def test_wikitext_2_has_the_usual_counts_and_documents(wikitext):
+    corpus = wikitext
     assert lengths(corpus) == [2_088_628, 217_646, 245_569]
     assert len(corpus.vocabulary) == 33_278
     for split, documents in [
@@ -71,14 +75,15 @@ def test_wikitext_2_has_the_usual_counts_and_documents():
     assert sum(x["reset"].sum() for x, _, _ in batches) == 60
 
 
-def test_wikitext_2_by_sentence_has_the_same_words():
+def test_wikitext_2_by_sentence_has_the_same_words(wikitext):
     pytest.importorskip("syntok")
-    plain = real("wikitext-2")
-    corpus = data.load("wikitext-2", data_dir=REAL, sentences=True)
+    # Beside the vocabulary of the paragraphs, which is found in the cache.
+    cache_dir = pathlib.Path(wikitext.train.tokens.filename).parents[2]
+    corpus = real("wikitext-2", sentences=True, cache_dir=cache_dir)
     assert corpus.name == "wikitext-2-sentences"
-    assert corpus.vocabulary == plain.vocabulary
+    assert corpus.vocabulary == wikitext.vocabulary
     for split, documents in (("train", 600), ("validation", 60), ("test", 60)):
-        found, paragraphs = getattr(corpus, split), getattr(plain, split)
+        found, paragraphs = getattr(corpus, split), getattr(wikitext, split)
         np.testing.assert_array_equal(
             found.tokens[found.tokens != 0],
             paragraphs.tokens[paragraphs.tokens != 0],
@@ -256,9 +261,7 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
     small = dataclasses.replace(
         corpora._PUBLIC["wikitext-2"],
         urls=(archive.as_uri(),),
-        archive_hash={
-            "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()
-        },
+        archive_checksum=hashlib.sha256(archive.read_bytes()).hexdigest(),
     )
     monkeypatch.setitem(corpora._PUBLIC, "wikitext-2", small)
     assert lengths(data.load("wikitext-2")) == [10, 10, 10]
@@ -398,21 +401,3 @@ def test_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     expected = tmp_path / ".keras" / "memlm_keras"
     assert corpora.cache_folder(None) == expected
-
-
-def test_import_is_light():
-    program = (
-        "import sys, keras; before = set(sys.modules)\n"
-        "import memlm_keras.data\n"
-        "heavy = {'tensorflow', 'tensorflow_text', 'keras_nlp', 'keras_hub',"
-        " 'matplotlib'}\n"
-        "print(sorted(heavy & (set(sys.modules) - before)))"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert result.stdout.strip() == "[]"

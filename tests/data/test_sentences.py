@@ -252,9 +252,9 @@ def test_evaluation_of_sentences_in_a_single_shape():
     [
         ({"tokens": np.array([1, 2])}, "`tokens` must end with the end of a"),
         ({"tokens": np.array([1, 0, 2])}, "`tokens` must end with the end"),
-        ({"length_multiple": 0}, "`length_multiple` must be at least 1"),
-        ({"batch_size": 0}, "`batch_size` must be at least 1"),
-        ({"longest": 0}, "`longest` must be at least 1"),
+        ({"length_multiple": 0}, "`length_multiple` must be .*at least 1"),
+        ({"batch_size": 0}, "`batch_size` must be .*at least 1"),
+        ({"longest": 0}, "`longest` must be .*at least 1"),
         ({"longest": 3.5}, "`longest` must be an integer"),
     ],
 )

@@ -73,9 +73,7 @@ def write_files(folder):
     corpus_files.write_splits(folder)
     corpus_files.write_splits(folder / "my_folder")
     corpus_files.write_splits(folder / "path" / "to" / "italian")
-    text = corpus_files.sentences(80, shortest=3)
-    text[3] += " whale"
-    corpus_files.write_lines(folder / "my_text.txt", text)
+    corpus_files.write_file(folder / "my_text.txt")
     pieces = [
         "<blk>",
         "<sos/eos>",
@@ -211,6 +209,7 @@ def test_what_is_trained_is_on_a_page():
     [
         pytest.param(page, id=str(page.relative_to(ROOT)))
         for page in (
+            *sorted(ROOT.glob("*.md")),
             *sorted((ROOT / "docs").rglob("*.md")),
             ROOT / "saved_models" / "README.md",
         )

@@ -1,21 +1,25 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import keras
 import numpy as np
 import pytest
+from corpus_files import write_file
+from corpus_files import write_sick
 
 import memlm_keras
 from memlm_keras.experiments import command_line
+from memlm_keras.experiments import commands
 
 from .conftest import SMALL
 from .conftest import results_of
-from .conftest import write_file
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "memlm_keras"]
@@ -46,8 +50,8 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     flags = ("--dataset=mine.txt", "--epochs=1", *SMALL)
     told = memlm("train", "key_value_predict", *flags)
     assert told.status == 0, told.err
-    assert "its first 64 lines are trained on" in told.out
-    assert "Words seen once in training become <unk>" in told.out
+    assert "Of the lines of mine.txt, 1 to 72 are train" in told.out
+    assert "are others, read as <unk>" in told.out
     (run,) = (folder / "runs").iterdir()
     assert results_of(run)["preset"] == "daniluk2017/key_value_predict"
     assert results_of(run)["command"].startswith("memlm train key_value_pred")
@@ -59,7 +63,6 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
         "mean_attention.png",
         "model.keras",
         "results.json",
-        "vocabulary.json",
     }
     # What it tells to type next can be typed.
     typed = re.findall(r"^  memlm (\w+) (\S+)", told.out, re.M)
@@ -76,7 +79,9 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     lines = told.out.split()
     assert told.status == 0 and "2 sentences:" in told.out
     assert lines[0] == "the" and float(lines[1]) < 0
-    told = memlm("score", run / "model.keras", "the man")
+    # The model alone is enough.
+    shutil.copy(run / "model.keras", folder / "alone.keras")
+    told = memlm("score", "alone.keras", "the man")
     assert told.status == 0 and told.out.split()[:2] == lines[:2]
 
     before = results_of(run)
@@ -94,7 +99,7 @@ def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
     train("daniluk2017/lstm")
     run = folder / "runs" / NAME
     before = results_of(run)
-    write_file(folder / "other.txt")
+    (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
     assert told.status == 0, told.err
     found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
@@ -159,10 +164,8 @@ def test_damaged_files_of_a_run(memlm, train, folder):
     assert "results.json is damaged" in told.err
 
 
-@pytest.mark.parametrize(
-    "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
-)
-def test_an_interrupted_run_goes_on(number, status, folder, memlm):
+def test_interrupted_runs_go_on(folder, memlm):
+    """Two processes, told to end by one signal each."""
     flags = (
         "train",
         "daniluk2017/lstm",
@@ -172,24 +175,51 @@ def test_an_interrupted_run_goes_on(number, status, folder, memlm):
         "--verbose=2",
         "--patience=9999",
     )
-    process = start(folder, *flags, "--epochs=9999")
-    run = folder / "runs" / NAME
-    end = time.monotonic() + 120
-    while not (run / "checkpoint.npz").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == status
-    assert "Traceback" not in err
-    assert f"goes on: memlm {' '.join(flags)} --epochs=9999" in err
-    assert not (run / "results.json").exists()
-    epochs = len((run / "log.csv").read_text().splitlines()) - 1
-    told = memlm(*flags, f"--epochs={epochs + 2}")
-    assert told.status == 0, told.err
-    assert "Going on" in told.out
-    assert results_of(run)["epochs"] == epochs + 2
+    endless = [
+        (number, status, [*flags, "--epochs=9999", f"--run_dir=runs{status}"])
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143))
+    ]
+    processes = [start(folder, *arguments) for _, _, arguments in endless]
+    end = time.monotonic() + 240
+    for process, (number, status, arguments) in zip(processes, endless):
+        run = folder / f"runs{status}" / NAME
+        while not (run / "checkpoint.npz").exists():
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == status
+        assert "Traceback" not in err
+        assert f"goes on: memlm {' '.join(arguments)}" in err
+        assert not (run / "results.json").exists()
+        epochs = len((run / "log.csv").read_text().splitlines()) - 1
+        run_dir = arguments[-1]
+        told = memlm(*flags, f"--epochs={epochs + 2}", run_dir)
+        assert told.status == 0, told.err
+        assert "Going on" in told.out
+        assert results_of(run)["epochs"] == epochs + 2
+
+
+class Signals:
+    """What lets this process receive a signal when it is collected."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        # The signal is handled before this ends.
+        time.sleep(0.01)
+
+
+def test_a_signal_lost_in_the_garbage_collector(monkeypatch):
+    monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    before = sys.unraisablehook
+    with pytest.raises(command_line._Received):
+        with command_line._signals_raise():
+            Signals()
+            time.sleep(60)
+    assert not said and sys.unraisablehook is before
 
 
 def test_a_lost_signal_raises_again(monkeypatch):
@@ -287,7 +317,7 @@ def test_wrong_use_is_told_before_keras_is_imported(folder):
 
 
 def test_whoever_reads_may_stop_reading(folder):
-    process = start(folder, "presets", "salton2017")
+    process = start(folder, "--help")
     process.stdout.close()
     process.stdout = None
     _, err = process.communicate()
@@ -304,14 +334,44 @@ def test_a_backend_that_is_not_there(folder):
 def test_presets_are_listed_with_their_parameters(memlm):
     told = memlm("presets", "tran2016/rm*", "--vocabulary_size=500")
     assert told.status == 0, told.err
-    lines = dict(line.split(maxsplit=1) for line in told.out.splitlines()[1:])
+    paper, *lines = told.out.splitlines()[2:]
+    assert paper.startswith("Tran et al. (2016), Recurrent Memory Networks")
+    lines = dict(line.split(maxsplit=1) for line in lines)
     assert "tran2016/rmr_tm_linear" in lines and len(lines) == 8
     model = memlm_keras.LanguageModel.from_preset(
         "tran2016/rm_tm_gated", vocabulary_size=500
     )
-    units, count, source = lines["tran2016/rm_tm_gated"].split(maxsplit=2)
+    units, count, words = lines["tran2016/rm_tm_gated"].split(maxsplit=2)
     assert (units, count) == ("128", f"{model.count_params():,}")
-    assert source.startswith("Tran et al. (2016)")
+    assert words == "LSTM 128, gated memory block of window 15"
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("daniluk2017/ngram_4", "LSTM 968, N gram of order 4"),
+        ("tran2016/lstm_2", "2 x LSTM 128"),
+        (
+            "salton2017/ptb_single",
+            "2 x LSTM 650, single attentive of window 100, tied embeddings",
+        ),
+        (
+            "merity2017/ptb_pointer_sentinel",
+            "2 x zoneout LSTM 650, pointer sentinel of window 100",
+        ),
+        (
+            "kong2019/vs_elementwise_512",
+            "2 x recurrent dropout LSTM 512, element-wise kneser ney "
+            "smoothing, tied embeddings",
+        ),
+        (
+            "weissenborn2016/dual_am_gru_shared",
+            "dual associative GRU 100, GRU 100",
+        ),
+    ],
+)
+def test_presets_are_said_in_words(name, words):
+    assert commands.describe(memlm_keras.presets.get(name)) == words
 
 
 def test_help_tells_of_all_flags(capfd):
@@ -327,8 +387,6 @@ def test_help_tells_of_all_flags(capfd):
 
 
 def test_a_classifier(memlm, folder):
-    from .conftest import write_sick
-
     write_sick(folder / "sick")
     vectors = folder / "vectors.txt"
     vectors.write_text(
@@ -351,7 +409,9 @@ def test_a_classifier(memlm, folder):
     (run,) = (folder / "runs").iterdir()
     results = results_of(run)
     assert results["embedding_range"] == 0.5 and results["test"]["pairs"] == 12
-    told = memlm("predict", run, "a man is not", "a dog")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        told = memlm("predict", run / "model.keras", "a man is not", "a dog")
     assert told.status == 0, told.err
     found = dict(line.split()[::-1] for line in told.out.splitlines())
     assert set(found) == {"entailment", "neutral", "contradiction"}
@@ -360,6 +420,10 @@ def test_a_classifier(memlm, folder):
     assert told.status == 0, told.err
     rows = (run / "associations.csv").read_text().splitlines()
     assert rows[0].split(",")[1:] == ["a", "man", "is"] and len(rows) == 3
+    pair = ("--premise=a man is", "--hypothesis=a dog")
+    told = memlm("attention", run, *pair, "--written=state")
+    assert told.status == 0, told.err
+    assert (run / "associations.csv").read_text().splitlines() != rows
     told = memlm("generate", run, "a")
     assert told.status and told.err.count("\n") == 1
     model = keras.saving.load_model(run / "model.keras", compile=False)

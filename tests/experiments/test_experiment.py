@@ -5,6 +5,12 @@ import csv
 import keras
 import numpy as np
 import pytest
+from corpus_files import WORDS
+from corpus_files import machine_form
+from corpus_files import write_documents
+from corpus_files import write_file
+from corpus_files import write_splits
+from corpus_files import write_treebank
 
 import memlm_keras
 from memlm_keras.experiments import Experiment
@@ -12,11 +18,6 @@ from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
-
-from .conftest import WORDS
-from .conftest import write_documents
-from .conftest import write_file
-from .conftest import write_text
 
 SMALL = {"scale": 0.02, "batch_size": 4}
 
@@ -91,16 +92,15 @@ def test_matched_parameters(folder):
         Experiment("tran2016/lstm_1", "text", match_parameters=True).make()
 
 
-def test_one_file_is_split_by_its_lines(folder, capsys):
+def test_one_file_is_split_as_load_text_does(folder, capsys):
     write_file(folder / "mine.txt", 83)
     experiment = Experiment("daniluk2017/lstm", "mine.txt")
     corpus = experiment.corpus
-    lines = (folder / "mine.txt").read_text().splitlines()
-    decoded = corpus.vocabulary.decode(np.asarray(corpus.test.tokens))
-    assert decoded == [
-        w for line in lines[-8:] for w in [*line.split(), "<eos>"]
-    ]
-    assert "its first 67 lines are trained on" in capsys.readouterr().out
+    same = memlm_keras.data.load_text("mine.txt")
+    assert corpus.fingerprint == same.fingerprint
+    told = capsys.readouterr().out
+    assert told.startswith(f"{same.description}\nThe vocabulary has 8 words")
+    assert "1 to 75 are train" in told and "80 to 83 are test" in told
     # Its only word that stands there once.
     assert "whale" not in corpus.vocabulary
     assert corpus.name == "mine"
@@ -118,12 +118,12 @@ def test_three_files_are_the_three_splits(folder):
 
 
 def test_words_of_ones_own_text_may_become_unknown(folder, capsys):
-    write_text(folder / "plain", unknown=False)
+    write_splits(folder / "plain")
     with open(folder / "plain" / "train.txt", "a") as file:
         file.write("once\n")
     corpus = Experiment("daniluk2017/lstm", "plain").corpus
     assert "once" not in corpus.vocabulary
-    assert "Words seen once" in capsys.readouterr().out
+    assert "are others, read as <unk>" in capsys.readouterr().out
     unknown = corpus.vocabulary.unknown_id
     assert unknown in np.asarray(corpus.train.tokens)
 
@@ -148,12 +148,6 @@ PARSED = """\
 2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
 3\tsea\t_\t_\t_\t_\t0\troot\t_\t_
 """
-
-
-def write_treebank(folder):
-    folder.mkdir(exist_ok=True)
-    for split in ("train", "dev", "test"):
-        (folder / f"xx_y-ud-{split}.conllu").write_text(f"{PARSED}\n" * 20)
 
 
 @pytest.mark.parametrize("name", ["notes.conllu", "zz-ud-dev.conllu"])
@@ -187,8 +181,8 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
     told = memlm(
         "attention",
         run,
+        "the grey sea",
         "--analyses=predictions,dependencies",
-        "--sentence=the grey sea",
         "--conllu=parsed.conllu",
         "--verbose=0",
     )
@@ -245,26 +239,17 @@ def test_l2_of_a_noised_model_and_dropout(folder):
 
 def write_questions(folder):
     """Three questions; no candidate of the last is a word of the text."""
-    candidates = {
-        "the [{}] sea": ("old", "man", "saw", "a", "the"),
-        "a man [{}] the sea": ("saw", "old", "sea", "a", "the"),
-        "the [{}] man": ("tall", "wide", "thin", "kind", "mute"),
-    }
-    questions, answers = [], []
-    for number, (sentence, words) in enumerate(candidates.items(), 1):
-        lines = [
-            f"{number}{letter}) {sentence.format(word)}"
-            for letter, word in zip("abcde", words)
-        ]
-        questions += lines
-        answers.append(lines[0])
-    paths = {
-        "questions": folder / "questions.txt",
-        "answers": folder / "answers.txt",
-    }
-    for path, lines in zip(paths.values(), (questions, answers)):
-        path.write_text("\n".join(lines) + "\n")
-    return {name: str(path) for name, path in paths.items()}
+    texts = [
+        ("the {} sea", ("old", "man", "saw", "a", "the"), 0),
+        ("a man {} the sea", ("saw", "old", "sea", "a", "the"), 0),
+        ("the {} man", ("tall", "wide", "thin", "kind", "mute"), 0),
+    ]
+    paths = {}
+    for name, text in zip(("questions", "answers"), machine_form(texts)):
+        path = folder / f"{name}.txt"
+        path.write_text(text)
+        paths[name] = str(path)
+    return paths
 
 
 def test_sentence_completion_by_a_bidirectional_model(folder):
@@ -332,6 +317,22 @@ def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
     assert rates[1] < rates[0]
 
 
+def test_how_often_a_run_is_kept(folder, monkeypatch):
+    saved = []
+    save = memlm_keras.training.Checkpoint.save
+
+    def counted(self, epoch, batch):
+        saved.append((epoch, batch))
+        save(self, epoch, batch)
+
+    monkeypatch.setattr(memlm_keras.training.Checkpoint, "save", counted)
+    experiment = Experiment("lstm_1", "text", length_multiple=3, **SMALL)
+    experiment.run("run", epochs=1, verbose=0, checkpoint_frequency=2)
+    assert saved[:2] == [(0, 2), (0, 4)] and saved[-1] == (1, 0)
+    validation = datasets.sentence_batches(experiment, "validation")
+    assert {batch[1].shape[1] % 3 for batch in validation} == {0}
+
+
 def test_ngram_models(folder):
     with pytest.warns(UserWarning, match="Counts of counts"):
         found = Experiment("kneser_ney_3_cache", "text").run("run", verbose=0)
@@ -362,12 +363,3 @@ def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
     model, _ = experiment.make()
     experiment.task.training_batches(experiment, model)
     assert ("logits of 20 such rows" in capsys.readouterr().out) == said
-
-
-def test_lines_are_counted_before_a_file_is_split(folder):
-    write_file(folder / "short.txt", 9)
-    with pytest.raises(UsageError, match="9 lines with words; at least 10"):
-        datasets.split_file(folder / "short.txt")
-    (folder / "bytes.txt").write_bytes(b"\xff\xfe" * 9)
-    with pytest.raises(UsageError, match="is not UTF-8"):
-        datasets.split_file(folder / "bytes.txt")

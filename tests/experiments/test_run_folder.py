@@ -92,17 +92,16 @@ def test_damaged_files_are_named(name, content, run):
     assert not isinstance(error.value, UsageError)
 
 
-def test_a_log_counts_a_repeated_epoch_once(tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("epoch,loss\n0,3.0\n1,2.5\n1,2.0\n")
-    assert run_folder.read_log(path) == [
+def test_a_log_counts_a_repeated_epoch_once(run):
+    run.log_path.write_text("epoch,loss\n0,3.0\n1,2.5\n1,2.0\n")
+    assert run.log() == [
         {"epoch": 0.0, "loss": 3.0},
         {"epoch": 1.0, "loss": 2.0},
     ]
     for content in ("epoch,loss\n", "epoch,loss\n0,x\n", "loss\n1\n", "\n"):
-        path.write_text(content)
+        run.log_path.write_text(content)
         with pytest.raises(ValueError, match="log.csv is damaged"):
-            run_folder.read_log(path)
+            run.log()
 
 
 def test_finding_the_run_that_a_path_means(run, tmp_path):
@@ -123,6 +122,6 @@ def test_finding_the_run_that_a_path_means(run, tmp_path):
 
 def test_a_damaged_model_is_one_line(run):
     run.model_path.write_text("no model")
-    with pytest.raises(ValueError, match="cannot be read as a model") as error:
+    with pytest.raises(ValueError, match="model.keras is damaged") as error:
         run.model()
     assert "\n" not in str(error.value)

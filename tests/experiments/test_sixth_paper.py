@@ -2,10 +2,9 @@
 
 import os
 import pathlib
-import subprocess
-import sys
 
 import memlm_keras
+from memlm_keras import registry
 
 from .conftest import results_of
 
@@ -79,39 +78,24 @@ def install(folder):
     )
 
 
-def test_a_paper_of_another_package(folder):
+def test_a_paper_of_another_package(memlm, train, folder, monkeypatch):
     install(folder / "packages")
+    monkeypatch.syspath_prepend(folder / "packages")
+    # Of the process that exports, where that is another one.
     root = pathlib.Path(memlm_keras.__file__).parents[1]
-    paths = [root, folder / "packages", os.environ.get("PYTHONPATH", "")]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(map(str, paths)),
-    }
+    paths = map(str, (root, folder / "packages"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    # As in a process that begins.
+    monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
+    monkeypatch.setattr(registry, "_TO_LOAD", None)
 
-    def memlm(*arguments):
-        found = subprocess.run(
-            [sys.executable, "-m", "memlm_keras", *map(str, arguments)],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        assert found.returncode == 0, found.stdout + found.stderr
-        return found.stdout
-
-    assert "Mine (2027), Echoes" in memlm("presets", "mine2027")
-    memlm(
-        "train",
-        "loud",
-        "--dataset=text",
-        "--epochs=1",
-        "--batch_size=4",
-        "--segment_length=5",
-        "--verbose=0",
-    )
+    assert "Mine (2027), Echoes" in memlm("presets", "mine2027").out
+    train("loud", "--segment_length=5")
     (run,) = (folder / "runs").iterdir()
     assert results_of(run)["preset"] == "mine2027/loud"
     # It was saved, and streams.
-    assert memlm("generate", run, "the old", "--seed=1").startswith("the old")
-    memlm("export", run, "saved_models/mine")
+    told = memlm("generate", run, "the old", "--seed=1")
+    assert told.out.startswith("the old"), told.err
+    told = memlm("export", run, "saved_models/mine")
+    assert told.status == 0, told.err
     assert (folder / "saved_models" / "mine" / "1" / "saved_model.pb").exists()

@@ -7,6 +7,7 @@ import math
 
 import keras
 import pytest
+from corpus_files import write_documents
 
 from memlm_keras import presets
 from memlm_keras.experiments import report
@@ -16,7 +17,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import results_of
-from .conftest import write_documents
 
 on_one_backend = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",

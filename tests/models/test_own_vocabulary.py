@@ -212,3 +212,50 @@ def test_autoencoders_read_and_write_strings(tmp_path):
     expected = [PIECES.detokenize(row) for row in model.generate(ids)]
     assert read.generate(["the company", "the"]) == expected
     assert isinstance(read.generate("the"), str)
+
+
+def asked_of(model, *vocabulary):
+    """What evaluation and analysis find, with a vocabulary or without."""
+    sentences = [["the", "company", "said"], ["said", "the", "company"]]
+    tokens = np.concatenate([VOCABULARY.encode_sentence(s) for s in sentences])
+    question = memlm.data.ClozeQuestion(
+        context=(("the", "company"),),
+        query=("the", "XXXXX", "said"),
+        answer="company",
+        candidates=("company", "said"),
+    )
+    parsed = memlm.analysis.ParsedSentence(
+        words=("the", "company", "said"),
+        heads=np.array([1, 2, -1]),
+        relations=("det", "nsubj", "root"),
+    )
+    yield lambda: memlm.evaluation.cloze_scores(
+        model, [question], *vocabulary, verbose=0
+    )
+    yield lambda: memlm.evaluation.cloze_accuracy(
+        model, [question], *vocabulary, verbose=0
+    )
+    yield lambda: memlm.analysis.sentence_predictions(
+        model, "the company said", *vocabulary
+    )
+    yield lambda: memlm.analysis.attention_columns(
+        model, tokens, *vocabulary, samples=2, verbose=0
+    )
+    yield lambda: memlm.analysis.distant_pairs(
+        model, tokens, tokens, *vocabulary, minimum_distance=2, verbose=0
+    )
+    yield lambda: memlm.analysis.dependency_attention(
+        model, [parsed], *vocabulary, verbose=0
+    )
+
+
+def test_evaluation_and_analysis_take_the_models_vocabulary():
+    model = make()
+    for own, said in zip(asked_of(model), asked_of(model, VOCABULARY)):
+        assert repr(own()) == repr(said())
+    for refused in asked_of(model, OTHER):
+        with pytest.raises(ValueError, match="must be the model's own"):
+            refused()
+    for refused in asked_of(make(None, vocabulary_size=7)):
+        with pytest.raises(ValueError, match="`vocabulary` must be given"):
+            refused()

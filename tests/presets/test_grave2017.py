@@ -43,7 +43,7 @@ def test_the_model_of_the_paper(row):
         assert 0.025 < np.abs(values).max() <= 0.05, weight.path
 
 
-@pytest.mark.parametrize("row", ["ptb_lstm", "wikitext2_cache_2000"])
+@pytest.mark.parametrize("row", ["ptb_lstm", "wikitext2_cache_100"])
 def test_parameters(row, not_drawn):
     """Embeddings, four gates, softmax; a cache has none."""
     vocabulary_size, h = TABLE[row][1], 1024

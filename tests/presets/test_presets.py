@@ -6,6 +6,7 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras import presets
+from memlm_keras import registry
 from memlm_keras.embeddings import Embedding
 
 V = 77_003
@@ -296,7 +297,9 @@ def test_making_a_model_leaves_the_preset_alone():
     [
         name
         for name in presets.names("LanguageModel")
+        # Of caches, which have no weights, the smallest stands for all.
         if not name.startswith("weissenborn2016/")
+        and not name.endswith(("cache_500", "cache_2000"))
     ],
 )
 def test_another_initial_range(name):
@@ -317,12 +320,17 @@ def test_another_initial_range(name):
 
 @pytest.mark.parametrize("name", presets.names())
 def test_scaled_presets_divide(name):
+    _, row = registry.find(name)
     for scale in (0.01, 0.1, 0.5):
-        preset = presets.get(name, scale=scale)
-        units = preset["units"]
-        paper = presets.get(name)["units"]
-        assert units % preset["units_divisor"] == 0
-        assert abs(units - scale * paper) <= preset["units_divisor"]
+        units = row.resized(name, scale).units
+        assert units % row.units_divisor == 0
+        assert abs(units - scale * row.units) <= row.units_divisor
+    # What the row says is what the preset has.
+    preset = presets.get(name, scale=scale)
+    assert (preset["units"], preset["units_divisor"]) == (
+        units,
+        row.units_divisor,
+    )
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,11 @@ def test_sizes():
     for name, sizes, message in [
         ("lstm_1", {"window": 3}, "`window` contradicts"),
         ("lstm_1", {"scale": -1}, "`scale` must be positive"),
-        ("memn", {"units": 3, "embedding_dim": 4}, "`units` are those of"),
+        (
+            "memn",
+            {"units": 3, "embedding_dim": 4},
+            "`units` and `embedding_dim` are one",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             presets.get(f"tran2016/{name}", **sizes)

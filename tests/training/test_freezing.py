@@ -155,7 +155,7 @@ def test_a_model_without_a_mask():
             callbacks=[FreezeEmbeddings()],
             verbose=0,
         )
-    with pytest.raises(ValueError, match="`epochs` must be at least 0"):
+    with pytest.raises(ValueError, match="`epochs` must be .*at least 0"):
         FreezeEmbeddings(-1)
 
 
@@ -194,7 +194,7 @@ def test_halved_when_worse_than_so_many_epochs_ago(
 def test_nothing_to_halve_by(model, batches):
     with pytest.raises(ValueError, match="no 'val_accuracy' to halve.*loss"):
         model.fit(batches, callbacks=[HalveOnDrop()], verbose=0)
-    with pytest.raises(ValueError, match="`epochs` must be at least 1"):
+    with pytest.raises(ValueError, match="`epochs` must be .*at least 1"):
         HalveOnDrop(epochs=0)
     with pytest.raises(ValueError, match="`factor` must lie between"):
         HalveOnDrop(factor=1.0)

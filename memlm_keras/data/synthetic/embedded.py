@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.corpus import Corpus
 from memlm_keras.data.synthetic.grammar import Grammar
 from memlm_keras.data.synthetic.interpreters import Sampler
@@ -110,10 +111,7 @@ def load(
         "test_documents": test_documents,
     }
     for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(
-                f"`{name}` must be at least 1. Received: {name}={size}"
-            )
+        require_positive_integer(name, size)
     vocabulary = Vocabulary(GRAMMAR.words.all())
     splits = []
     for index, size in enumerate(sizes.values()):
@@ -144,6 +142,7 @@ def documents_of(split, vocabulary):
     return [vocabulary.decode(document) for document in documents]
 
 
+@functools.cache
 def entropy(grammar=GRAMMAR):
     """Computes the exact expected information and length of a document.
 
@@ -153,7 +152,23 @@ def entropy(grammar=GRAMMAR):
     Returns:
         `Entropy`.
     """
-    return _entropy(grammar)
+    ahead = {}
+
+    def expect(story):
+        if story.finished:
+            return 0.0, 0.0
+        if story.shape not in ahead:
+            nats = tokens = 0.0
+            for path, after in enumerate_paths(
+                lambda c: grammar.sentence(c, story)
+            ):
+                nats_after, tokens_after = expect(after)
+                nats += path.probability * (path.nats + nats_after)
+                tokens += path.probability * (len(path.tokens) + tokens_after)
+            ahead[story.shape] = nats, tokens
+        return ahead[story.shape]
+
+    return Entropy(*expect(Story()))
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
@@ -217,24 +232,3 @@ def log_probabilities(document, grammar=GRAMMAR):
     grammar.document(scorer)
     scorer.finish()
     return np.array(scorer.log_probabilities)
-
-
-@functools.cache
-def _entropy(grammar):
-    ahead = {}
-
-    def expect(story):
-        if story.finished:
-            return 0.0, 0.0
-        if story.shape not in ahead:
-            nats = tokens = 0.0
-            for path, after in enumerate_paths(
-                lambda c: grammar.sentence(c, story)
-            ):
-                nats_after, tokens_after = expect(after)
-                nats += path.probability * (path.nats + nats_after)
-                tokens += path.probability * (len(path.tokens) + tokens_after)
-            ahead[story.shape] = nats, tokens
-        return ahead[story.shape]
-
-    return Entropy(*expect(Story()))

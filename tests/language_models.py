@@ -1,0 +1,150 @@
+"""Language models that are small, and what tests do with them."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import LanguageModel
+from memlm_keras import cells
+from memlm_keras import memory as memories
+from memlm_keras.data import Batches
+from references import daniluk2017 as reference
+
+V = 23
+UNITS = 12
+RECURRENT = {
+    "lstm": lambda: [keras.layers.LSTM(UNITS)],
+    "gru_rnn": lambda: [
+        keras.layers.GRU(7),
+        keras.layers.SimpleRNN(UNITS),
+    ],
+    "cell": lambda: [keras.layers.LSTMCell(UNITS)],
+    "fofe_hornn": lambda: [cells.FOFEHORNNCell(UNITS)],
+    "gated_hornn": lambda: [cells.GatedHORNNCell(UNITS, order=2)],
+    "none": lambda: [],
+}
+MEMORY = {
+    "none": lambda: None,
+    "attention": lambda: memories.Attention(window=3),
+    "key_value": lambda: memories.KeyValue(window=4),
+    "key_value_predict": lambda: memories.KeyValuePredict(window=3),
+    "ngram": lambda: memories.NGram(order=3),
+    "projection": lambda: memories.Projection(),
+    "attentive_single": lambda: memories.Attentive(window=3),
+    "attentive_combined": lambda: memories.Attentive("combined", window=3),
+    "memory_block": lambda: memories.MemoryBlock(
+        window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
+    ),
+    "memory_network": lambda: memories.MemoryNetwork(
+        window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
+    ),
+}
+# Every memory, every kind of recurrent layer, and no more than that.
+COMBINATIONS = [
+    ("lstm", "none"),
+    ("lstm", "attention"),
+    ("gru_rnn", "key_value"),
+    ("lstm", "key_value_predict"),
+    ("cell", "key_value_predict"),
+    ("gru_rnn", "ngram"),
+    ("fofe_hornn", "projection"),
+    ("gated_hornn", "attention"),
+    ("lstm", "attentive_single"),
+    ("gru_rnn", "attentive_combined"),
+    ("lstm", "memory_block"),
+    ("none", "memory_network"),
+]
+every_model = pytest.mark.parametrize("recurrent, memory", COMBINATIONS)
+
+
+def make(recurrent="lstm", memory="key_value_predict", **arguments):
+    """A model whose weights are large enough to tell models apart."""
+    keras.utils.set_random_seed(7)
+    arguments = {
+        "initializer": keras.initializers.RandomUniform(-0.7, 0.7),
+        **arguments,
+    }
+    return LanguageModel(
+        arguments.pop("vocabulary_size", V),
+        arguments.pop("embedding_dim", 5),
+        RECURRENT[recurrent](),
+        memory=MEMORY[memory](),
+        **arguments,
+    )
+
+
+# What a test does not change may be shared, and stays compiled.
+shared = functools.cache(make)
+
+
+def tokens_of(batch, time, seed=0):
+    random = np.random.default_rng(seed)
+    return random.integers(V, size=(batch, time)).astype("int32")
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def close(found, expected, tolerance=1e-5):
+    np.testing.assert_allclose(
+        array(found), array(expected), rtol=tolerance, atol=tolerance
+    )
+
+
+def stepped(model, tokens, state=None):
+    """Logits of one-token steps, and the state after them."""
+    state = model.initial_state(len(tokens)) if state is None else state
+    logits = []
+    for column in np.split(tokens, tokens.shape[1], axis=1):
+        column_logits, state = model.step(column, state)
+        logits.append(array(column_logits))
+    return np.concatenate(logits, axis=1), state
+
+
+def expected_of_batches(model, batches):
+    """What steps give over batches, each row begun anew where it says so."""
+    start = state = model.initial_state(batches.batch_size)
+    scores, attention, weights = [], [], []
+    for inputs, targets, sample_weight in batches:
+        state = {
+            name: np.where(
+                inputs["reset"].reshape((-1,) + (1,) * (value.ndim - 1)),
+                array(start[name]),
+                value,
+            )
+            for name, value in ((n, array(v)) for n, v in state.items())
+        }
+        if model.memory is not None and model.memory.attends:
+            seen, _ = model.backbone.attend(
+                keras.ops.convert_to_tensor(inputs["token_ids"]), state
+            )
+            attention.append(array(seen))
+        logits, state = stepped(model, inputs["token_ids"], state)
+        logs = reference.log_softmax(logits.astype("float64"))
+        scores.append(np.take_along_axis(logs, targets[..., None], -1)[..., 0])
+        weights.append(sample_weight)
+    return {
+        "scores": np.concatenate(scores),
+        "weights": np.concatenate(weights),
+        "attention": attention,
+        "state": state,
+    }
+
+
+def documents(batch_size=3, seed=5):
+    tokens = tokens_of(1, 37, seed)[0]
+    return Batches(tokens, batch_size, 4, document_starts=[0, 5, 17, 18, 30])
+
+
+def carried_on(model, state, training):
+    """Asserts that the model carries `state`: it goes on as `step` does."""
+    rows = len(next(iter(state.values())))
+    probe = tokens_of(rows, 2, seed=9)
+    logits = model(
+        {"token_ids": probe, "reset": np.zeros(rows, "bool")},
+        training=training,
+    )
+    close(logits, model.step(probe, state)[0])

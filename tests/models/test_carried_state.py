@@ -1,0 +1,250 @@
+"""State that is carried from batch to batch, in training and evaluation."""
+
+import keras
+import numpy as np
+import pytest
+from language_models import V
+from language_models import array
+from language_models import carried_on
+from language_models import close
+from language_models import documents
+from language_models import expected_of_batches
+from language_models import make
+from language_models import tokens_of
+
+import memlm_keras
+from memlm_keras.data import Batches
+
+
+@pytest.mark.parametrize(
+    "recurrent, memory",
+    [
+        ("lstm", "key_value_predict"),
+        ("gru_rnn", "ngram"),
+        ("lstm", "attentive_single"),
+        ("lstm", "attentive_combined"),
+    ],
+)
+def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
+    model = make(recurrent, memory)
+    model.compile(keras.optimizers.SGD(0.0))
+    training, validation = documents(), documents(seed=6)
+    history = model.fit(
+        training, validation_data=validation, epochs=2, verbose=0
+    )
+    expected = expected_of_batches(model, training)
+    expected_validation = expected_of_batches(model, validation)
+    carried_on(model, expected["state"], training=True)
+    carried_on(model, expected_validation["state"], training=False)
+    for key, found in (("", expected), ("val_", expected_validation)):
+        total = np.sum(found["scores"] * found["weights"])
+        nats = -total / found["weights"].sum()
+        for epoch in range(2):
+            close(history.history[f"{key}nats"][epoch], nats)
+            close(
+                history.history[f"{key}perplexity"][epoch], np.exp(nats), 1e-4
+            )
+
+
+def test_streams_carry_over_all_batches():
+    model = make("lstm", "attention")
+    model.compile("sgd")
+    tokens = tokens_of(1, 20)[0]
+    batches = Batches(tokens, batch_size=1, segment_length=4)
+    model.evaluate(batches, verbose=0)
+    # One row of one stream: all its tokens after the end-of-sentence.
+    read = np.concatenate([[0], tokens[:-1]])[None].astype("int32")
+    _, state = model.step(read, model.initial_state(1))
+    carried_on(model, state, training=False)
+
+
+def test_perplexity_counts_tokens_and_not_batches():
+    model = make()
+    model.compile("sgd")
+    # 13 tokens: the last batch is nearly empty, and so weighs little.
+    batches = Batches(tokens_of(1, 13)[0], batch_size=2, segment_length=6)
+    first = model.evaluate(batches, verbose=0, return_dict=True)
+    second = model.evaluate(batches, verbose=0, return_dict=True)
+    assert first == second
+    expected = expected_of_batches(model, batches)
+    weights = expected["weights"]
+    assert weights[:2].sum() == 12
+    assert weights[2:].sum() == 1
+    nats = -np.sum(expected["scores"] * weights) / 13
+    close(first["nats"], nats)
+    close(first["perplexity"], np.exp(nats), 1e-4)
+
+
+def test_a_uniform_model_has_the_perplexity_of_its_vocabulary():
+    model = make(initializer=keras.initializers.Zeros())
+    model.compile("sgd")
+    batches = Batches(tokens_of(1, 31)[0], batch_size=2, segment_length=4)
+    result = model.evaluate(batches, verbose=0, return_dict=True)
+    close(result["perplexity"], V, 1e-4)
+
+
+def test_rows_are_reset_on_their_own():
+    model = make()
+    model.carry_state(evaluation_batch_size=3)
+    tokens, more = tokens_of(3, 5), tokens_of(3, 2, seed=1)
+    model({"token_ids": tokens, "reset": np.ones(3, "bool")})
+    found = array(
+        model({"token_ids": more, "reset": np.array([False, True, False])})
+    )
+    begun, _ = model.step(more, model.initial_state(3))
+    _, state = model.step(tokens, model.initial_state(3))
+    gone_on, _ = model.step(more, state)
+    close(found[1], begun[1])
+    close(found[[0, 2]], array(gone_on)[[0, 2]])
+    assert np.abs(array(begun) - array(gone_on)).max() > 1e-3
+
+
+def test_plain_inputs_begin_anew_and_leave_the_carried_state():
+    model = make()
+    model.carry_state(evaluation_batch_size=2)
+    tokens = tokens_of(2, 4)
+    model({"token_ids": tokens, "reset": np.ones(2, "bool")})
+    begun, state = model.step(tokens, model.initial_state(2))
+    close(model(tokens), begun)
+    carried_on(model, state, training=False)
+
+
+def test_a_fresh_model_carries_what_it_is_called_with():
+    """Without a word about how many rows there will be."""
+    model, tokens = make(), tokens_of(2, 4)
+    for training in (False, True):
+        found = model(
+            {"token_ids": tokens, "reset": np.ones(2, "bool")},
+            training=training,
+        )
+        begun, state = model.step(tokens, model.initial_state(2))
+        close(found, begun)
+        carried_on(model, state, training)
+    close(model({"token_ids": tokens}), begun)
+    # Another number of rows has a state of its own.
+    carried_on(model, model.initial_state(3), training=False)
+    with pytest.raises(ValueError, match="Received a dict with keys: .*'ids'"):
+        model({"ids": tokens})
+
+
+def test_on_batch_methods_carry_a_state():
+    model = make()
+    model.compile("sgd", run_eagerly=False)
+    tokens = tokens_of(2, 4)
+    inputs = {"token_ids": tokens, "reset": np.ones(2, "bool")}
+    _, state = model.step(tokens, model.initial_state(2))
+    model.test_on_batch(inputs, tokens)
+    carried_on(model, state, training=False)
+    model.train_on_batch(inputs, tokens)
+    carried_on(model, state, training=True)
+
+
+def test_datasets_of_tensorflow_carry_a_state():
+    """Also those that do not say how many rows a batch has."""
+    tf = pytest.importorskip("tensorflow")
+    batches, model = documents(), make()
+    model.compile(keras.optimizers.SGD(0.0))
+    items = [batches[index] for index in range(len(batches))]
+    expected = model.evaluate(batches, verbose=0, return_dict=True)
+    for rows in (3, None):
+        specification = keras.tree.map_structure(
+            lambda array, rows=rows: tf.TensorSpec(
+                (rows, *array.shape[1:]), array.dtype
+            ),
+            items[0],
+        )
+        dataset = tf.data.Dataset.from_generator(
+            lambda: iter(items), output_signature=specification
+        ).apply(tf.data.experimental.assert_cardinality(len(items)))
+        fresh = make()
+        fresh.compile(keras.optimizers.SGD(0.0))
+        history = fresh.fit(dataset, verbose=0, validation_data=dataset).history
+        for name, value in expected.items():
+            close(history[name][0], value, 1e-4)
+            close(history[f"val_{name}"][0], value, 1e-4)
+
+
+def test_training_learns():
+    model = make("lstm", "key_value_predict")
+    model.compile(keras.optimizers.Adam(0.02))
+    tokens = np.tile(np.arange(1, 6, dtype="int32"), 12)
+    batches = Batches(tokens, batch_size=3, segment_length=5)
+    history = model.fit(batches, epochs=8, verbose=0).history
+    assert history["perplexity"][-1] < 0.5 * history["perplexity"][0]
+
+
+def test_mixed_precision_trains_to_finite_weights():
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = make()
+    finally:
+        keras.config.set_dtype_policy(before)
+    model.compile("sgd")
+    history = model.fit(documents(), verbose=0).history
+    assert np.isfinite(history["loss"][0])
+    for weight in model.trainable_variables:
+        assert keras.backend.standardize_dtype(weight.dtype) == "float32"
+        assert np.all(np.isfinite(array(weight)))
+    logits, _ = model.step(tokens_of(2, 3), model.initial_state(2))
+    assert keras.backend.standardize_dtype(logits.dtype) == "bfloat16"
+    scores = model.score(tokens_of(2, 3))
+    assert scores.dtype == np.float32
+    assert np.all(np.isfinite(scores))
+
+
+# === What callbacks and other sizes may do in between ===
+
+
+def test_evaluation_of_another_batch_size_within_fit():
+    tokens = np.arange(60) % 9
+    model = memlm_keras.LanguageModel(9, 4, [keras.layers.GRU(3)])
+    model.compile("sgd")
+    batches = memlm_keras.data.Batches(tokens, 4, 5)
+    validation = memlm_keras.data.Batches(tokens, 3, 5)
+    other = memlm_keras.data.Batches(tokens, 2, 5)
+    seen = []
+    watch = keras.callbacks.LambdaCallback(
+        on_epoch_end=lambda epoch, logs: seen.append(
+            memlm_keras.evaluation.perplexity(model, other, verbose=0)
+        )
+    )
+    history = model.fit(
+        batches,
+        epochs=3,
+        validation_data=validation,
+        callbacks=[watch],
+        verbose=0,
+    )
+    assert len(seen) == len(history.history["val_loss"]) == 3
+    compiled = model.train_function
+    model.fit(batches, validation_data=validation, verbose=0)
+    assert model.train_function is compiled
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() == "torch", reason="torch compiles nothing"
+)
+def test_an_evaluation_within_fit_compiles_no_training_anew(monkeypatch):
+    model = make()
+    model.compile("sgd")
+    other = Batches(tokens_of(1, 20)[0], 2, 5)
+    forward, traced, counts = model.backbone.forward, [], []
+
+    def spy(*args, training=False, **kwargs):
+        traced.append(training)
+        return forward(*args, training=training, **kwargs)
+
+    def watch(epoch, logs):
+        counts.append(sum(traced))
+        model.evaluate(other, verbose=0)
+
+    monkeypatch.setattr(model.backbone, "forward", spy)
+    model.fit(
+        documents(),
+        epochs=3,
+        callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=watch)],
+        verbose=0,
+    )
+    assert counts[0] > 0
+    assert counts == 3 * counts[:1]

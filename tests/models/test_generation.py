@@ -1,0 +1,144 @@
+"""Continuing a prompt, by ids and by words."""
+
+import keras
+import numpy as np
+import pytest
+from language_models import V
+from language_models import close
+from language_models import make
+from language_models import shared
+from language_models import stepped
+
+from memlm_keras.data import Vocabulary
+
+
+def greedy_of(model, row, length):
+    """Continues one row by the most probable token, step by step."""
+    row = list(row)
+    logits, state = stepped(model, np.array([row], "int32"))
+    while len(row) < length:
+        row.append(int(np.argmax(logits[0, -1])))
+        logits, state = stepped(model, np.array([row[-1:]], "int32"), state)
+    return row
+
+
+def test_greedy_takes_the_most_probable_token():
+    model = shared()
+    prompts = [[3, 4, 5], [6]]
+    found = model.generate(prompts, max_length=7, sampler="greedy")
+    for row, prompt in zip(found, prompts):
+        assert row.tolist() == greedy_of(model, prompt, 7)
+    single = model.generate(np.array([3, 4, 5]), 7, sampler="greedy")
+    assert single.shape == (7,)
+    assert single.tolist() == found[0].tolist()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_stop_tokens_end_a_row(first):
+    """Also the end of a sentence, which is the id of what is not written."""
+    model = shared()
+    prompts = [[3, 4, 5], [6]]
+    rows = [greedy_of(model, prompt, 9) for prompt in prompts]
+    stops = [rows[0][5]] if first else [rows[0][5], rows[1][3]]
+    found = model.generate(
+        prompts, max_length=9, sampler="greedy", stop_token_ids=[0, *stops]
+    )
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    texts = model.generate(
+        [" ".join(vocabulary.decode(prompt)) for prompt in prompts],
+        *(9, "greedy", vocabulary, [0, *stops]),
+    )
+    for row, prompt, expected, text in zip(found, prompts, rows, texts):
+        new = expected[len(prompt) :]
+        ends = [i for i, token in enumerate(new) if token in (0, *stops)]
+        length = len(prompt) + ends[0] if ends else 9
+        assert row[:length].tolist() == expected[:length]
+        assert set(row[length:].tolist()) <= {expected[min(length, 8)]}
+        assert text == " ".join(vocabulary.decode(row[:length]))
+
+
+def test_beams():
+    import keras_nlp
+
+    model = shared()
+    prompt = np.array([[3, 4, 5]], "int32")
+    greedy = model.generate(prompt, 8, sampler="greedy")
+    one = model.generate(prompt, 8, keras_nlp.samplers.BeamSampler(1))
+    np.testing.assert_array_equal(one, greedy)
+    three = model.generate(prompt, 8, keras_nlp.samplers.BeamSampler(3))
+    assert three.shape == (1, 8)
+    np.testing.assert_array_equal(three[:, :3], prompt)
+    continuation = slice(2, None)
+    assert (
+        model.score(three)[:, continuation].sum()
+        >= model.score(greedy)[:, continuation].sum() - 1e-5
+    )
+
+
+def test_random_samplers_keep_the_prompt():
+    model = shared()
+    found = model.generate([[3, 4], [5, 6, 7]], 6, sampler="top_k")
+    assert found.shape == (2, 6)
+    assert found[0, :2].tolist() == [3, 4]
+    assert found[1, :3].tolist() == [5, 6, 7]
+    assert found.min() >= 0
+    assert found.max() < V
+
+
+def test_strings_in_and_out():
+    model = shared()
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    text = model.generate("a b", 5, "greedy", vocabulary=vocabulary)
+    ids = model.generate(vocabulary.encode("a b"), 5, "greedy")
+    assert isinstance(text, str)
+    assert text == " ".join(vocabulary.decode(ids))
+    assert text.startswith("a b ")
+    texts = model.generate(["a b", "c"], 5, "greedy", vocabulary=vocabulary)
+    assert [type(text) for text in texts] == [str, str]
+    assert texts[0] == text
+    with pytest.raises(ValueError, match="`vocabulary`"):
+        model.generate("a b", 5, "greedy")
+
+
+def test_a_model_that_knows_its_vocabulary(tmp_path):
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    model = make(vocabulary_size=None, vocabulary=vocabulary)
+    assert model.vocabulary_size == V
+    model.save(tmp_path / "model.keras")
+    model = keras.saving.load_model(tmp_path / "model.keras")
+    assert model.vocabulary.tokens == vocabulary.tokens
+    # It ends by itself at the end of a sentence, and goes on if it is to.
+    model.head.bias.assign(50.0 * (np.arange(V) == 0))
+    assert model.generate("a b", 6, "greedy") == "a b"
+    on = model.generate("a b", 6, "greedy", stop_token_ids=())
+    assert on == "a b" + 4 * " <eos>"
+    ids = vocabulary.encode("a b").tolist()
+    score = model.score("a b")
+    close(score, model.score([[0, *ids, 0]])[0])
+    assert score.shape == (3,)
+    several = model.score(["a b", "c"])
+    assert [len(one) for one in several] == [3, 2]
+    with pytest.raises(ValueError, match="of 23 tokens|vocabulary_size=24"):
+        make(vocabulary_size=V + 1, vocabulary=vocabulary)
+
+
+@pytest.mark.parametrize(
+    "sampler, hint", [("topk", "Did you mean 'top_k'"), ("xyz", "'xyz'$")]
+)
+def test_unknown_samplers(sampler, hint):
+    with pytest.raises(ValueError, match=f"`sampler`.*{hint}"):
+        shared().generate([[1, 2]], 5, sampler)
+
+
+@pytest.mark.parametrize(
+    "prompt, max_length, message",
+    [
+        ([[]], 5, "`prompt`.*at least one token"),
+        ([], 5, "`prompt`.*at least one token"),
+        ([[1, 2, 3]], 3, "`max_length`.*3 tokens.*max_length=3"),
+        ([[1, V]], 5, f"`prompt`.*below the vocabulary size {V}.*{V}"),
+    ],
+)
+def test_wrong_prompts(prompt, max_length, message):
+    with pytest.raises(ValueError, match=message):
+        shared().generate(prompt, max_length, "greedy")

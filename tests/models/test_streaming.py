@@ -1,0 +1,212 @@
+"""Reading with an explicit state: whole texts, pieces and single steps."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from language_models import V
+from language_models import array
+from language_models import close
+from language_models import every_model
+from language_models import expected_of_batches
+from language_models import make
+from language_models import shared
+from language_models import stepped
+from language_models import tokens_of
+
+from memlm_keras import heads
+from memlm_keras.data import Batches
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import segments
+from references import daniluk2017 as reference
+
+# === One implementation, read in any pieces ===
+
+
+@every_model
+def test_the_whole_equals_its_steps(recurrent, memory):
+    model = shared(recurrent, memory)
+    tokens = tokens_of(2, 5)
+    logits = model(tokens)
+    assert tuple(logits.shape) == (2, 5, V)
+    found, _ = stepped(model, tokens)
+    close(found, logits)
+
+
+@every_model
+@settings(max_examples=8)
+@given(cuts=st.sets(st.integers(1, 4)))
+def test_the_whole_equals_any_pieces(recurrent, memory, cuts):
+    model = shared(recurrent, memory)
+    tokens = tokens_of(2, 5)
+    expected, expected_state = whole_of(recurrent, memory)
+    state, pieces = model.initial_state(2), []
+    for piece in np.split(tokens, sorted(cuts), axis=1):
+        logits, state = model.step(piece, state)
+        pieces.append(array(logits))
+    close(np.concatenate(pieces, axis=1), expected)
+    assert set(state) == set(expected_state)
+    for name, value in state.items():
+        close(value, expected_state[name])
+
+
+def test_recurrent_layers_above_the_memory():
+    """They read what it hands on, and have a state of their own."""
+    model = make(
+        "lstm",
+        "key_value_predict",
+        recurrent_above=[keras.layers.GRU(3), keras.layers.LSTMCell(4)],
+        dropout=0.5,
+    )
+    tokens = tokens_of(2, 5)
+    logits = model(tokens)
+    assert logits.shape == (2, 5, V)
+    found, state = stepped(model, tokens)
+    close(found, logits)
+    hidden = model.embedding(tokens)
+    hidden, *lower = model.recurrent[0](hidden)
+    hidden, attention = model.memory(hidden, return_attention_scores=True)
+    upper = []
+    for layer in model.recurrent_above:
+        hidden, *layer_state = layer(hidden)
+        upper += layer_state
+    close(model.head(hidden), logits)
+    names = [name for name in state if name.startswith("recurrent_")]
+    for name, value in zip(names, [*lower, *upper], strict=True):
+        close(state[name], value)
+    close(model.attention(tokens), attention)
+
+
+def test_an_output_projection_without_bias():
+    for head, tie_embeddings in (
+        (heads.OutputProjection(use_bias=False), False),
+        (heads.TiedProjection(use_bias=False), True),
+    ):
+        model = make(embedding_dim=4, head=head)
+        assert model.tie_embeddings == tie_embeddings
+        plain = make(embedding_dim=4, tie_embeddings=tie_embeddings)
+        assert plain.count_params() - model.count_params() == V
+        tokens = tokens_of(2, 3)
+        plain.set_weights([*model.get_weights(), np.zeros(V, "float32")])
+        close(model(tokens), plain(tokens))
+
+
+@functools.cache
+def whole_of(recurrent, memory):
+    model = shared(recurrent, memory)
+    return model.step(tokens_of(2, 5), model.initial_state(2))
+
+
+@pytest.mark.parametrize(
+    "recurrent, memory",
+    [
+        ("lstm", "none"),
+        ("lstm", "attention"),
+        ("gru_rnn", "key_value"),
+        ("lstm", "key_value_predict"),
+        ("gru_rnn", "ngram"),
+    ],
+)
+def test_logits_equal_the_reference(recurrent, memory):
+    model = shared(recurrent, memory)
+    tokens = tokens_of(2, 6)
+    outputs = model.embedding.get_weights()[0].astype("float64")[tokens]
+    for layer in model.recurrent:
+        name = {"LSTM": "lstm", "GRU": "gru", "SimpleRNN": "simple_rnn"}
+        read = getattr(reference, name[type(layer).__name__])
+        outputs = read(
+            outputs,
+            *(weight.astype("float64") for weight in layer.get_weights()),
+        )
+    if memory != "none":
+        names = ["W^Y", "W^h", "w", "W^r", "W^x"]
+        kernels = model.memory.get_weights()
+        weights = dict(zip(names, (kernel.T for kernel in kernels)))
+        if memory == "ngram":
+            weights = {"W^N": kernels[0].T}
+        else:
+            weights["w"] = weights["w"][0]
+        window = {
+            "slots": array(model.memory.initial_state(2)["window"]),
+            "filled": np.zeros(2, "int"),
+        }
+        outputs, _, _ = getattr(reference, memory)(outputs, weights, window)
+    kernel, bias = model.head.get_weights()
+    expected = outputs @ kernel + bias
+    close(stepped(model, tokens)[0], expected)
+    close(
+        model.score(tokens),
+        np.take_along_axis(
+            reference.log_softmax(expected)[:, :-1], tokens[:, 1:, None], -1
+        )[..., 0],
+    )
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 127, 128, 129, 300])
+def test_segments_cover_a_text(length):
+    pieces = list(segments(length))
+    assert pieces[0][0] == 0
+    assert pieces[-1][1] == length
+    assert all(a[1] == b[0] for a, b in zip(pieces, pieces[1:]))
+    for start, stop in pieces:
+        assert bin(stop - start).count("1") == 1
+        assert stop - start <= 128
+
+
+def test_compiled_inference_equals_the_plain_forward():
+    model = make()
+    tokens = keras.ops.convert_to_tensor(tokens_of(2, 4))
+
+    def forward(tokens, state):
+        return model.backbone.step(tokens, state)
+
+    compiled = compile_inference(model, forward)
+    state = model.initial_state(2)
+    plain_logits, plain_state = forward(tokens, state)
+    logits, new_state = compiled(tokens, state)
+    close(logits, plain_logits)
+    for name, value in plain_state.items():
+        close(new_state[name], value)
+    # Weights are read anew at each call, not kept from the first.
+    kernel, bias = model.head.get_weights()
+    model.head.set_weights([kernel, bias + 1.0])
+    close(compiled(tokens, state)[0], array(plain_logits) + 1.0)
+    assert not getattr(logits, "requires_grad", False)
+
+
+def test_score_and_attention():
+    model = shared("lstm", "key_value_predict")
+    tokens = tokens_of(3, 6)
+    logits = stepped(model, tokens)[0].astype("float64")
+    expected = np.take_along_axis(
+        reference.log_softmax(logits)[:, :-1], tokens[:, 1:, None], -1
+    )[..., 0]
+    scores = model.score(tokens)
+    assert isinstance(scores, np.ndarray)
+    assert scores.shape == (3, 5)
+    close(scores, expected)
+
+    weights = model.attention(tokens)
+    hidden = model.embedding(tokens)
+    for layer in model.recurrent:
+        hidden, *_ = layer(hidden)
+    assert weights.shape == (3, 6, model.memory.window)
+    _, expected = model.memory(hidden, return_attention_scores=True)
+    close(weights, expected)
+
+
+def test_batches_are_scored_with_the_state_carried():
+    model = make()
+    tokens = tokens_of(1, 29)[0]
+    batches = Batches(tokens, 3, 4, document_starts=[0, 5, 17, 18])
+    scores, weights = model.score_batches(batches)
+    attention = list(model.attention_batches(batches))
+    expected = expected_of_batches(model, batches)
+    assert weights.sum() == len(tokens)
+    close(scores * weights, expected["scores"] * weights)
+    for (found, _), wanted in zip(attention, expected["attention"]):
+        close(found, wanted)
