@@ -21,7 +21,8 @@ settings.register_profile(
 settings.load_profile("ci" if "CI" in os.environ else "local")
 
 
-# Tests of text, files, commands and pages, which no backend has a part in.
+# Tests of text, files, commands and pages: what of them a backend computes is
+# tested for each elsewhere.
 SAME_ON_EVERY_BACKEND = (
     "data/test_cloze.py",
     "data/test_corpora.py",
@@ -37,10 +38,12 @@ SAME_ON_EVERY_BACKEND = (
     "data/test_vocabulary.py",
     "docs/test_how_to.py",
     "experiments/test_command_line.py",
+    "experiments/test_experiment.py",
     "experiments/test_run_folder.py",
     "experiments/test_table.py",
     "recipes/test_recipes.py",
     "test_files.py",
+    "test_package.py",
     "test_paper_pages.py",
     "test_registry.py",
     "test_structure.py",
