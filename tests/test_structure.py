@@ -268,3 +268,16 @@ def test_files_are_short(name):
         default=0,
     )
     assert last <= LONGEST
+
+
+def test_left_out_tests_are_there():
+    """A file that was moved would be run on every backend unnoticed."""
+    tests = pathlib.Path(__file__).parent
+    source = (tests / "conftest.py").read_text(encoding="utf-8")
+    (names,) = (
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign)
+        and node.targets[0].id == "SAME_ON_EVERY_BACKEND"
+    )
+    assert [name for name in names if not (tests / name).exists()] == []

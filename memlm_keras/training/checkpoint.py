@@ -15,8 +15,9 @@ class Checkpoint(keras.callbacks.Callback):
     A checkpoint holds weights, optimizer, carried state, random state of the
     dropout layers, metrics in progress, the position in the data, and what the
     callbacks remember (patience, best weights, history). A run that was killed
-    and resumed ends with the weights of one left alone: bit for bit on JAX and
-    on TensorFlow with op determinism and one inter-op thread.
+    and resumed ends with the weights of one left alone: bit for bit on JAX, and
+    to the last bit of float32 on TensorFlow with op determinism and one
+    inter-op thread.
 
     Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
     an epoch; state, data position and the other callbacks are lost on it.

@@ -41,6 +41,9 @@ def start(folder, *arguments, **others):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Of a shell's background process, which these tests may run in, Ctrl-C
+        # is ignored, and so it would be here.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 

@@ -59,7 +59,9 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     code, errors = end(whole_run)
     assert code == 0, errors
 
-    tolerance = 1e-6 if keras.backend.backend() == "torch" else 0.0
+    # One weight in many runs was seen to differ in its last bit on TensorFlow.
+    tolerances = {"jax": 0.0, "tensorflow": 1e-7, "torch": 1e-6}
+    tolerance = tolerances[keras.backend.backend()]
     with np.load(whole / "weights.npz") as expected:
         with np.load(killed / "weights.npz") as received:
             for name in expected.files:
