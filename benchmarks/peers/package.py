@@ -8,6 +8,7 @@ from keras import ops
 import memlm_keras as memlm
 from benchmarks.peers.keras_training import LayerAlone
 from benchmarks.peers.keras_training import Trained
+from memlm_keras.cells import fused
 
 
 class Projected(memlm.memory.Memory):
@@ -40,6 +41,7 @@ def _memories(case):
     memory = memlm.memory
     return {
         "plain": None,
+        "layers_of_keras": None,
         "lstm": Projected(),
         "lstm_2_parts": Projected(2),
         "lstm_3_parts": Projected(3),
@@ -98,6 +100,8 @@ def make(case, variant, precision):
     if case.kind == "layer":
         return LayerAlone(case, _layers(case)[variant]())
     keras.utils.set_random_seed(0)
+    if variant == "layers_of_keras":
+        fused.implementation = lambda *arguments: None
     model = memlm.LanguageModel(
         vocabulary_size=case.vocabulary,
         embedding_dim=case.embedding,
@@ -106,4 +110,5 @@ def make(case, variant, precision):
         tie_embeddings=case.tied,
     )
     loss = memlm.training.TokenCrossEntropy()
-    return Trained(case, model, loss, _batches, load=variant == "plain")
+    load = _memories(case)[variant] is None
+    return Trained(case, model, loss, _batches, load)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from keras import ops
 from keras import tree
 
+from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
 
 
@@ -116,10 +117,8 @@ class Backbone:
         """
         new_state = {}
         for index, layer in self._above if above else self._below:
-            outputs, *layer_state = layer(
-                outputs,
-                initial_state=_unpack_layer(state, index, layer),
-                training=training,
+            outputs, *layer_state = run_layer(
+                layer, outputs, _unpack_layer(state, index, layer), training
             )
             _pack_layer(new_state, index, layer_state)
             outputs = self.dropouts[index + 1](outputs, training=training)

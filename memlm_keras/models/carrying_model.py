@@ -151,7 +151,13 @@ class CarryingModel(StreamingModel, SequenceModel):
 
     def compiles_best(self):
         """Whether training is compiled by XLA where Keras would not do so."""
-        return xla_pays()
+        state = self.initial_state(1)
+        sizes = [
+            value.shape[-1]
+            for name, value in state.items()
+            if name.startswith("recurrent_")
+        ]
+        return xla_pays(max(sizes, default=0))
 
     def compile(
         self,

@@ -86,9 +86,9 @@ class SequenceModel(keras.Model):
                 (`"perplexity"`) and the cross-entropy in nats (`"nats"`), both
                 summed over tokens before they are divided.
             **kwargs: other arguments of `keras.Model.compile`. A `jit_compile`
-                of `"auto"` is true for a language model on TensorFlow without a
-                GPU, where XLA takes half the time; Keras' own choice is false,
-                as a GPU's fused LSTM cannot be compiled.
+                of `"auto"` is true for a language model of at most 200 units
+                on TensorFlow without a GPU, where XLA saves time; Keras' own
+                choice is false, as a GPU's fused LSTM cannot be compiled.
         """
         self._jit_compile_argument = kwargs.get("jit_compile", "auto")
         if self._jit_compile_argument == "auto" and self.compiles_best():

@@ -414,3 +414,17 @@ def test_a_state_of_another_window_is_refused():
     state["memory_window"] = np.zeros((1, 5, 6), "float32")
     with pytest.raises(ValueError, match="'memory_window' the shape"):
         model.step(np.zeros((1, 1), "int32"), state)
+
+
+@pytest.mark.parametrize("units, pays", [(8, True), (200, True), (201, False)])
+def test_small_models_are_compiled_by_xla_on_tensorflow(units, pays):
+    lm = memlm_keras.LanguageModel(
+        vocabulary_size=9,
+        embedding_dim=4,
+        recurrent=[keras.layers.GRU(4), keras.layers.LSTM(units)],
+    )
+    lm.compile("sgd")
+    if keras.backend.backend() == "tensorflow":
+        assert lm.jit_compile == pays
+    lm.compile("sgd", jit_compile=False)
+    assert not lm.jit_compile

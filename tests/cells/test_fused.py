@@ -1,0 +1,128 @@
+"""Faster implementations of Keras' layers are those layers."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+import memlm_keras
+from memlm_keras.cells import fused
+
+LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
+# What has an implementation of its own, by backend.
+FUSED = {"torch": {"lstm", "gru"}, "jax": {"lstm"}, "tensorflow": set()}
+
+
+def made(name, units=5, **arguments):
+    layer = LAYERS[name](
+        units,
+        return_sequences=True,
+        return_state=True,
+        bias_initializer="random_normal",
+        **arguments,
+    )
+    layer.build((None, None, 4))
+    return layer
+
+
+def is_fused(name):
+    return name in FUSED[keras.backend.backend()]
+
+
+@pytest.fixture
+def inputs(random):
+    return random.normal(size=(3, 6, 4)).astype("float32")
+
+
+@pytest.mark.parametrize("begins", ["zeros", "states"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_outputs_states_and_gradients(name, begins, inputs, random, gradients):
+    layer = made(name)
+    assert (fused.implementation(layer, ops.array(inputs)) is not None) == (
+        is_fused(name)
+    )
+    count = len(layer.get_initial_state(3))
+    states = [random.normal(size=(3, 5)).astype("float32")] * count
+    states = None if begins == "zeros" else [ops.array(s) for s in states]
+    weights = ops.array(random.normal(size=(3, 6, 5)).astype("float32"))
+    variables = layer.trainable_variables
+
+    expected = layer(ops.array(inputs), initial_state=states)
+    found = fused.run_layer(layer, ops.array(inputs), states)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(
+            ops.convert_to_numpy(one),
+            ops.convert_to_numpy(other),
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+    def loss(run):
+        def of(tensors):
+            mapping = list(zip(variables, tensors[1:]))
+            with keras.StatelessScope(state_mapping=mapping):
+                outputs, *last = run(tensors[0], states)
+            terms = [ops.sum(outputs * weights)]
+            terms += [ops.sum(state**2) for state in last]
+            return sum(terms)
+
+        return of
+
+    tensors = [inputs, *(ops.convert_to_numpy(v) for v in variables)]
+    expected = gradients(loss(lambda x, s: layer(x, initial_state=s)), tensors)
+    found = gradients(loss(lambda x, s: fused.run_layer(layer, x, s)), tensors)
+    for one, other in zip(found, expected):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"activation": "relu"},
+        {"recurrent_activation": "hard_sigmoid"},
+        {"use_bias": False},
+        {"go_backwards": True},
+        {"dropout": 0.5},
+        {"recurrent_dropout": 0.5},
+    ],
+)
+def test_other_layers_run_themselves(arguments, inputs):
+    arguments = {"bias_initializer": "zeros", **arguments}
+    layer = keras.layers.LSTM(
+        5, return_sequences=True, return_state=True, **arguments
+    )
+    layer.build((None, None, 4))
+    assert fused.implementation(layer, ops.array(inputs), True) is None
+    drops = "dropout" in str(arguments)
+    is_run = fused.implementation(layer, ops.array(inputs), False) is not None
+    assert is_run == (drops and is_fused("lstm"))
+
+
+def test_a_masked_sequence_is_left_to_the_layer(inputs):
+    layer = made("lstm")
+    masked = keras.layers.Masking()(ops.array(inputs))
+    assert fused.implementation(layer, masked) is None
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_language_models_run_it(name, monkeypatch):
+    ran = []
+    known = fused.implementation
+
+    def noted(layer, inputs, training=False):
+        found = known(layer, inputs, training)
+        ran.append(found is not None)
+        return found
+
+    monkeypatch.setattr(fused, "implementation", noted)
+    lm = memlm_keras.LanguageModel(
+        vocabulary_size=9,
+        embedding_dim=4,
+        recurrent=[LAYERS[name](5), LAYERS[name](5)],
+    )
+    lm(np.array([[1, 2, 3]]))
+    assert ran[-2:] == [is_fused(name)] * 2
+    ran.clear()
+    lm.compile()
+    lm.fit(np.array([[1, 2, 3]]), np.array([[2, 3, 4]]), verbose=0)
+    assert ran[-1] == is_fused(name)
