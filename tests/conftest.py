@@ -24,6 +24,7 @@ settings.load_profile("ci" if "CI" in os.environ else "local")
 # Tests of text, files, commands and pages: what of them a backend computes is
 # tested for each elsewhere.
 SAME_ON_EVERY_BACKEND = (
+    "benchmarks/test_benchmarks.py",
     "data/test_cloze.py",
     "data/test_corpora.py",
     "data/test_documents.py",

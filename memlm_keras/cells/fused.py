@@ -132,8 +132,10 @@ def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
 
 
 def _torch_arguments(inputs):
-    """Has biases, layers, dropout, is trained, both ways, batch first."""
-    return True, 1, 0.0, inputs.requires_grad, False, True
+    """Arguments that `torch.lstm` and `torch.gru` take by position only."""
+    has_biases, layers, dropout = True, 1, 0.0
+    trains, bidirectional, batch_first = inputs.requires_grad, False, True
+    return has_biases, layers, dropout, trains, bidirectional, batch_first
 
 
 # === JAX ===
