@@ -187,8 +187,10 @@ CASES = {
             "memories",
             "A step with a memory over an LSTM of the same hidden and output "
             "sizes",
+            # Parts: what of an LSTM's outputs a memory gives on.
             _package(
                 "lstm",
+                "lstm_3_parts",
                 "key_value_predict",
                 "ngram_4",
                 "attention",
@@ -204,7 +206,14 @@ CASES = {
         Case(
             "long_window",
             "The same with a window of 64 steps",
-            _package("lstm", "attention", "key_value", "key_value_predict"),
+            _package(
+                "lstm",
+                "lstm_2_parts",
+                "lstm_3_parts",
+                "attention",
+                "key_value",
+                "key_value_predict",
+            ),
             batch=64,
             time=64,
             units=96,
