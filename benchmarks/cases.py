@@ -1,12 +1,10 @@
-"""What is measured: sizes, work, and who takes part."""
+"""Cases of the benchmark: sizes, work, and who takes part."""
 
 import dataclasses
 
 import numpy as np
 
 BACKENDS = ("tensorflow", "jax", "torch")
-# Cases with more work than that of their LSTMs.
-_OF_MEMORIES = ("memories", "long_window")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +45,9 @@ class Case:
         title: string, what the work is.
         contenders: tuple of `Contender`s, first those that others are compared
             with.
-        kind: string, `"training"` of a language model or `"layer"`, a
-            recurrent layer alone, forward and backward.
+        kind: string, `"training"` of a language model, `"memories"`, the same
+            with more work than that of its LSTMs, or `"layer"`, a recurrent
+            layer alone, forward and backward.
         batch, time, vocabulary, units, embedding, layers: integers.
         tied: bool, whether embedding and output share a matrix.
         window: integer, of a memory.
@@ -81,7 +80,7 @@ class Case:
         Known for LSTMs alone: four gates read inputs and outputs, the head
         reads outputs, and the backward pass has two products for each.
         """
-        if self.kind != "training" or self.name in _OF_MEMORIES:
+        if self.kind != "training":
             return None
         below = [self.embedding, *[self.units] * (self.layers - 1)]
         gates = sum(8 * self.units * (size + self.units) for size in below)
@@ -198,6 +197,7 @@ CASES = {
                 "attentive_single",
                 "attentive_combined",
             ),
+            kind="memories",
             batch=64,
             time=20,
             units=600,
@@ -214,6 +214,7 @@ CASES = {
                 "key_value",
                 "key_value_predict",
             ),
+            kind="memories",
             batch=64,
             time=64,
             units=96,
@@ -234,13 +235,4 @@ CASES = {
     )
 }
 
-SUITES = {
-    "cpu": (
-        "zaremba_medium",
-        "zaremba_medium_bfloat16",
-        "memories",
-        "long_window",
-        "associative_layer",
-    ),
-}
-SUITES["gpu"] = SUITES["cpu"]
+SUITES = {"cpu": tuple(CASES), "gpu": tuple(CASES)}

@@ -59,7 +59,7 @@ class Worker:
 
 @dataclasses.dataclass
 class Result:
-    """What was found of a contender.
+    """Losses and times of a contender.
 
     Attributes:
         contender: its name.

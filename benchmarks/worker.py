@@ -18,7 +18,7 @@ _PRODUCT = (1120, 2600, 2600)
 
 
 def limit_threads(backend, threads):
-    """Has the libraries compute on so many threads; before they are loaded."""
+    """Limits the threads of libraries, which are not loaded yet."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     if hasattr(os, "sched_setaffinity"):

@@ -1,11 +1,27 @@
-"""What contenders that are Keras models have in common."""
+"""Contenders that are Keras models, trained by `fit`."""
 
 import keras
 import numpy as np
 from keras import ops
 
 
-class Trained:
+class Fitted:
+    """Base of what a `fit` of so many steps measures.
+
+    Subclasses implement `fit(number)`, which returns Keras' history.
+    """
+
+    def losses(self, steps):
+        return self.fit(steps).history["loss"][0]
+
+    def steps(self, number):
+        self.fit(number)
+
+    def product(self, rows, inner, columns, dtype):
+        return product(rows, inner, columns, dtype)
+
+
+class Trained(Fitted):
     """A Keras model trained by `fit`, from the weights of the case.
 
     Args:
@@ -34,21 +50,13 @@ class Trained:
         for variable, value in zip(variables, values):
             variable.assign(value)
 
-    def losses(self, steps):
-        return self._fit(steps).history["loss"][0]
-
-    def steps(self, number):
-        self._fit(number)
-
-    def _fit(self, number):
+    def fit(self, number):
         batches = self.batches(*self.case.batches(number))
         return self.model.fit(batches, shuffle=False, verbose=0)
 
-    product = staticmethod(lambda *sizes: product(*sizes))
 
-
-class LayerAlone:
-    """A layer run forward and backward, its sum of outputs as the loss."""
+class LayerAlone(Fitted):
+    """A layer run forward and backward, its mean square output as the loss."""
 
     def __init__(self, case, layer):
         self.case = case
@@ -64,20 +72,12 @@ class LayerAlone:
         self.inputs = random.normal(size=shape).astype("float32")
         self.targets = np.zeros((case.batch, 1), "float32")
 
-    def losses(self, steps):
-        return self._fit(steps).history["loss"][0]
-
-    def steps(self, number):
-        self._fit(number)
-
-    def _fit(self, number):
+    def fit(self, number):
         inputs = np.concatenate([self.inputs] * number)
         targets = np.concatenate([self.targets] * number)
         return self.model.fit(
             inputs, targets, self.case.batch, shuffle=False, verbose=0
         )
-
-    product = staticmethod(lambda *sizes: product(*sizes))
 
 
 def product(rows, inner, columns, dtype):

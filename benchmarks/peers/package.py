@@ -1,7 +1,6 @@
 """This package, as its users write the same."""
 
 import keras
-import numpy as np
 from keras import layers
 from keras import ops
 
@@ -71,21 +70,13 @@ def _layers(case):
     }
 
 
-def _batches(inputs, targets):
-    """The same tokens as this package's own batches."""
-    steps, rows, time = inputs.shape
-    rows_of_tokens = inputs.transpose(1, 0, 2).reshape(rows, steps * time)
-    last = targets[-1, :, -1:]
-    return _Batches(rows_of_tokens, last, time)
+class Batches(memlm.data.Batches):
+    """This package's own batches, whose first inputs are the case's, too."""
 
-
-class _Batches(memlm.data.Batches):
-    """Batches whose first inputs are those of the case, too."""
-
-    def __init__(self, rows, last, time):
-        targets = np.concatenate([rows[:, 1:], last], axis=1)
-        super().__init__(targets.reshape(-1), len(rows), time)
-        self._inputs = rows
+    def __init__(self, inputs, targets):
+        _, rows, time = inputs.shape
+        super().__init__(_in_rows(targets).reshape(-1), rows, time)
+        self._inputs = _in_rows(inputs)
 
     def _batch(self, index):
         inputs, targets, weights = super()._batch(index)
@@ -95,6 +86,11 @@ class _Batches(memlm.data.Batches):
         return inputs, targets, weights
 
 
+def _in_rows(tokens):
+    """`(steps, rows, time)` as `(rows, steps * time)`."""
+    return tokens.transpose(1, 0, 2).reshape(tokens.shape[1], -1)
+
+
 def make(case, variant, precision):
     keras.config.set_dtype_policy(precision)
     if case.kind == "layer":
@@ -102,13 +98,13 @@ def make(case, variant, precision):
     keras.utils.set_random_seed(0)
     if variant == "layers_of_keras":
         fused.implementation = lambda *arguments: None
+    memory = _memories(case)[variant]
     model = memlm.LanguageModel(
         vocabulary_size=case.vocabulary,
         embedding_dim=case.embedding,
         recurrent=[layers.LSTM(case.units) for _ in range(case.layers)],
-        memory=_memories(case)[variant],
+        memory=memory,
         tie_embeddings=case.tied,
     )
     loss = memlm.training.TokenCrossEntropy()
-    load = _memories(case)[variant] is None
-    return Trained(case, model, loss, _batches, load)
+    return Trained(case, model, loss, Batches, load=memory is None)

@@ -42,7 +42,7 @@ def run_layer(layer, inputs, initial_state=None, training=False):
             layer.cell.bias,
         )
     ]
-    states = [ops.cast(state, dtype) for state in tuple(initial_state)]
+    states = [ops.cast(state, dtype) for state in initial_state]
     return run(ops.cast(inputs, dtype), *weights, *states)
 
 

@@ -112,11 +112,15 @@ class Task:
 
     def training_batches(self, experiment, model):
         """Batches to train on, and those to choose the best epoch on."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `training_batches`."
+        )
 
     def measure(self, experiment, model, verbose):
         """Measures a trained model; returns plain values for its results."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `measure`."
+        )
 
     def check_measures(self, experiment, measures):
         """Refuses what cannot be measured, before anything is trained."""

@@ -151,10 +151,9 @@ class CarryingModel(StreamingModel, SequenceModel):
 
     def compiles_best(self):
         """Whether training is compiled by XLA where Keras would not do so."""
-        state = self.initial_state(1)
         sizes = [
-            value.shape[-1]
-            for name, value in state.items()
+            shape[-1]
+            for name, shape in self._state_shapes.items()
             if name.startswith("recurrent_")
         ]
         return xla_pays(max(sizes, default=0))

@@ -205,7 +205,7 @@ def test_interrupted_runs_go_on(folder, memlm):
 
 
 class Signals:
-    """What lets this process receive a signal when it is collected."""
+    """An object that sends this process a signal when it is collected."""
 
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)

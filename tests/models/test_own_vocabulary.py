@@ -215,7 +215,7 @@ def test_autoencoders_read_and_write_strings(tmp_path):
 
 
 def asked_of(model, *vocabulary):
-    """What evaluation and analysis find, with a vocabulary or without."""
+    """Results of evaluation and analysis, with a vocabulary or without."""
     sentences = [["the", "company", "said"], ["said", "the", "company"]]
     tokens = np.concatenate([VOCABULARY.encode_sentence(s) for s in sentences])
     question = memlm.data.ClozeQuestion(
