@@ -6,8 +6,8 @@ implementation runs follows from backend, device and layer:
 * PyTorch on a CPU: the library's fused LSTM and GRU.
 * JAX on a CPU: an LSTM whose inputs are projected before the loop over time
   and whose matrices get their gradients from one product each, behind it.
-* Elsewhere, and for layers with dropout, other activations, no bias or a mask:
-  the layer, which takes cuDNN on a GPU.
+* Elsewhere, for a single step, and for layers with dropout, other activations,
+  no bias or a mask: the layer, which takes cuDNN on a GPU.
 """
 
 import functools
@@ -70,6 +70,9 @@ def _is_usual(layer, inputs, training):
     if type(layer) not in (keras.layers.LSTM, keras.layers.GRU):
         return False
     if isinstance(inputs, keras.KerasTensor) or not layer.built:
+        return False
+    if inputs.shape[1] == 1:
+        # There is no loop, and PyTorch would pack the weights for one step.
         return False
     cell = layer.cell
     drops = training and (cell.dropout or cell.recurrent_dropout)

@@ -98,6 +98,12 @@ def test_other_layers_run_themselves(arguments, inputs):
     assert is_run == (drops and is_fused("lstm"))
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_single_step_is_left_to_the_layer(name, inputs):
+    step = ops.array(inputs[:, :1])
+    assert fused.implementation(made(name), step) is None
+
+
 def test_a_masked_sequence_is_left_to_the_layer(inputs):
     layer = made("lstm")
     masked = keras.layers.Masking()(ops.array(inputs))
