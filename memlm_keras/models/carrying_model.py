@@ -14,6 +14,7 @@ from memlm_keras.models.carried_state import CarriedStates
 from memlm_keras.models.carried_state import carried_rows
 from memlm_keras.models.carried_state import in_symbolic_scope
 from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import computes_in
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.sequence_model import SequenceModel
 from memlm_keras.models.streaming import StreamingModel
@@ -156,7 +157,7 @@ class CarryingModel(StreamingModel, SequenceModel):
             for name, shape in self._state_shapes.items()
             if name.startswith("recurrent_")
         ]
-        return xla_pays(max(sizes, default=0), self.compute_dtype)
+        return xla_pays(max(sizes, default=0), computes_in(self, "bfloat16"))
 
     def compile(
         self,
