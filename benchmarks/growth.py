@@ -147,7 +147,7 @@ def _height(growth, case, result, timed):
 
 
 _LABELS = {
-    "ratio": "time of a step over that of the same without the memory",
+    "ratio": "step time over that without the memory",
     "memory": "GiB above the model's weights",
     "speed": "tokens a second",
 }
