@@ -344,7 +344,8 @@ def _for_tensorflow(run, gradients_of, training):
 
         return losses, backward
 
-    return function
+    # Tensors, since TensorFlow keeps variables out of such functions.
+    return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
 
 
 def _for_torch(run, gradients_of, training):
