@@ -8,6 +8,7 @@ from keras import tree
 
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
+from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
@@ -124,7 +125,9 @@ class Backbone:
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
-    def remember(self, outputs, token_ids, state=None, training=False):
+    def remember(
+        self, outputs, token_ids, state=None, training=False, positions=None
+    ):
         """Reads back from the memory, if there is one.
 
         Args:
@@ -132,12 +135,16 @@ class Backbone:
             token_ids: int32 tensor `(batch, time)`.
             state: dict as of `initial_state`, or `None` for just that.
             training: bool.
+            positions: int32 tensor `(batch, queries)`, the steps whose outputs
+                are asked for; `None` for all.
 
         Returns:
             `(outputs, state, weights)`: the state is the memory's, and the
             attention weights are `None` without one.
         """
         if self.memory is None:
+            if positions is not None:
+                outputs = take_steps(outputs, positions)
             return outputs, {}, None
         memory_state = _unpack_named(state, "memory")
         if memory_state is not None:
@@ -149,6 +156,7 @@ class Backbone:
             training=training,
             return_state=True,
             return_attention_scores=True,
+            positions=positions,
         )
         return outputs, _pack_named("memory", memory_state), weights
 
