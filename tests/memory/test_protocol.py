@@ -62,6 +62,17 @@ def embedded(layer, state):
     return layer.embed_state(state, lambda ids: table[arrays(ids)])
 
 
+def with_a_history(name, batch_size):
+    """A memory and its state after two steps, if it has one."""
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    state = layer.initial_state(batch_size)
+    if layer.causal:
+        before, earlier = inputs_of(3, batch_size, 2)
+        _, state, _ = everything(layer)(before, earlier)
+    return layer, embedded(layer, state)
+
+
 def assert_close(found, expected):
     assert sorted(found) == sorted(expected)
     for key in found:
@@ -147,13 +158,7 @@ def without_masked_steps(values):
 @every_memory
 def test_masked_steps_are_never_remembered(name, compiled):
     """Each row is as if it were read without them, wherever they stand."""
-    layer = MEMORIES[name]()
-    layer.build((None, None, UNITS))
-    state = layer.initial_state(len(MASKS))
-    if layer.causal:
-        before, earlier = inputs_of(3, len(MASKS), 2)
-        _, state, _ = everything(layer)(before, earlier)
-    state = embedded(layer, state)
+    layer, state = with_a_history(name, len(MASKS))
     outputs, token_ids = inputs_of(4, len(MASKS))
     read = compiled(
         lambda outputs, token_ids, **given: everything(layer)(
@@ -255,13 +260,7 @@ POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_positions_are_rows_of_the_full_read(name, with_mask, compiled):
     """The state is that after all steps, and goes on from any state."""
-    layer = MEMORIES[name]()
-    layer.build((None, None, UNITS))
-    state = layer.initial_state(len(MASKS))
-    if layer.causal:
-        before, earlier = inputs_of(3, len(MASKS), 2)
-        _, state, _ = everything(layer)(before, earlier)
-    state = embedded(layer, state)
+    layer, state = with_a_history(name, len(MASKS))
     outputs, token_ids = inputs_of(4, len(MASKS))
     mask = MASKS if with_mask else None
     read = compiled(
