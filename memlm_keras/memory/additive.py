@@ -5,7 +5,8 @@ each step with each slot. Kept for the backward pass they would fill memory by
 the gigabyte, and on a CPU it takes longer to write and read them than to
 compute them again. So PyTorch and JAX on a CPU go through the slots in a loop
 whose backward pass does just that: at a window of 64 over 64 steps of 96 units
-half the time of an automatic gradient of the same loop. Elsewhere blocks of steps meet all that they see in one operation.
+half the time of an automatic gradient of the same loop. Elsewhere blocks of
+steps meet all that they see in one operation.
 
 Shapes below: B batch, T time, L window, k units.
 """
