@@ -9,6 +9,7 @@ from keras import tree
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
 from memlm_keras.heads.blocks import head_losses
+from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
@@ -126,7 +127,9 @@ class Backbone:
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
-    def remember(self, outputs, token_ids, state=None, training=False):
+    def remember(
+        self, outputs, token_ids, state=None, training=False, positions=None
+    ):
         """Reads back from the memory, if there is one.
 
         Args:
@@ -134,12 +137,16 @@ class Backbone:
             token_ids: int32 tensor `(batch, time)`.
             state: dict as of `initial_state`, or `None` for just that.
             training: bool.
+            positions: int32 tensor `(batch, queries)`, the steps whose outputs
+                are asked for; `None` for all.
 
         Returns:
             `(outputs, state, weights)`: the state is the memory's, and the
             attention weights are `None` without one.
         """
         if self.memory is None:
+            if positions is not None:
+                outputs = take_steps(outputs, positions)
             return outputs, {}, None
         memory_state = _unpack_named(state, "memory")
         if memory_state is not None:
@@ -151,6 +158,7 @@ class Backbone:
             training=training,
             return_state=True,
             return_attention_scores=True,
+            positions=positions,
         )
         return outputs, _pack_named("memory", memory_state), weights
 
@@ -380,21 +388,3 @@ def _unpack_named(state, prefix):
         for name, value in state.items()
         if name.startswith(f"{prefix}_")
     }
-
-
-def reset_rows(state, initial, reset):
-    """Puts the rows marked by `reset` back to their initial state.
-
-    Args:
-        state: dict of tensors, batch first.
-        initial: dict of the same shapes.
-        reset: boolean tensor `(batch,)`.
-    """
-
-    # `where` copies, so assigning to a variable of the state later cannot
-    # touch what backward needs.
-    def choose(value, start):
-        rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
-        return ops.where(rows, ops.cast(start, value.dtype), value)
-
-    return {name: choose(value, initial[name]) for name, value in state.items()}

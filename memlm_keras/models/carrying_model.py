@@ -9,10 +9,10 @@ from keras import tree
 
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
-from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.carried_state import CarriedStates
 from memlm_keras.models.carried_state import carried_rows
 from memlm_keras.models.carried_state import in_symbolic_scope
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.sequence_model import SequenceModel
