@@ -107,7 +107,7 @@ def _torch_functions(units):
 
     lstm = fused_torch.lstm
     if units >= _LOOPED_UNITS:
-        lstm = fused_torch.LoopedLSTM.apply
+        lstm = fused_torch.looped_lstm
     return {keras.layers.LSTM: lstm, keras.layers.GRU: fused_torch.gru}
 
 

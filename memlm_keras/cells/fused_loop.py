@@ -10,10 +10,12 @@ matrix gets.
 import keras
 from keras import ops
 
+from memlm_keras.gradients import with_gradient
+
 
 def lstm(*arguments):
     """Outputs and states of an LSTM; arguments as of Keras' layer."""
-    return _with_gradient(_forward, _backward)(*arguments)
+    return with_gradient(_forward, _backward)(*arguments)
 
 
 def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -40,9 +42,8 @@ def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
     return (ops.swapaxes(outputs, 0, 1), *last), kept
 
 
-def _backward(kept, gradients):
+def _backward(kept, d_outputs, d_hidden, d_cell):
     inputs, kernel, recurrent_kernel, hiddens, before, cells, gates = kept
-    d_outputs, d_hidden, d_cell = gradients
     columns = gates.shape[-1]
     i, f, g, o = _activated(gates)
     squashed = ops.tanh(cells)
@@ -103,31 +104,6 @@ def _activated(gates):
     """Input, forget, candidate and output gate, in the order of Keras."""
     i, f, g, o = ops.split(gates, 4, axis=-1)
     return ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
-
-
-def _with_gradient(forward, backward):
-    """A function with a backward pass of its own.
-
-    Args:
-        forward: function of tensors to a tuple of its results and what
-            `backward` needs.
-        backward: function of that and the results' gradients to those of the
-            arguments.
-    """
-    if keras.backend.backend() == "jax":
-        import jax
-
-        run = jax.custom_vjp(lambda *arguments: forward(*arguments)[0])
-        run.defvjp(forward, backward)
-        return run
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def run(*arguments):
-        results, kept = forward(*arguments)
-        return results, lambda *gradients: backward(kept, gradients)
-
-    return run
 
 
 def _loop(step, state, sequences, sizes, reverse=False):

@@ -4,8 +4,8 @@ The positions of a batch are projected in blocks, and what is kept of a block
 are its losses. In training the gradient of a block, `softmax(logits) -
 one_hot(target)`, is taken there and then, multiplied by the weights that the
 positions are to have in the loss. So nothing is computed twice, as by
-`torch.utils.checkpoint` and its like, which took 1.8 times as long. If the loss
-weighs the positions otherwise in the end, the blocks are computed once more.
+`torch.utils.checkpoint`, which took 1.8 times as long. If the loss weighs the
+positions otherwise in the end, the blocks are computed once more.
 """
 
 import math
@@ -16,6 +16,7 @@ from keras import ops
 # What variables are cast to in a layer's call; it has no public name.
 from keras.src.backend.common.variables import AutocastScope
 
+from memlm_keras.gradients import with_gradient
 from memlm_keras.heads.losses import token_losses
 
 # Logits of a block, 80 MB. Gradients of the whole kernel are summed over
@@ -158,19 +159,27 @@ def block_losses(
     def run(*arguments, gradients=True):
         return _run(*arguments, gradients, words_first)
 
-    def gradients_of(arguments, taken, upstream):
-        *others, weights = arguments
-        if taken is None:
-            return run(*others, upstream)[1]
-        scale, same = _ratio(upstream, weights)
-        return ops.cond(
-            same,
-            lambda: tuple(_scaled(gradient, scale) for gradient in taken),
-            lambda: run(*others, upstream)[1],
-        )
+    def forward(*arguments):
+        losses, taken = run(*arguments, gradients=bool(training))
+        return losses, (arguments, taken)
 
-    wrap = {"jax": _for_jax, "tensorflow": _for_tensorflow, "torch": _for_torch}
-    function = wrap[keras.backend.backend()](run, gradients_of, training)
+    def backward(kept, upstream):
+        (*others, weights), taken = kept
+        if taken is None:
+            found = run(*others, upstream)[1]
+        else:
+            scale, same = _ratio(upstream, weights)
+            found = ops.cond(
+                same,
+                lambda: tuple(_scaled(gradient, scale) for gradient in taken),
+                lambda: run(*others, upstream)[1],
+            )
+        return *found, None, None
+
+    def plain(*arguments):
+        return run(*arguments, gradients=False)[0]
+
+    function = with_gradient(forward, backward, plain)
     return function(inputs, kernel, bias, targets, weights)
 
 
@@ -312,56 +321,3 @@ def _repeat(body, times, values):
         parallel_iterations=1,
     )
     return values
-
-
-def _for_jax(run, gradients_of, training):
-    import jax
-
-    @jax.custom_vjp
-    def function(*arguments):
-        return run(*arguments, gradients=False)[0]
-
-    def forward(*arguments):
-        losses, taken = run(*arguments, gradients=bool(training))
-        return losses, (arguments, taken)
-
-    def backward(kept, upstream):
-        return *gradients_of(*kept, upstream), None, None
-
-    function.defvjp(forward, backward)
-    return function
-
-
-def _for_tensorflow(run, gradients_of, training):
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def function(*arguments):
-        losses, taken = run(*arguments, gradients=bool(training))
-
-        def backward(upstream):
-            return *gradients_of(arguments, taken, upstream), None, None
-
-        return losses, backward
-
-    # Tensors, since TensorFlow keeps variables out of such functions.
-    return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
-
-
-def _for_torch(run, gradients_of, training):
-    import torch
-
-    class Losses(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, *arguments):
-            taken = training and any(ctx.needs_input_grad)
-            losses, ctx.taken = run(*arguments, gradients=taken)
-            ctx.save_for_backward(*arguments)
-            return losses
-
-        @staticmethod
-        def backward(ctx, upstream):
-            found = gradients_of(ctx.saved_tensors, ctx.taken, upstream)
-            return *found, None, None
-
-    return Losses.apply

@@ -1,0 +1,92 @@
+"""Functions with a backward pass of their own, on every backend."""
+
+import keras
+from keras import tree
+
+
+def with_gradient(forward, backward, plain=None):
+    """A function whose gradient is computed as its author says.
+
+    `keras.ops.custom_gradient` bears a single result on PyTorch, and keeps the
+    arguments only.
+
+    Args:
+        forward: function of tensors to a tuple of its results, a tensor or a
+            tuple of them, and what `backward` needs, nested tensors.
+        backward: function of what is kept and the gradient of each result, one
+            argument each, to a tuple of the gradients of the arguments, `None`
+            for those without.
+        plain: function of the same tensors to the results, for where no
+            gradient is asked for; `None` runs `forward`. TensorFlow does not
+            say whether one is.
+
+    Returns:
+        A function of tensors to the results.
+
+    Example:
+
+    >>> square = with_gradient(
+    ...     lambda x: (x * x, x), lambda x, upstream: (2 * x * upstream,)
+    ... )
+    >>> float(square(keras.ops.array(3.0)))
+    9.0
+    """
+    if plain is None:
+
+        def plain(*arguments):
+            return forward(*arguments)[0]
+
+    wrap = {"jax": _by_jax, "tensorflow": _by_tensorflow, "torch": _by_torch}
+    return wrap[keras.backend.backend()](forward, backward, plain)
+
+
+def _by_jax(forward, backward, plain):
+    import jax
+
+    function = jax.custom_vjp(plain)
+
+    def gradients(kept, upstream):
+        upstream = upstream if isinstance(upstream, tuple) else (upstream,)
+        return backward(kept, *upstream)
+
+    function.defvjp(forward, gradients)
+    return function
+
+
+def _by_tensorflow(forward, backward, plain):
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def function(*arguments):
+        results, kept = forward(*arguments)
+        return results, lambda *upstream: backward(kept, *upstream)
+
+    # Tensors, since TensorFlow keeps variables out of such functions.
+    return lambda *arguments: function(*map(tf.convert_to_tensor, arguments))
+
+
+def _by_torch(forward, backward, plain):
+    import torch
+
+    class Function(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *arguments):
+            results, kept = forward(*arguments)
+            ctx.structure = tree.map_structure(lambda tensor: None, kept)
+            ctx.save_for_backward(*tree.flatten(kept))
+            return results
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, *upstream):
+            kept = tree.pack_sequence_as(ctx.structure, ctx.saved_tensors)
+            return backward(kept, *upstream)
+
+    def function(*arguments):
+        if torch.is_grad_enabled() and any(
+            argument.requires_grad for argument in arguments
+        ):
+            return Function.apply(*arguments)
+        return plain(*arguments)
+
+    return function
