@@ -19,9 +19,13 @@ from keras.src.backend.common.variables import AutocastScope
 from memlm_keras.gradients import with_gradient
 from memlm_keras.heads.losses import token_losses
 
-# Logits of a block, 80 MB. Gradients of the whole kernel are summed over
-# blocks, which takes time when they are small.
-BLOCK = 20_000_000
+# Logits of a block, and from how many on there are blocks: at 11.2 million the
+# gradient that is taken in the forward pass takes 0.95 of a whole step on
+# PyTorch, 0.85 on JAX and 1.0 on TensorFlow.
+BLOCK = 11_000_000
+# Smaller products are slow, and the gradient of the kernel is added up over
+# blocks.
+LEAST_ROWS = 256
 # Where the number of positions is not known in advance, as many as this.
 _USUAL_POSITIONS = 1024
 
@@ -198,7 +202,7 @@ def _run(
     kernel = ops.cast(kernel, dtype)
 
     # === Positions that count before the others, filled up to whole blocks ===
-    blocks = -(-positions // max(BLOCK // vocabulary_size, 1))
+    blocks = -(-positions // max(BLOCK // vocabulary_size, LEAST_ROWS))
     rows = -(-positions // blocks)
     order = ops.argsort(ops.cast(ops.equal(weights, 0), "int32"))
     places = ops.argsort(order)
