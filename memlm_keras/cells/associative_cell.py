@@ -200,7 +200,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         return step
 
     def shared_by_steps(self):
-        """What all steps of a sequence share: `matrix_of` the permutations."""
+        """Makes the matrix that all steps of a sequence permute keys by."""
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
 
     def trace(self, projected, states, training=None, shared=None):

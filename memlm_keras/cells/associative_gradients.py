@@ -137,7 +137,7 @@ def _loop(step, inputs, states, go_backwards=False):
 
 
 def _forward(cell, projected, states, permutations, weights, mask):
-    """What the way back needs of each step, `(T, ..., B)`, and the memory."""
+    """Returns what the way back needs, `(T, ..., B)`, and the memory."""
     memory, *source = [turn(memory) for memory in cell.memories(states)]
 
     def step(inputs, states):
@@ -275,12 +275,12 @@ def _parts(joined, sizes, axis):
 
 
 def _added(memory, keys, value):
-    """What a memory, or a gradient of one, becomes by a vector `(H, B)`."""
+    """Adds a vector `(H, B)` to a memory, or to a gradient of one."""
     return complex_vectors.write(keys, split(value, 0), memory)
 
 
 def _gradient_of_keys(memory, value):
-    """Of keys that wrote a value to a memory of that gradient.
+    """Gradient of keys that wrote a value to a memory of that gradient.
 
     And, as both are products of the keys, of keys that read a value of that
     gradient from the memory.

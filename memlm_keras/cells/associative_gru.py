@@ -112,7 +112,7 @@ class AssociativeGRUCell(AssociativeCell):
         return ops.matmul(inputs, self.kernel)
 
     def shared_by_steps(self):
-        """What all steps of a sequence share.
+        """Makes what all steps of a sequence share.
 
         Returns:
             A tuple of the `Permutations` of `associative_gradients`, and the
