@@ -128,7 +128,8 @@ def _loop(step, inputs, states, go_backwards=False):
         inputs,
         states,
         go_backwards=go_backwards,
-        input_length=keras.tree.flatten(inputs)[0].shape[0],
+        # Unknown in a graph of open time, where no number is to stop it.
+        input_length=keras.tree.flatten(inputs)[0].shape[0] or 2**31 - 1,
         time_major=True,
         # There, each loop would compute its first step twice.
         unroll=keras.backend.backend() == "torch",
