@@ -5,7 +5,7 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_token_ids
-from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
 
 
