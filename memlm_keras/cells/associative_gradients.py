@@ -14,9 +14,6 @@ Gradients are those of the steps themselves, to rounding of float32. In
 bfloat16 what is written could not be taken back, and steps are differentiated.
 """
 
-from typing import Any
-from typing import NamedTuple
-
 import keras
 from keras import ops
 
@@ -28,41 +25,30 @@ from memlm_keras.cells.complex_vectors import join
 from memlm_keras.cells.complex_vectors import split
 
 
-class Permutations(NamedTuple):
-    """Permutations of complex numbers, and the ways back.
+def look_up(key, positions):
+    """The copies of a key: a pair `(H / 2, N_c, B)` of one of `(H / 2, B)`.
 
-    Attributes:
+    Args:
+        key: pair of float tensors.
         positions: int tensor `(H / 2, N_c)`, a permutation in each column.
-        inverse: int tensor `(H / 2, N_c)`, where each number is in all copies,
-            rows of which are one behind the other.
     """
-
-    positions: Any
-    inverse: Any
+    return tuple(ops.take(part, positions, axis=0) for part in key)
 
 
-def permutations_of(positions):
-    """`Permutations` of an int tensor `(N_c, H / 2)`."""
-    positions = ops.transpose(ops.convert_to_tensor(positions))
+def inverse_of(positions):
+    """Where each number is in all copies, their rows one behind the other."""
     copies = positions.shape[1]
     inverse = ops.cast(ops.argsort(positions, axis=0), "int32")
-    return Permutations(
-        positions, inverse * copies + ops.arange(copies, dtype="int32")
-    )
+    return inverse * copies + ops.arange(copies, dtype="int32")
 
 
-def look_up(key, permutations):
-    """The copies of a key: a pair `(H / 2, N_c, B)` of one of `(H / 2, B)`."""
-    return tuple(ops.take(part, permutations.positions, axis=0) for part in key)
-
-
-def gradient_of_look_up(upstream, permutations):
+def gradient_of_look_up(upstream, inverse):
     """The gradient of a key, of that of its copies."""
 
     def summed(part):
         numbers, copies, batch = ops.shape(part)
         rows = ops.reshape(part, (numbers * copies, batch))
-        return ops.sum(ops.take(rows, permutations.inverse, axis=0), axis=1)
+        return ops.sum(ops.take(rows, inverse, axis=0), axis=1)
 
     return tuple(summed(part) for part in upstream)
 
@@ -86,15 +72,21 @@ def run(cell, projected, states, mask=None):
         The outputs, `(B, T, H)`, and the list of the states behind.
     """
     time, h, count = ops.shape(projected)[1], cell.units, len(states)
-    permutations, weights = cell.shared_by_steps()
+    positions, weights = cell.shared_by_steps()
+    begun = None
     if mask is not None:
-        mask = ops.transpose(ops.cast(mask, "bool"))[:, None]
+        mask = ops.cast(mask, "bool")
+        if keras.backend.backend() == "tensorflow":
+            # There Keras gives zeros before the first step that counts, and
+            # the first state elsewhere.
+            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
+        mask = ops.transpose(mask)[:, None]
 
     @ops.custom_gradient
     def sequence(projected, *others):
         states, weights = others[:count], others[count:]
         kept, memory = _forward(
-            cell, projected, states, permutations, weights, mask
+            cell, projected, states, positions, weights, mask
         )
 
         def gradient(*arguments, upstream=None):
@@ -102,7 +94,7 @@ def run(cell, projected, states, mask=None):
             return _backward(
                 cell,
                 states,
-                permutations,
+                positions,
                 weights,
                 mask,
                 kept,
@@ -118,7 +110,11 @@ def run(cell, projected, states, mask=None):
 
     both = sequence(projected, *states, *weights)
     outputs = ops.reshape(both[:, : time * h], (-1, time, h))
-    return outputs, [outputs[:, -1], both[:, time * h :], *states[2:]]
+    memory = ops.reshape(both[:, time * h :], (-1, cell.num_copies * h))
+    states = [outputs[:, -1], memory, *states[2:]]
+    if begun is not None:
+        outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
+    return outputs, states
 
 
 def _loop(step, inputs, states, go_backwards=False):
@@ -128,8 +124,9 @@ def _loop(step, inputs, states, go_backwards=False):
         inputs,
         states,
         go_backwards=go_backwards,
-        # Unknown in a graph of open time, where no number is to stop it.
-        input_length=keras.tree.flatten(inputs)[0].shape[0] or 2**31 - 1,
+        # Open time is a tensor; a list holds it, as Keras would take a bare one
+        # for lengths to mask by.
+        input_length=[ops.shape(keras.tree.flatten(inputs)[0])[0]],
         time_major=True,
         # There, each loop would compute its first step twice.
         unroll=keras.backend.backend() == "torch",
@@ -137,7 +134,7 @@ def _loop(step, inputs, states, go_backwards=False):
     return outputs, states
 
 
-def _forward(cell, projected, states, permutations, weights, mask):
+def _forward(cell, projected, states, positions, weights, mask):
     """Returns what the way back needs, `(T, ..., B)`, and the memory."""
     memory, *source = [turn(memory) for memory in cell.memories(states)]
 
@@ -145,7 +142,7 @@ def _forward(cell, projected, states, permutations, weights, mask):
         projected, *mask = inputs
         hidden, *memory = states
         memory, kept = cell.advance(
-            projected, hidden, [memory, *source], permutations, weights, *mask
+            projected, hidden, [memory, *source], positions, weights, *mask
         )
         return ops.concatenate(kept, axis=0), [kept[0], *memory]
 
@@ -158,9 +155,7 @@ def _forward(cell, projected, states, permutations, weights, mask):
     return kept, memory
 
 
-def _backward(
-    cell, states, permutations, weights, mask, kept, memory, upstream
-):
+def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
     """Gradients of the projected inputs, the states and the weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
     hidden = ops.transpose(states[0])
@@ -169,6 +164,7 @@ def _backward(
     to_hidden, to_value, to_source = [
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
+    inverse = inverse_of(positions)
     time = ops.shape(kept)[0]
     d_outputs = ops.reshape(upstream[:, : time * h], (-1, time, h))
     d_memory = turn(cell.copies(upstream[:, time * h :]))
@@ -190,7 +186,7 @@ def _backward(
             split(key, 0) for key in _parts(projected_keys, [h] * count, axis=0)
         ]
         permuted = [
-            look_up(complex_vectors.bound(key), permutations) for key in keys
+            look_up(complex_vectors.bound(key), positions) for key in keys
         ]
         memory = _added(memory, permuted[0], -written)
         d_output = d_hidden
@@ -228,7 +224,7 @@ def _backward(
             d_source = _added(d_source, permuted[-1], d_read)
         d_projected = []
         for key, d_key in zip(keys, d_keys):
-            d_key = gradient_of_look_up(d_key, permutations)
+            d_key = gradient_of_look_up(d_key, inverse)
             d_projected += complex_vectors.bound_gradient(key, d_key)
         d_projected = join([*d_projected, d_gates], 0)
         d_before = to_hidden @ d_projected

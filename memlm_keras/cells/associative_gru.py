@@ -115,8 +115,8 @@ class AssociativeGRUCell(AssociativeCell):
         """Makes what all steps of a sequence share.
 
         Returns:
-            A tuple of the `Permutations` of `associative_gradients`, and the
-            list of weights, transposed, as `advance` takes them.
+            A tuple of the permutations, `(H / 2, N_c)`, and the list of
+            weights, transposed, as `advance` takes them.
         """
         weights = [
             self.recurrent_kernel,
@@ -130,10 +130,10 @@ class AssociativeGRUCell(AssociativeCell):
         ]
         weights = [ops.transpose(recurrent), ops.transpose(memory), bias]
         weights += [ops.transpose(kernel) for kernel in source]
-        return associative_gradients.permutations_of(self.permutations), weights
+        return ops.transpose(self.permutations), weights
 
     def advance(
-        self, projected, hidden, memories, permutations, weights, mask=None
+        self, projected, hidden, memories, positions, weights, mask=None
     ):
         """Computes one step, of tensors whose last axis is the batch.
 
@@ -144,7 +144,7 @@ class AssociativeGRUCell(AssociativeCell):
             hidden: `h_{t-1}`, `(H, B)`.
             memories: list of the memory and, where there is one, the source's,
                 each a pair of `(H / 2, N_c, B)`.
-            permutations, weights: as of `shared_by_steps`.
+            positions, weights: as of `shared_by_steps`.
             mask: optional bool tensor `(1, B)`, `True` where a step counts.
 
         Returns:
@@ -159,7 +159,7 @@ class AssociativeGRUCell(AssociativeCell):
         keys, values = self.read_all(
             projected[:split],
             memories,
-            lambda key: associative_gradients.look_up(key, permutations),
+            lambda key: associative_gradients.look_up(key, positions),
             axis=0,
         )
         gates = projected[split:] + bias

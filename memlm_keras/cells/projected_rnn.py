@@ -95,7 +95,7 @@ class ProjectedRNN(keras.layers.RNN):
         """Whether the cell's own `run` is this loop."""
         return (
             hasattr(self.cell, "run")
-            # There, step for step, it takes 1.15 times as long.
+            # There the steps are differentiated as they ran, one by one.
             and keras.backend.backend() != "torch"
             and self.compute_dtype == "float32"
             and not self.go_backwards

@@ -5,12 +5,14 @@ import numpy as np
 import pytest
 from keras import ops
 
+from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import associative_gradients
+from memlm_keras.data import PairBatches
 
-# Elsewhere the steps themselves are differentiated, which is as fast.
+# Elsewhere the steps themselves are differentiated.
 RUNS = keras.backend.backend() != "torch"
 
 
@@ -72,11 +74,19 @@ def outputs_and_gradients(layer, time, mask, training, gradients):
     return found, gradients(loss, tensors)
 
 
-@pytest.mark.parametrize("is_masked", [False, True])
+MASKS = {
+    "none": None,
+    "lengths": np.arange(5) < np.array([[5], [2], [1]]),
+    "begins_late": np.array(
+        [[0, 0, 1, 1, 1], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0]], "bool"
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("source_key", [None, "shared", "separate"])
-def test_outputs_states_and_gradients(source_key, is_masked, gradients, runs):
-    lengths = np.array([[5], [2], [1]])
-    mask = np.arange(5) < lengths if is_masked else None
+def test_outputs_states_and_gradients(source_key, mask, gradients, runs):
+    mask = MASKS[mask]
     layer = made(source_key)
     expected = outputs_and_gradients(layer, 5, mask, False, gradients)
     assert not runs
@@ -100,6 +110,48 @@ def test_long_sequences(gradients, runs):
     for one, other in zip(found, expected, strict=True):
         error = np.abs(one - other).max()
         assert error < 1e-4 * np.abs(other).max()
+
+
+def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
+    """Its sentences are masked; on TensorFlow, time is open."""
+    is_open = keras.backend.backend() == "tensorflow"
+    pairs = [[random.integers(2, 9, n) for n in (3, 5, 9, 12)]] * 2
+    batches = PairBatches(
+        *pairs,
+        random.integers(0, 3, 4),
+        2,
+        # Elsewhere each length would be compiled anew.
+        length_multiple=1 if is_open else 12,
+    )
+
+    def trained():
+        keras.utils.set_random_seed(0)
+        model = EntailmentClassifier(
+            9,
+            4,
+            DualAssociativeGRUCell(6, num_copies=3),
+            conditioning="source",
+            top=keras.layers.GRU(4),
+            classifier_units=(4,),
+        )
+        model.compile(keras.optimizers.SGD(1.0))
+        before = list(map(ops.convert_to_numpy, model.trainable_variables))
+        model.fit(batches, epochs=1, verbose=0)
+        after = map(ops.convert_to_numpy, model.trainable_variables)
+        return [new - old for new, old in zip(after, before, strict=True)]
+
+    found = trained()
+    assert bool(runs) == RUNS
+    if is_open:
+        assert runs[-1][1].shape[1] is None
+    assert all(mask is not None for *_, mask in runs)
+    runs.clear()
+    monkeypatch.setattr(ProjectedRNN, "_runs_itself", False)
+    expected = trained()
+    assert not runs
+    assert max(np.abs(change).max() for change in expected) > 0.1
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
 
 
 def test_bfloat16_differentiates_its_steps(runs):
