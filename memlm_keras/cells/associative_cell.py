@@ -134,58 +134,83 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         output, states, _ = self.trace(projected, states, training)
         return output, states
 
-    def keys(self, projected):
-        """Bounded, permuted keys: `(B, N_c, H)` of `(B, H)`."""
-        return complex_vectors.permute(
-            complex_vectors.bound(projected), self.permutations
-        )
-
     def copies(self, memory):
-        """The copies of a flat memory: `(B, N_c, H)` of `(B, N_c H)`."""
-        return ops.reshape(memory, (-1, self.num_copies, self.memory_units))
+        """The copies of a flat memory `(B, N_c H)`.
+
+        Returns:
+            Pair of float tensors `(B, N_c, H / 2)`.
+        """
+        shape = (-1, self.num_copies, 2, self.memory_units // 2)
+        parts = ops.reshape(memory, shape)
+        return parts[:, :, 0], parts[:, :, 1]
 
     def flat(self, memory):
         """The way back of `copies`."""
-        return ops.reshape(memory, (-1, self.num_copies * self.memory_units))
+        return ops.reshape(
+            ops.stack(memory, axis=2),
+            (-1, self.num_copies * self.memory_units),
+        )
 
-    def read_all(self, projected_keys, states):
+    def read_all(self, projected_keys, memories, permute, axis=-1):
         """Reads the memory and, where there is one, the source's.
 
         Args:
             projected_keys: float tensor `(B, num_keys H)`, not yet bounded.
-            states: list of the states before the step.
+            memories: list of the memory and, where there is one, the source's,
+                each a pair, as of `copies`.
+            permute: function from a key, a pair of `(B, H / 2)`, to its copies,
+                a pair of `(B, N_c, H / 2)`.
+            axis: integer, the axis of a key's numbers; 0 where all axes are
+                the other way round.
 
         Returns:
-            A tuple of the own memory's keys, `(B, N_c, H)`, what was read of
-            it, `(B, H)`, and what was read of the source's, or `None`.
+            A tuple of the own memory's keys, a pair of `(B, N_c, H / 2)`, and
+            a list of what was read of each memory, `(B, H)`.
         """
-        own, *others = ops.split(projected_keys, self.num_keys, axis=-1)
-        keys = self.keys(own)
-        value = complex_vectors.read(keys, self.copies(states[1]))
-        if self.source_key is None:
-            return keys, value, None
-        source_keys = self.keys(others[0]) if others else keys
-        source = complex_vectors.read(source_keys, self.copies(states[-1]))
-        return keys, value, source
+        keys = [
+            permute(complex_vectors.bound(complex_vectors.split(key, axis)))
+            for key in ops.split(projected_keys, self.num_keys, axis=axis)
+        ]
+        # A shared key is the last as well as the first.
+        values = [
+            complex_vectors.join(complex_vectors.read(key, memory), axis)
+            for key, memory in zip([keys[0], keys[-1]], memories)
+        ]
+        return keys[0], values
 
-    def written(self, keys, change, states):
-        """The flat memory after `change`, `(B, H)`, was added under a key."""
-        return self.flat(
-            complex_vectors.write(keys, change, self.copies(states[1]))
-        )
+    def memories(self, states):
+        """The memory and, where there is one, the source's, as of `copies`."""
+        flat = [states[1]]
+        if self.source_key is not None:
+            flat.append(states[-1])
+        return [self.copies(memory) for memory in flat]
 
     def step(self, projected, states):
         """Computes one output and the new states, see `trace`."""
-        output, states, _ = self.trace(projected, states)
-        return output, states
+        return self.step_function()(projected, states)
 
-    def trace(self, projected, states, training=None):
+    def step_function(self):
+        """`step`, with what all steps of a sequence share made once."""
+        shared = self.shared_by_steps()
+
+        def step(projected, states):
+            output, states, _ = self.trace(projected, states, shared=shared)
+            return output, states
+
+        return step
+
+    def shared_by_steps(self):
+        """Makes the matrix that all steps of a sequence permute keys by."""
+        return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
+
+    def trace(self, projected, states, training=None, shared=None):
         """One step, and what it read and wrote.
 
         Args:
             projected: `(B, projected units)`, as of `project_inputs`.
             states: list of the states before.
             training: optional bool.
+            shared: as of `shared_by_steps`, or `None` for just that.
 
         Returns:
             A tuple of the output, the list of new states, and a dict of float
@@ -197,22 +222,22 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             f"{type(self).__name__} must implement `trace`."
         )
 
-    def traced(self, keys, value, source, state, written):
+    def traced(self, key, values, state, written):
         """The dict that `trace` returns.
 
         Args:
-            keys, value, source: as of `read_all`.
+            key: `(B, H)`, bounded.
+            values: as of `read_all`.
             state: `(B, H)`, what the value became.
             written: `(B, H)`, the change.
         """
-        # The first permutation changes nothing.
-        traced = {
-            "key": keys[:, 0],
-            "read": value,
+        names = ["read", "source"][: len(values)]
+        return {
+            "key": key,
+            **dict(zip(names, values)),
             "state": state,
             "written": written,
         }
-        return traced if source is None else {**traced, "source": source}
 
     def get_config(self):
         config = super().get_config()

@@ -1,11 +1,25 @@
-"""Complex vectors as their real parts followed by their imaginary ones.
+"""Complex vectors as pairs of their real and imaginary parts.
 
 Weissenborn (2016), Section 3.1, after Plate (1995) and Danihelka et al. (2016).
 A vector of H real numbers, H even, stands for H / 2 complex ones:
-`r = [r_re; r_im]`.
+`r = [r_re; r_im]`. Layers keep such vectors; what computes with them takes the
+two halves apart, as pairs, so that no step of a loop need join them.
 """
 
 from keras import ops
+
+
+def split(vector, axis=-1):
+    """The pair of halves that a vector is kept as."""
+    numbers = vector.shape[axis] // 2
+    if axis:
+        return vector[..., :numbers], vector[..., numbers:]
+    return vector[:numbers], vector[numbers:]
+
+
+def join(pair, axis=-1):
+    """The way back of `split`."""
+    return ops.concatenate(pair, axis=axis)
 
 
 def encode(key, value):
@@ -16,33 +30,24 @@ def encode(key, value):
         r (x) x = [r_re * x_re - r_im * x_im; r_re * x_im + r_im * x_re]
 
     Args:
-        key: float tensor `(..., H)`.
-        value: float tensor `(..., H)`, of a shape that goes with it.
+        key: pair of float tensors `(..., H / 2)`.
+        value: pair of float tensors, of a shape that goes with it.
 
     Returns:
-        Float tensor `(..., H)`.
+        Pair of float tensors `(..., H / 2)`.
 
     Example:
 
     >>> from memlm_keras.cells import complex_vectors
-    >>> i = np.array([0.0, 1.0])
-    >>> keras.ops.convert_to_numpy(complex_vectors.encode(i, i)).tolist()
+    >>> i = np.array([0.0]), np.array([1.0])
+    >>> product = complex_vectors.encode(i, i)
+    >>> keras.ops.convert_to_numpy(complex_vectors.join(product)).tolist()
     [-1.0, 0.0]
     """
-    return ops.concatenate(_product(key, value), axis=-1)
-
-
-def conjugate(vector):
-    """Complex conjugate: `[r_re; -r_im]`.
-
-    Args:
-        vector: float tensor `(..., H)`.
-
-    Returns:
-        Float tensor `(..., H)`.
-    """
-    re, im = ops.split(vector, 2, axis=-1)
-    return ops.concatenate([re, -im], axis=-1)
+    return (
+        key[0] * value[0] - key[1] * value[1],
+        key[0] * value[1] + key[1] * value[0],
+    )
 
 
 def bound(vector):
@@ -51,43 +56,67 @@ def bound(vector):
     Weissenborn (2016), Equations 9 and 10: `r / max(1, |r|)`.
 
     Args:
-        vector: float tensor `(..., H)`.
+        vector: pair of float tensors `(..., H / 2)`.
 
     Returns:
-        Float tensor `(..., H)`.
+        Pair of float tensors `(..., H / 2)`.
     """
-    re, im = ops.split(vector, 2, axis=-1)
-    # The root of the maximum, whose gradient at zero is finite.
-    modulus = ops.sqrt(ops.maximum(re * re + im * im, 1.0))
-    return ops.concatenate([re / modulus, im / modulus], axis=-1)
+    modulus = _modulus(vector)
+    return vector[0] / modulus, vector[1] / modulus
 
 
-def permute(vector, permutations):
+def bound_gradient(vector, upstream):
+    """Gradient with regard to what was bounded.
+
+    Args:
+        vector: pair of float tensors `(..., H / 2)`, as of `bound`.
+        upstream: pair of float tensors, the gradient of what it gave.
+
+    Returns:
+        Pair of float tensors `(..., H / 2)`.
+    """
+    modulus = _modulus(vector)
+    re, im = vector[0] / modulus, vector[1] / modulus
+    # A modulus above one was fixed: there only the phase can change.
+    along = re * upstream[0] + im * upstream[1]
+    along = ops.where(modulus > 1.0, along, ops.zeros_like(along))
+    return (
+        (upstream[0] - re * along) / modulus,
+        (upstream[1] - im * along) / modulus,
+    )
+
+
+def matrix_of(permutations, dtype):
+    """The matrix that `permute` multiplies by, `(H / 2, N_c H / 2)`.
+
+    Args:
+        permutations: int tensor `(N_c, H / 2)`, a permutation in each row.
+        dtype: string, the dtype of keys.
+    """
+    # A product with ones and zeros, as the gradient of a look-up would be a
+    # scatter, several times as slow in a loop over time.
+    positions = ops.reshape(permutations, (-1,))
+    one_hot = ops.one_hot(positions, permutations.shape[1], dtype=dtype)
+    return ops.transpose(one_hot)
+
+
+def permute(vector, matrix):
     """Permutes the complex numbers of a vector, once for each copy.
 
     Args:
-        vector: float tensor `(..., H)`.
-        permutations: int tensor `(N_c, H / 2)`, a permutation in each row.
+        vector: pair of float tensors `(..., H / 2)`.
+        matrix: float tensor, as of `matrix_of`.
 
     Returns:
-        Float tensor `(..., N_c, H)`, `P_s r` for each copy s.
+        Pair of float tensors `(..., N_c, H / 2)`, `P_s r` for each copy s.
     """
-    copies, numbers = permutations.shape
-    # A product with ones and zeros, as the gradient of a look-up would be a
-    # scatter, several times as slow in a loop over time.
-    matrix = ops.transpose(
-        ops.one_hot(
-            ops.reshape(permutations, (-1,)), numbers, dtype=vector.dtype
-        )
-    )
-    shape = (*ops.shape(vector)[:-1], copies, numbers)
-    return ops.concatenate(
-        [
-            ops.reshape(ops.matmul(half, matrix), shape)
-            for half in ops.split(vector, 2, axis=-1)
-        ],
-        axis=-1,
-    )
+    numbers, columns = matrix.shape
+
+    def permuted(part):
+        shape = (*ops.shape(part)[:-1], columns // numbers, numbers)
+        return ops.reshape(ops.matmul(part, matrix), shape)
+
+    return tuple(permuted(part) for part in vector)
 
 
 def read(keys, memory):
@@ -99,15 +128,15 @@ def read(keys, memory):
         x~ = 1 / N_c sum_s (P_s conj(r)) (x) m_s
 
     Args:
-        keys: float tensor `(..., N_c, H)`, as of `permute`.
-        memory: float tensor `(..., N_c, H)`.
+        keys: pair of float tensors `(..., N_c, H / 2)`, as of `permute`.
+        memory: pair of float tensors `(..., N_c, H / 2)`.
 
     Returns:
-        Float tensor `(..., H)`.
+        Pair of float tensors `(..., H / 2)`.
     """
-    return ops.concatenate(
-        [ops.mean(part, axis=-2) for part in _product(conjugate(keys), memory)],
-        axis=-1,
+    return (
+        ops.mean(keys[0] * memory[0] + keys[1] * memory[1], axis=-2),
+        ops.mean(keys[0] * memory[1] - keys[1] * memory[0], axis=-2),
     )
 
 
@@ -117,21 +146,19 @@ def write(keys, value, memory):
     Weissenborn (2016), Equation 4: `m_s + (P_s r) (x) x`.
 
     Args:
-        keys: float tensor `(..., N_c, H)`, as of `permute`.
-        value: float tensor `(..., H)`.
-        memory: float tensor `(..., N_c, H)`.
+        keys: pair of float tensors `(..., N_c, H / 2)`, as of `permute`.
+        value: pair of float tensors `(..., H / 2)`.
+        memory: pair of float tensors `(..., N_c, H / 2)`.
 
     Returns:
-        Float tensor `(..., N_c, H)`.
+        Pair of float tensors `(..., N_c, H / 2)`.
     """
-    return memory + encode(keys, ops.expand_dims(value, -2))
+    re, im = encode(keys, [ops.expand_dims(part, -2) for part in value])
+    return memory[0] + re, memory[1] + im
 
 
-def _product(key, value):
-    """Real and imaginary part of the product, each `(..., H / 2)`."""
-    key_re, key_im = ops.split(key, 2, axis=-1)
-    value_re, value_im = ops.split(value, 2, axis=-1)
-    return (
-        key_re * value_re - key_im * value_im,
-        key_re * value_im + key_im * value_re,
-    )
+def _modulus(vector):
+    """Moduli, and one where they are less."""
+    square = vector[0] * vector[0] + vector[1] * vector[1]
+    # The root of the maximum, whose gradient at zero is finite.
+    return ops.sqrt(ops.maximum(square, 1.0))

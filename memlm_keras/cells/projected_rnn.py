@@ -18,7 +18,10 @@ class ProjectedRNN(keras.layers.RNN):
     well: of one with `is_noisy` and `noise(inputs)`, as `ZoneoutLSTMCell` is,
     `step(projected, states, noise)` gets the noise of its step while training;
     and what it makes of the states it is to begin with, by a `begin(states)`,
-    as `LSTMNetworkCell` does, is made once.
+    as `LSTMNetworkCell` does, is made once. A `step_function()`, as
+    `AssociativeMemoryCell` has, gives a `step` that shares what all steps need,
+    and a `run(projected, states, mask)`, as `AssociativeGRUCell` has, is the
+    loop itself where a sequence is trained on in float32 by JAX or TensorFlow.
 
     Args:
         cell: a cell with the methods `project_inputs(inputs)`, from
@@ -60,7 +63,13 @@ class ProjectedRNN(keras.layers.RNN):
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Runs the steps over inputs that are projected all at once."""
-        step, inputs = self.cell.step, self.cell.project_inputs(sequences)
+        inputs = self.cell.project_inputs(sequences)
+        if training and self._runs_itself:
+            outputs, states = self.cell.run(inputs, initial_state, mask)
+            return outputs[:, -1], outputs, states
+        step = self.cell.step
+        if hasattr(self.cell, "step_function"):
+            step = self.cell.step_function()
         if hasattr(self.cell, "begin"):
             initial_state = self.cell.begin(initial_state)
         if training and getattr(self.cell, "is_noisy", False):
@@ -74,10 +83,24 @@ class ProjectedRNN(keras.layers.RNN):
             initial_state,
             go_backwards=self.go_backwards,
             mask=mask,
-            unroll=self.unroll,
+            # There, a loop that is not unrolled computes its first step twice.
+            unroll=self.unroll or keras.backend.backend() == "torch",
             input_length=sequences.shape[1],
             zero_output_for_mask=self.zero_output_for_mask,
             return_all_outputs=self.return_sequences,
+        )
+
+    @property
+    def _runs_itself(self):
+        """Whether the cell's own `run` is this loop."""
+        return (
+            hasattr(self.cell, "run")
+            # There the steps are differentiated as they ran, one by one.
+            and keras.backend.backend() != "torch"
+            and self.compute_dtype == "float32"
+            and not self.go_backwards
+            and not self.unroll
+            and not self.zero_output_for_mask
         )
 
     def _noisy_step(self, inputs, states):

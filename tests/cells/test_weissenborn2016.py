@@ -12,7 +12,6 @@ from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import DualAssociativeMemoryCell
 from memlm_keras.cells import ProjectedRNN
-from memlm_keras.cells import complex_vectors
 from references import weissenborn2016 as reference
 from references.finite_differences import assert_derivatives
 
@@ -145,91 +144,6 @@ def arrays(nest):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
-def tensor(numbers):
-    """Halves of complex numbers."""
-    halves = np.concatenate([numbers.real, numbers.imag], axis=-1)
-    return keras.ops.convert_to_tensor(halves, "float32")
-
-
-def permuted(vector, permutations):
-    indices = keras.ops.convert_to_tensor(np.array(permutations), "int32")
-    return complex_vectors.permute(vector, indices)
-
-
-def complex_numbers(random, *shape):
-    return random.normal(size=(*shape, 2)) @ [1, 1j]
-
-
-def phases(random, *shape):
-    return np.exp(2j * np.pi * random.uniform(size=shape))
-
-
-# === Complex vectors ===
-
-
-def test_complex_arithmetic_is_numpys(random):
-    a, b = complex_numbers(random, 3, 5), complex_numbers(random, 3, 5)
-    permutations = [random.permutation(5) for _ in range(4)]
-    for found, expected in (
-        (complex_vectors.encode(tensor(a), tensor(b)), a * b),
-        (complex_vectors.conjugate(tensor(a)), a.conj()),
-        (complex_vectors.bound(tensor(a)), a / np.maximum(1, np.abs(a))),
-        (
-            permuted(tensor(a), permutations),
-            np.stack([a[:, p] for p in permutations], axis=1),
-        ),
-    ):
-        np.testing.assert_allclose(
-            arrays(found), arrays(tensor(expected)), rtol=1e-5, atol=1e-6
-        )
-
-
-def test_the_gradient_of_a_key_of_zeros_is_finite(gradients):
-    def loss(tensors):
-        return keras.ops.sum(complex_vectors.bound(tensors[0]))
-
-    (found,) = gradients(loss, [np.zeros((2, 4), "float32")])
-    np.testing.assert_allclose(found, 1.0)
-
-
-def test_what_is_written_under_a_key_is_read_under_it(random):
-    """Alone in the memory and with a modulus of one, exactly."""
-    value = tensor(complex_numbers(random, 2, 6))
-    permutations = [random.permutation(6) for _ in range(8)]
-    keys = permuted(tensor(phases(random, 2, 6)), permutations)
-    empty = keras.ops.zeros((2, 8, 12))
-    memory = complex_vectors.write(keys, value, empty)
-    np.testing.assert_allclose(
-        arrays(complex_vectors.read(keys, memory)),
-        arrays(value),
-        rtol=1e-4,
-        atol=1e-5,
-    )
-
-
-@pytest.mark.parametrize("num_copies", [1, 4, 16])
-@pytest.mark.parametrize("items", [2, 10, 50])
-def test_retrieval_error_of_the_theory(num_copies, items):
-    """E||x~ - x||^2 / E||x||^2 = (N - 1) / N_c, with random phases."""
-    random = np.random.default_rng(7)
-    numbers, trials = 256, 20
-    permutations = [np.arange(numbers)]
-    permutations += [random.permutation(numbers) for _ in range(num_copies - 1)]
-    keys = permuted(
-        tensor(phases(random, trials, items, numbers)), permutations
-    )
-    value = tensor(complex_numbers(random, trials, items, numbers))
-    empty = keras.ops.zeros((trials, items, num_copies, 2 * numbers))
-    each = complex_vectors.write(keys, value, empty)
-    memory = keras.ops.sum(each, axis=1, keepdims=True)
-    error = arrays(complex_vectors.read(keys, memory)) - arrays(value)
-    ratio = np.square(error).sum() / np.square(arrays(value)).sum()
-    assert ratio == pytest.approx((items - 1) / num_copies, rel=0.1)
-
-
-# === Cells ===
-
-
 @every_kind
 @every_source
 @given(
@@ -316,6 +230,73 @@ def test_gradients_equal_finite_differences(kind, source_key, gradients):
 
     values = [inputs, *states, *map(arrays, variables)]
     assert_derivatives(gradients, loss, reference_loss, values)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("source_key", [None, "separate"])
+def test_long_sequences_equal_the_reference(source_key, training, gradients):
+    """Outputs, states and gradients of 200 steps, also where they are trained.
+
+    Gradients along random directions, one for inputs, states and each weight.
+    """
+    cell = make("gru", source_key)
+    # So that rounding neither vanishes nor explodes over as many steps.
+    for weight in cell.trainable_variables:
+        weight.assign(weight * 0.5)
+    inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 200)
+    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer.build(inputs.shape)
+    variables, count = cell.trainable_variables, len(states)
+
+    def run(tensors):
+        mapping = list(zip(variables, tensors[1 + count :]))
+        with keras.StatelessScope(state_mapping=mapping):
+            return layer(
+                tensors[0],
+                initial_state=tensors[1 : 1 + count],
+                training=training,
+            )
+
+    def run_float64(values):
+        weights = {
+            variable.path: value
+            for variable, value in zip(variables, values[1 + count :])
+        }
+        outputs, new, _ = run_reference(
+            "gru", cell, values[0], values[1 : 1 + count], weights
+        )
+        return [outputs, *new]
+
+    values = [inputs, *states, *map(arrays, variables)]
+    expected = run_float64([value.astype("float64") for value in values])
+    for found, wanted in zip(arrays(run(values)), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+
+    random = np.random.default_rng(4)
+    weighed = [random.normal(size=part.shape) for part in expected]
+
+    def loss(tensors):
+        return sum(
+            keras.ops.sum(keras.ops.multiply(part, weight.astype("float32")))
+            for part, weight in zip(run(tensors), weighed)
+        )
+
+    found = gradients(loss, values)
+    for index, value in enumerate(values):
+        direction = random.normal(size=value.shape)
+
+        def moved(step, index=index, direction=direction):
+            changed = [value.astype("float64") for value in values]
+            changed[index] += step * direction
+            return sum(
+                np.sum(part * weight)
+                for part, weight in zip(run_float64(changed), weighed)
+            )
+
+        difference = (moved(1e-6) - moved(-1e-6)) / 2e-6
+        scale = np.linalg.norm(found[index]) * np.linalg.norm(direction)
+        derivative = np.sum(found[index] * direction)
+        assert abs(derivative - difference) < 1e-3 * scale
 
 
 def test_an_empty_source_changes_nothing(random):

@@ -1,0 +1,160 @@
+"""The backward pass by hand is the gradient of the cell's own steps."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from memlm_keras import EntailmentClassifier
+from memlm_keras.cells import AssociativeGRUCell
+from memlm_keras.cells import DualAssociativeGRUCell
+from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells import associative_gradients
+from memlm_keras.data import PairBatches
+
+# Elsewhere the steps themselves are differentiated.
+RUNS = keras.backend.backend() != "torch"
+
+
+def made(source_key, **arguments):
+    arguments["kernel_initializer"] = keras.initializers.RandomUniform(-1, 1)
+    if source_key is None:
+        cell = AssociativeGRUCell(6, num_copies=3, **arguments)
+    else:
+        cell = DualAssociativeGRUCell(
+            6, num_copies=3, source_key=source_key, **arguments
+        )
+    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer.build((None, None, 4))
+    return layer
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """Counts what is run by `associative_gradients`."""
+    known, found = associative_gradients.run, []
+
+    def counted(*arguments):
+        found.append(arguments)
+        return known(*arguments)
+
+    monkeypatch.setattr(associative_gradients, "run", counted)
+    return found
+
+
+def outputs_and_gradients(layer, time, mask, training, gradients):
+    random = np.random.default_rng(1)
+    variables = layer.trainable_variables
+    states = [
+        random.uniform(-1, 1, (3, size)).astype("float32")
+        for size in layer.cell.state_size
+    ]
+    inputs = random.normal(size=(3, time, 4)).astype("float32")
+    direction = random.normal(size=(3, time, 6)).astype("float32")
+    count = len(states)
+
+    def run(tensors):
+        mapping = list(zip(variables, tensors[1 + count :]))
+        with keras.StatelessScope(state_mapping=mapping):
+            return layer(
+                tensors[0],
+                initial_state=tensors[1 : 1 + count],
+                mask=mask,
+                training=training,
+            )
+
+    def loss(tensors):
+        outputs, *last = run(tensors)
+        terms = [ops.sum(ops.multiply(outputs, direction))]
+        terms += [(i + 1) * ops.sum(state**2) for i, state in enumerate(last)]
+        return sum(terms)
+
+    tensors = [inputs, *states, *map(ops.convert_to_numpy, variables)]
+    found = [ops.convert_to_numpy(part) for part in run(tensors)]
+    return found, gradients(loss, tensors)
+
+
+MASKS = {
+    "none": None,
+    "lengths": np.arange(5) < np.array([[5], [2], [1]]),
+    "begins_late": np.array(
+        [[0, 0, 1, 1, 1], [0, 1, 0, 1, 0], [0, 0, 0, 0, 0]], "bool"
+    ),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("source_key", [None, "shared", "separate"])
+def test_outputs_states_and_gradients(source_key, mask, gradients, runs):
+    mask = MASKS[mask]
+    layer = made(source_key)
+    expected = outputs_and_gradients(layer, 5, mask, False, gradients)
+    assert not runs
+    found = outputs_and_gradients(layer, 5, mask, True, gradients)
+    assert bool(runs) == RUNS
+    for one, other in zip(found[0], expected[0], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for one, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_long_sequences(gradients, runs):
+    """What was written 200 times is taken back as often."""
+    layer = made("shared")
+    # So that gradients of the first step neither vanish nor explode.
+    for weight in layer.trainable_variables:
+        weight.assign(weight * 0.3)
+    _, expected = outputs_and_gradients(layer, 200, None, False, gradients)
+    _, found = outputs_and_gradients(layer, 200, None, True, gradients)
+    assert bool(runs) == RUNS
+    for one, other in zip(found, expected, strict=True):
+        error = np.abs(one - other).max()
+        assert error < 1e-4 * np.abs(other).max()
+
+
+def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
+    """Its sentences are masked; on TensorFlow, time is open."""
+    is_open = keras.backend.backend() == "tensorflow"
+    pairs = [[random.integers(2, 9, n) for n in (3, 5, 9, 12)]] * 2
+    batches = PairBatches(
+        *pairs,
+        random.integers(0, 3, 4),
+        2,
+        # Elsewhere each length would be compiled anew.
+        length_multiple=1 if is_open else 12,
+    )
+
+    def trained():
+        keras.utils.set_random_seed(0)
+        model = EntailmentClassifier(
+            9,
+            4,
+            DualAssociativeGRUCell(6, num_copies=3),
+            conditioning="source",
+            top=keras.layers.GRU(4),
+            classifier_units=(4,),
+        )
+        model.compile(keras.optimizers.SGD(1.0))
+        before = list(map(ops.convert_to_numpy, model.trainable_variables))
+        model.fit(batches, epochs=1, verbose=0)
+        after = map(ops.convert_to_numpy, model.trainable_variables)
+        return [new - old for new, old in zip(after, before, strict=True)]
+
+    found = trained()
+    assert bool(runs) == RUNS
+    if is_open:
+        assert runs[-1][1].shape[1] is None
+    assert all(mask is not None for *_, mask in runs)
+    runs.clear()
+    monkeypatch.setattr(ProjectedRNN, "_runs_itself", False)
+    expected = trained()
+    assert not runs
+    assert max(np.abs(change).max() for change in expected) > 0.1
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_bfloat16_differentiates_its_steps(runs):
+    layer = made(None, dtype="mixed_bfloat16")
+    layer(np.ones((2, 3, 4), "float32"), training=True)
+    assert not runs
