@@ -18,8 +18,8 @@ from absl import flags
 
 from benchmarks import report
 from benchmarks import runner
-from benchmarks.cases import CASES
-from benchmarks.cases import SUITES
+from benchmarks.suites import CASES
+from benchmarks.suites import SUITES
 
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("suite", "cpu", sorted(SUITES), "Which cases to measure.")

@@ -1,10 +1,8 @@
-"""Cases of the benchmark: sizes, work, and who takes part."""
+"""What a case of the benchmark is: sizes, work, and who takes part."""
 
 import dataclasses
 
 import numpy as np
-
-BACKENDS = ("tensorflow", "jax", "torch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +15,8 @@ class Contender:
         variant: string, what the module makes of the case.
         precision: string, a Keras dtype policy.
         tolerance: float, by how much its loss may differ from that of the
-            first, relatively.
+            first that computes the same, relatively.
+        computes: string, what it computes, if not what all of its case do.
     """
 
     peer: str
@@ -25,6 +24,7 @@ class Contender:
     variant: str = "plain"
     precision: str = "float32"
     tolerance: float = 1e-4
+    computes: str = ""
 
     @property
     def name(self):
@@ -45,13 +45,17 @@ class Case:
         title: string, what the work is.
         contenders: tuple of `Contender`s, first those that others are compared
             with.
-        kind: string, `"training"` of a language model, `"memories"`, the same
-            with more work than that of its LSTMs, or `"layer"`, a recurrent
-            layer alone, forward and backward.
+        kind: string, `"training"` of a language model; `"memories"`, the same
+            with more work than that of its LSTMs; `"layer"`, a recurrent layer
+            alone, forward and backward; `"step"`, reading token by token;
+            `"smoothing"`, training on noised or smoothed words; or `"input"`,
+            making batches alone.
         batch, time, vocabulary, units, embedding, layers: integers.
         tied: bool, whether embedding and output share a matrix.
         window: integer, of a memory.
         copies: integer, of an associative memory.
+        over: dict of variants, each with the variant that it is compared with,
+            by the same peer and backend; without, it is the first contender.
     """
 
     name: str
@@ -67,6 +71,16 @@ class Case:
     tied: bool = False
     window: int = 5
     copies: int = 8
+    over: dict = dataclasses.field(default_factory=dict)
+
+    def base(self, contender):
+        """Name of the contender that one is compared with."""
+        variant = self.over.get(contender.variant)
+        same = (contender.peer, contender.backend, variant)
+        for other in self.contenders:
+            if (other.peer, other.backend, other.variant) == same:
+                return other.name
+        return self.contenders[0].name
 
     @property
     def tokens(self):
@@ -104,135 +118,43 @@ class Case:
 
         return cut(tokens[:, :-1]), cut(tokens[:, 1:])
 
-    def weights(self):
+    def draw(self, shapes):
+        """Weights to begin with: the same numbers for the same shapes.
+
+        Args:
+            shapes: shapes of all weights, in the order of Keras.
+
+        Returns:
+            List of float32 arrays.
+        """
+        random = np.random.default_rng(1)
+        return [
+            random.uniform(-0.05, 0.05, shape).astype("float32")
+            for shape in shapes
+        ]
+
+    def weights(self, memory=(), outputs=None):
         """Weights that all contenders begin with, by the names of Keras.
+
+        Args:
+            memory: shapes of the weights of a memory.
+            outputs: integer, what it gives on, if not the units.
 
         Returns:
             Dict of float32 arrays: `embedding`, `kernel_i`,
-            `recurrent_kernel_i`, `bias_i` of each layer, `output_kernel`
-            unless it is tied, and `output_bias`.
+            `recurrent_kernel_i`, `bias_i` of each layer, `memory_i` of each
+            weight of the memory, `output_kernel` unless it is tied, and
+            `output_bias`.
         """
-        random = np.random.default_rng(1)
-
-        def draw(*shape):
-            return random.uniform(-0.05, 0.05, shape).astype("float32")
-
-        weights = {"embedding": draw(self.vocabulary, self.embedding)}
-        size = self.embedding
+        shapes = {"embedding": (self.vocabulary, self.embedding)}
+        size, units = self.embedding, self.units
         for layer in range(self.layers):
-            weights[f"kernel_{layer}"] = draw(size, 4 * self.units)
-            weights[f"recurrent_kernel_{layer}"] = draw(
-                self.units, 4 * self.units
-            )
-            weights[f"bias_{layer}"] = draw(4 * self.units)
-            size = self.units
+            shapes[f"kernel_{layer}"] = (size, 4 * units)
+            shapes[f"recurrent_kernel_{layer}"] = (units, 4 * units)
+            shapes[f"bias_{layer}"] = (4 * units,)
+            size = units
+        shapes |= {f"memory_{i}": shape for i, shape in enumerate(memory)}
         if not self.tied:
-            weights["output_kernel"] = draw(size, self.vocabulary)
-        weights["output_bias"] = draw(self.vocabulary)
-        return weights
-
-
-def _package(*variants, precision="float32", tolerance=None):
-    if tolerance is None:
-        # Other variants are other models, with losses of their own.
-        tolerance = float("inf") if variants else 1e-4
-    return tuple(
-        Contender("package", backend, variant, precision, tolerance)
-        for backend in BACKENDS
-        for variant in variants or ("plain",)
-    )
-
-
-CASES = {
-    case.name: case
-    for case in (
-        Case(
-            "zaremba_medium",
-            "Two LSTM layers of 650 units, tied, 32 rows of 35 steps",
-            (
-                Contender("pytorch", "torch"),
-                Contender("handwritten_jax", "jax"),
-                # Their state is not carried from batch to batch.
-                *(
-                    Contender("plain_keras", backend, tolerance=1e-3)
-                    for backend in BACKENDS
-                ),
-                *_package(),
-                # Without the implementations of `memlm_keras.cells.fused`.
-                Contender("package", "jax", "layers_of_keras"),
-                Contender("package", "torch", "layers_of_keras"),
-            ),
-            layers=2,
-            tied=True,
-        ),
-        Case(
-            "zaremba_medium_bfloat16",
-            "The same in mixed bfloat16, beside float32 and autocast",
-            (
-                Contender("pytorch", "torch"),
-                Contender(
-                    "pytorch",
-                    "torch",
-                    precision="mixed_bfloat16",
-                    tolerance=0.01,
-                ),
-                *_package(),
-                *_package(precision="mixed_bfloat16", tolerance=0.01),
-            ),
-            layers=2,
-            tied=True,
-        ),
-        Case(
-            "memories",
-            "A step with a memory over an LSTM of the same hidden and output "
-            "sizes",
-            # Parts: what of an LSTM's outputs a memory gives on.
-            _package(
-                "lstm",
-                "lstm_3_parts",
-                "key_value_predict",
-                "ngram_4",
-                "attention",
-                "rm_tm_gated",
-                "attentive_single",
-                "attentive_combined",
-            ),
-            kind="memories",
-            batch=64,
-            time=20,
-            units=600,
-            embedding=300,
-        ),
-        Case(
-            "long_window",
-            "The same with a window of 64 steps",
-            _package(
-                "lstm",
-                "lstm_2_parts",
-                "lstm_3_parts",
-                "attention",
-                "key_value",
-                "key_value_predict",
-            ),
-            kind="memories",
-            batch=64,
-            time=64,
-            units=96,
-            embedding=64,
-            vocabulary=2_000,
-            window=64,
-        ),
-        Case(
-            "associative_layer",
-            "Recurrent layers alone, forward and backward, of 100 units",
-            _package("gru", "associative_gru", "dual_associative_gru"),
-            kind="layer",
-            batch=50,
-            time=20,
-            units=100,
-            embedding=100,
-        ),
-    )
-}
-
-SUITES = {"cpu": tuple(CASES), "gpu": tuple(CASES)}
+            shapes["output_kernel"] = (outputs or size, self.vocabulary)
+        shapes["output_bias"] = (self.vocabulary,)
+        return dict(zip(shapes, self.draw(shapes.values())))

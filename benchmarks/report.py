@@ -9,39 +9,57 @@ import platform
 import statistics
 from importlib import metadata
 
-from benchmarks.cases import CASES
 from benchmarks.runner import Result
 from benchmarks.runner import ratios
+from benchmarks.suites import CASES
 
 _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
 
 
 def table(case, results):
-    """Lines of a Markdown table; the first that was timed is the measure."""
-    timed = [r for r in results if r.refused is None]
-    lines = [
-        "| contender | ms a step | ratio | least to largest | tokens a second "
-        "| GFLOP/s | of the peak |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for result in timed:
+    """Lines of a Markdown table; ratios are to what the case compares with."""
+    timed = {r.contender: r for r in results if r.refused is None}
+    bases = {c.name: case.base(c) for c in case.contenders}
+    first = next(iter(timed.values()), None)
+    columns = ["contender", "ms a step", "ratio", "least to largest"]
+    columns += ["tokens a second"]
+    if case.flop is not None:
+        columns += ["GFLOP/s", "of the peak"]
+    columns += ["MiB above the weights"]
+    lines = [_row(columns), _row(["---"] * len(columns))]
+    for result in timed.values():
         median = statistics.median(result.seconds)
-        ratio, least, largest = ratios(result, timed[0])
-        speed = share = ""
+        base = timed.get(bases.get(result.contender), first)
+        ratio, least, largest = ratios(result, base)
+        cells = [
+            result.contender,
+            f"{1000 * median:.1f}",
+            _number(ratio),
+            f"{_number(least)} to {_number(largest)}",
+            f"{case.tokens / median:,.0f}",
+        ]
         if case.flop is not None:
-            speed = f"{case.flop / median / 1e9:.0f}"
-            share = f"{case.flop / median / result.peak:.0%}"
-        lines.append(
-            f"| {result.contender} | {1000 * median:.1f} | {ratio:.2f} | "
-            f"{least:.2f} to {largest:.2f} | {case.tokens / median:,.0f} | "
-            f"{speed} | {share} |"
-        )
+            cells += [
+                f"{case.flop / median / 1e9:.0f}",
+                f"{case.flop / median / result.peak:.0%}",
+            ]
+        memory = result.memory
+        cells += ["" if memory is None else f"{memory / 2**20:,.0f}"]
+        lines.append(_row(cells))
     lines += [
         f"\n{r.contender} was not timed: {r.refused}."
         for r in results
         if r.refused is not None
     ]
     return lines
+
+
+def _number(ratio):
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.4f}"
+
+
+def _row(cells):
+    return f"| {' | '.join(cells)} |"
 
 
 def record(measured, threads, rounds):
@@ -73,7 +91,9 @@ def document(found):
         f"{found['cores']} cores; {libraries}. Medians of {found['rounds']} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
-        "product by the same library in the same process.",
+        "product by the same library in the same process. Memory is how far "
+        "the process grew beyond the model with its weights, compiling "
+        "included.",
     ]
     for name, results in found["cases"].items():
         case = CASES[name]

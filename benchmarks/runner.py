@@ -17,6 +17,11 @@ class Worker:
     """A process of `benchmarks.worker`."""
 
     def __init__(self, case, contender, threads):
+        sizes = {
+            field.name: getattr(case, field.name)
+            for field in dataclasses.fields(case)
+            if field.type is int
+        }
         self.contender = contender
         self.process = subprocess.Popen(
             [
@@ -29,6 +34,7 @@ class Worker:
                 contender.variant,
                 contender.precision,
                 str(threads),
+                json.dumps(sizes),
             ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -67,6 +73,7 @@ class Result:
         refused: why it was not timed, or `None`.
         seconds: seconds a step, one number a round.
         peak: operations a second of a large product in the same process.
+        memory: bytes that the process grew by while it trained.
     """
 
     contender: str
@@ -74,6 +81,7 @@ class Result:
     refused: str | None = None
     seconds: list = dataclasses.field(default_factory=list)
     peak: float | None = None
+    memory: int | None = None
 
 
 def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
@@ -117,6 +125,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
                 number = steps[result.contender]
                 result.seconds.append(worker.ask("steps", number) / number)
         for worker, result in timed:
+            result.memory = worker.ask("memory")
             precision = worker.contender.precision
             dtype = "bfloat16" if precision.endswith("bfloat16") else "float32"
             result.peak = worker.ask("peak", dtype)
@@ -127,14 +136,15 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
 
 
 def judge(contenders, results):
-    """Refuses those whose losses are not those of the first."""
-    reference = next((r for r in results if r.refused is None), None)
+    """Refuses those whose losses are not those of the first of their kind."""
+    references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:
             continue
         if not math.isfinite(result.loss):
             result.refused = f"its loss is {result.loss}"
             continue
+        reference = references.setdefault(contender.computes, result)
         apart = abs(result.loss - reference.loss) / abs(reference.loss)
         if apart > contender.tolerance:
             result.refused = (

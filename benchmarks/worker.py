@@ -1,14 +1,19 @@
 """A process with one contender, which does what it is told on its input.
 
-    python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS
+    python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS \\
+        SIZES
 
-Each line of the input is a JSON list of a name and its arguments: `losses N`,
-`steps N` or `peak DTYPE`; each line of the output the answer, a number.
+SIZES is a JSON object of sizes of the case. Each line of the input is a JSON
+list of a name and its arguments: `losses N`, `steps N`, `peak DTYPE` or
+`memory`; each line of the output the answer, a number.
 """
 
+import dataclasses
 import importlib
 import json
 import os
+import pathlib
+import resource
 import statistics
 import sys
 import time
@@ -42,16 +47,31 @@ def peak(contender, dtype):
     return 2 * rows * inner * columns / fastest
 
 
+def most_memory():
+    """Bytes of memory that the process has held at most."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def memory_now():
+    """Bytes of memory that the process holds."""
+    pages = pathlib.Path("/proc/self/statm")
+    if not pages.exists():
+        return most_memory()
+    return resource.getpagesize() * int(pages.read_text().split()[1])
+
+
 def main():
-    name, peer, backend, variant, precision, threads = sys.argv[1:]
+    name, peer, backend, variant, precision, threads, sizes = sys.argv[1:]
     limit_threads(backend, int(threads))
     answers = os.fdopen(os.dup(1), "w")
     # Whatever libraries print is no answer.
     os.dup2(2, 1)
-    from benchmarks.cases import CASES
+    from benchmarks.suites import CASES
 
     module = importlib.import_module(f"benchmarks.peers.{peer}")
-    contender = module.make(CASES[name], variant, precision)
+    case = dataclasses.replace(CASES[name], **json.loads(sizes))
+    contender = module.make(case, variant, precision)
+    begin = memory_now()
 
     def seconds_of(number):
         begin = time.perf_counter()
@@ -61,6 +81,7 @@ def main():
     known = {
         "losses": contender.losses,
         "steps": seconds_of,
+        "memory": lambda: most_memory() - begin,
         "peak": lambda dtype: peak(contender, dtype),
     }
     for line in sys.stdin:

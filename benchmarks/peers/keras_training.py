@@ -30,29 +30,26 @@ class Trained(Fitted):
         loss: Keras loss.
         batches: function of two arrays `(steps, batch, time)`, inputs and
             targets, to what `fit` reads.
-        load: bool, whether the model has the weights that the case draws.
     """
 
-    def __init__(self, case, model, loss, batches, load=True):
+    def __init__(self, case, model, loss, batches):
         self.case = case
         self.model = model
         self.batches = batches
-        if load:
-            self._load()
+        draw(case, model)
         model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0), loss)
-
-    def _load(self):
-        variables = self.model.trainable_variables
-        values = list(self.case.weights().values())
-        shapes = [tuple(variable.shape) for variable in variables]
-        if shapes != [value.shape for value in values]:
-            raise ValueError(f"The model has weights of the shapes {shapes}.")
-        for variable, value in zip(variables, values):
-            variable.assign(value)
 
     def fit(self, number):
         batches = self.batches(*self.case.batches(number))
         return self.model.fit(batches, shuffle=False, verbose=0)
+
+
+def draw(case, model):
+    """Gives a model the weights that the case draws."""
+    variables = model.trainable_variables
+    values = case.draw([tuple(variable.shape) for variable in variables])
+    for variable, value in zip(variables, values):
+        variable.assign(value)
 
 
 class LayerAlone(Fitted):
@@ -62,6 +59,7 @@ class LayerAlone(Fitted):
         self.case = case
         inputs = keras.Input((case.time, case.embedding), case.batch)
         self.model = keras.Model(inputs, layer(inputs))
+        draw(case, self.model)
         # Nothing is learned, so that each step does the same.
         self.model.compile(
             keras.optimizers.SGD(0.0),

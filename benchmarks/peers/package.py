@@ -1,12 +1,15 @@
 """This package, as its users write the same."""
 
 import keras
+import numpy as np
 from keras import layers
 from keras import ops
 
 import memlm_keras as memlm
+from benchmarks.peers.keras_training import Fitted
 from benchmarks.peers.keras_training import LayerAlone
 from benchmarks.peers.keras_training import Trained
+from benchmarks.peers.keras_training import draw
 from memlm_keras.cells import fused
 
 
@@ -44,6 +47,7 @@ def _memories(case):
         "lstm": Projected(),
         "lstm_2_parts": Projected(2),
         "lstm_3_parts": Projected(3),
+        "lstm_4_parts": Projected(4),
         "attention": memory.Attention(case.window),
         "key_value": memory.KeyValue(case.window),
         "key_value_predict": memory.KeyValuePredict(case.window),
@@ -58,7 +62,15 @@ def _layers(case):
     cells = memlm.cells
     units, copies = case.units, case.copies
     return {
-        "gru": lambda: layers.GRU(units, return_sequences=True),
+        "gru": lambda: AsInModels(layers.GRU(units)),
+        "gru_of_keras": lambda: layers.GRU(units, return_sequences=True),
+        "lstm_layer": lambda: AsInModels(layers.LSTM(units)),
+        "fofe_hornn": lambda: memlm.cells.ProjectedRNN(
+            cells.FOFEHORNNCell(units), return_sequences=True
+        ),
+        "gated_hornn": lambda: memlm.cells.ProjectedRNN(
+            cells.GatedHORNNCell(units), return_sequences=True
+        ),
         "associative_gru": lambda: memlm.cells.ProjectedRNN(
             cells.AssociativeGRUCell(units, num_copies=copies),
             return_sequences=True,
@@ -68,6 +80,24 @@ def _layers(case):
             return_sequences=True,
         ),
     }
+
+
+class AsInModels(layers.Layer):
+    """A recurrent layer as a language model runs it."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+        layer.return_sequences = layer.return_state = True
+
+    def build(self, inputs_shape):
+        self.layer.build(inputs_shape)
+
+    def call(self, inputs):
+        return fused.run_layer(self.layer, inputs)[0]
+
+    def compute_output_shape(self, inputs_shape):
+        return (*inputs_shape[:-1], self.layer.units)
 
 
 class Batches(memlm.data.Batches):
@@ -91,6 +121,51 @@ def _in_rows(tokens):
     return tokens.transpose(1, 0, 2).reshape(tokens.shape[1], -1)
 
 
+class Streamed(Fitted):
+    """A model that reads the first row of the case token by token."""
+
+    def __init__(self, case, model):
+        self.case = case
+        self.model = model
+        draw(case, model)
+
+    def read(self, number):
+        inputs, targets = (
+            part[:, 0].reshape(-1) for part in self.case.batches(number)
+        )
+        state = self.model.initial_state(1)
+        for token in inputs[:number]:
+            logits, state = self.model.step(np.array([[token]]), state)
+            yield logits, targets
+
+    def losses(self, steps):
+        found = [
+            float(memlm.heads.token_losses(logits[0], targets[i : i + 1])[0])
+            for i, (logits, targets) in enumerate(self.read(steps))
+        ]
+        return sum(found) / steps
+
+    def steps(self, number):
+        *_, (logits, _) = self.read(number)
+        float(logits[0, 0, 0])
+
+
+def _smoothing(case, row):
+    """A row of Kong et al. (2019), and what makes its batches."""
+    name = f"kong2019/{row}_512"
+    model = memlm.LanguageModel.from_preset(name, case.vocabulary, scale=0.4)
+    tokens = np.concatenate([part.reshape(-1) for part in case.batches(20)])
+    statistics = memlm.smoothing.StreamStatistics.count(tokens, case.vocabulary)
+    if model.smoothing is not None:
+        model.smoothing.adapt(statistics)
+    noise = memlm.presets.get(name)["noise"]
+    if not noise:
+        return model, Batches
+    return model, lambda *arrays: memlm.smoothing.NoisedBatches(
+        Batches(*arrays), statistics=statistics, seed=0, **noise
+    )
+
+
 def make(case, variant, precision):
     keras.config.set_dtype_policy(precision)
     if case.kind == "layer":
@@ -98,13 +173,18 @@ def make(case, variant, precision):
     keras.utils.set_random_seed(0)
     if variant == "layers_of_keras":
         fused.implementation = lambda *arguments: None
-    memory = _memories(case)[variant]
-    model = memlm.LanguageModel(
-        vocabulary_size=case.vocabulary,
-        embedding_dim=case.embedding,
-        recurrent=[layers.LSTM(case.units) for _ in range(case.layers)],
-        memory=memory,
-        tie_embeddings=case.tied,
-    )
+    batches = Batches
+    if case.kind == "smoothing":
+        model, batches = _smoothing(case, variant)
+    else:
+        model = memlm.LanguageModel(
+            vocabulary_size=case.vocabulary,
+            embedding_dim=case.embedding,
+            recurrent=[layers.LSTM(case.units) for _ in range(case.layers)],
+            memory=_memories(case)[variant],
+            tie_embeddings=case.tied,
+        )
+    if case.kind == "step":
+        return Streamed(case, model)
     loss = memlm.training.TokenCrossEntropy()
-    return Trained(case, model, loss, Batches, load=memory is None)
+    return Trained(case, model, loss, batches)

@@ -2,58 +2,97 @@
 
 import contextlib
 
+import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.peers.pytorch_memories import MEMORIES
+from benchmarks.peers.pytorch_memories import AssociativeGRU
+
 
 class Model(nn.Module):
-    """Embedding, `nn.LSTM`, and an output layer that may share its matrix."""
+    """Embedding, `nn.LSTM`, a memory if there is one, and an output layer."""
 
-    def __init__(self, case):
+    def __init__(self, case, memory):
         super().__init__()
         self.embedding = nn.Embedding(case.vocabulary, case.embedding)
         self.lstm = nn.LSTM(
             case.embedding, case.units, case.layers, batch_first=True
         )
-        self.output = nn.Linear(case.units, case.vocabulary)
+        self.memory = memory
+        size = case.units if memory is None else memory.outputs
+        self.output = nn.Linear(size, case.vocabulary)
         if case.tied:
             self.output.weight = self.embedding.weight
 
+    def begin(self, rows):
+        return None, self.memory and self.memory.begin(rows)
+
     def forward(self, tokens, state):
-        outputs, state = self.lstm(self.embedding(tokens), state)
-        return self.output(outputs), state
+        lstm, memory = state
+        outputs, lstm = self.lstm(self.embedding(tokens), lstm)
+        if self.memory is not None:
+            outputs, memory = self.memory(outputs, memory)
+        lstm = tuple(part.detach() for part in lstm)
+        return self.output(outputs), (lstm, memory)
+
+    @torch.no_grad()
+    def load(self, case):
+        memory = [] if self.memory is None else list(self.memory.parameters())
+        weights = case.weights(
+            [tuple(weight.shape) for weight in memory],
+            self.output.in_features,
+        )
+        weights = {k: torch.from_numpy(v) for k, v in weights.items()}
+        self.embedding.weight.copy_(weights["embedding"])
+        for layer in range(case.layers):
+            # Gates stand in the order of Keras. The second bias is redundant:
+            # trained too, it would double the learning rate of the first.
+            getattr(self.lstm, f"bias_hh_l{layer}").zero_()
+            getattr(self.lstm, f"bias_hh_l{layer}").requires_grad_(False)
+            for name, value in (
+                ("weight_ih", weights[f"kernel_{layer}"].T),
+                ("weight_hh", weights[f"recurrent_kernel_{layer}"].T),
+                ("bias_ih", weights[f"bias_{layer}"]),
+            ):
+                getattr(self.lstm, f"{name}_l{layer}").copy_(value)
+        for index, weight in enumerate(memory):
+            weight.copy_(weights[f"memory_{index}"])
+        if not case.tied:
+            self.output.weight.copy_(weights["output_kernel"].T)
+        self.output.bias.copy_(weights["output_bias"])
 
 
 class Contender:
-    def __init__(self, case, precision):
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.device = device
-        self.case = case
-        self.precision = precision
-        self.model = Model(case).to(device)
-        self.load(case.weights())
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
-        self.state = None
+    """Base of what takes part: its device, and products by the library."""
 
-    @torch.no_grad()
-    def load(self, weights):
-        weights = {k: torch.from_numpy(v) for k, v in weights.items()}
-        model, lstm = self.model, self.model.lstm
-        model.embedding.weight.copy_(weights["embedding"])
-        for layer in range(self.case.layers):
-            # Gates stand in the order of Keras. The second bias is redundant:
-            # trained too, it would double the learning rate of the first.
-            getattr(lstm, f"bias_hh_l{layer}").zero_().requires_grad_(False)
-            getattr(lstm, f"weight_ih_l{layer}").copy_(
-                weights[f"kernel_{layer}"].T
-            )
-            getattr(lstm, f"weight_hh_l{layer}").copy_(
-                weights[f"recurrent_kernel_{layer}"].T
-            )
-            getattr(lstm, f"bias_ih_l{layer}").copy_(weights[f"bias_{layer}"])
-        if not self.case.tied:
-            model.output.weight.copy_(weights["output_kernel"].T)
-        model.output.bias.copy_(weights["output_bias"])
+    def __init__(self, case):
+        self.case = case
+        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    def product(self, rows, inner, columns, dtype):
+        dtype = getattr(torch, dtype)
+        left = torch.ones(rows, inner, dtype=dtype, device=self.device)
+        right = torch.ones(inner, columns, dtype=dtype, device=self.device)
+
+        def run():
+            found = left @ right
+            return float(found[0, 0])
+
+        return run
+
+
+class Trained(Contender):
+    """A language model in the loop that everybody writes."""
+
+    def __init__(self, case, memory, precision):
+        super().__init__(case)
+        self.precision = precision
+        self.model = Model(case, memory)
+        self.model.load(case)
+        self.model.to(self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1.0)
+        self.state = self.model.begin(case.batch)
 
     def step(self, inputs, targets):
         inputs = torch.from_numpy(inputs).to(self.device).long()
@@ -62,11 +101,10 @@ class Contender:
         if self.precision == "mixed_bfloat16":
             cast = torch.autocast(self.device, torch.bfloat16)
         with cast:
-            logits, state = self.model(inputs, self.state)
+            logits, self.state = self.model(inputs, self.state)
             loss = nn.functional.cross_entropy(
                 logits.view(-1, self.case.vocabulary), targets.view(-1)
             )
-        self.state = tuple(part.detach() for part in state)
         self.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 5.0)
@@ -82,17 +120,85 @@ class Contender:
             loss = self.step(inputs, targets)
         float(loss)
 
-    def product(self, rows, inner, columns, dtype):
-        dtype = getattr(torch, dtype)
-        left = torch.ones(rows, inner, dtype=dtype, device=self.device)
-        right = torch.ones(inner, columns, dtype=dtype, device=self.device)
 
-        def run():
-            found = left @ right
-            return float(found[0, 0])
+class Streamed(Contender):
+    """A language model that reads the first row of the case token by token."""
 
-        return run
+    def __init__(self, case, memory):
+        super().__init__(case)
+        self.model = Model(case, memory)
+        self.model.load(case)
+        self.model.to(self.device).eval()
+
+    @torch.no_grad()
+    def losses(self, steps):
+        inputs, targets = (
+            torch.from_numpy(part[:, 0].reshape(-1)).to(self.device).long()
+            for part in self.case.batches(steps)
+        )
+        state, found = self.model.begin(1), []
+        for index in range(steps):
+            token = inputs[index : index + 1, None]
+            logits, state = self.model(token, state)
+            found.append(
+                nn.functional.cross_entropy(
+                    logits[0], targets[index : index + 1]
+                )
+            )
+        return float(torch.stack(found).mean())
+
+    def steps(self, number):
+        self.losses(number)
+
+
+class LayerAlone(Contender):
+    """A layer run forward and backward, its mean square output as the loss."""
+
+    def __init__(self, case, layer):
+        super().__init__(case)
+        self.layer = layer
+        with torch.no_grad():
+            weights = list(layer.parameters())
+            values = case.draw([tuple(weight.shape) for weight in weights])
+            for weight, value in zip(weights, values):
+                weight.copy_(torch.from_numpy(value))
+        layer.to(self.device)
+        random = np.random.default_rng(2)
+        shape = (case.batch, case.time, case.embedding)
+        inputs = random.normal(size=shape).astype("float32")
+        self.inputs = torch.from_numpy(inputs).to(self.device)
+
+    def losses(self, steps):
+        for _ in range(steps):
+            self.layer.zero_grad()
+            outputs = self.layer(self.inputs)
+            if isinstance(outputs, tuple):
+                outputs = outputs[0]
+            loss = outputs.square().mean()
+            loss.backward()
+        return float(loss.detach())
+
+    def steps(self, number):
+        self.losses(number)
 
 
 def make(case, variant, precision):
-    return Contender(case, precision)
+    if case.kind == "layer":
+        if variant == "gru":
+            size = case.embedding
+            return LayerAlone(case, nn.GRU(size, case.units, batch_first=True))
+        layer = AssociativeGRU(case)
+        layer.permute(_permutations(case))
+        return LayerAlone(case, layer)
+    memory = None if variant == "plain" else MEMORIES[variant](case)
+    if case.kind == "step":
+        return Streamed(case, memory)
+    return Trained(case, memory, precision)
+
+
+def _permutations(case):
+    """The identity and a permutation for each further copy, from the seed 0."""
+    random = np.random.default_rng(0)
+    numbers = case.units // 2
+    drawn = [random.permutation(numbers) for _ in range(case.copies - 1)]
+    return torch.from_numpy(np.array([np.arange(numbers), *drawn]))

@@ -164,7 +164,7 @@ class CarryingModel(StreamingModel, SequenceModel):
             for name, shape in self._state_shapes.items()
             if name.startswith("recurrent_")
         ]
-        return xla_pays(max(sizes, default=0))
+        return xla_pays(max(sizes, default=0), self.compute_dtype)
 
     def compile(
         self,

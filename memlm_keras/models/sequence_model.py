@@ -7,6 +7,7 @@ from keras import tree
 
 from memlm_keras import registry
 from memlm_keras.models import batch_reading
+from memlm_keras.models import inference
 from memlm_keras.serialization import deserialize
 from memlm_keras.training import distribution
 
@@ -88,9 +89,13 @@ class SequenceModel(keras.Model):
                 summed over tokens before they are divided.
             **kwargs: other arguments of `keras.Model.compile`. A `jit_compile`
                 of `"auto"` is true for a language model of at most 200 units
-                on TensorFlow without a GPU, where XLA saves time; Keras' own
-                choice is false, as a GPU's fused LSTM cannot be compiled.
+                in float32 on TensorFlow without a GPU, where XLA saves time;
+                Keras' own choice is false, as a GPU's fused LSTM cannot be
+                compiled.
+
+        On a CPU, JAX computes bfloat16 slower than float32, and is warned of.
         """
+        inference.warn_of_slow_precision(self.compute_dtype)
         self._jit_compile_argument = kwargs.get("jit_compile", "auto")
         # Replicas exchange what XLA cannot compile.
         alone = distribution.num_devices(self) == 1

@@ -9,6 +9,7 @@ import pytest
 from benchmarks import cases
 from benchmarks import report
 from benchmarks import runner
+from benchmarks import suites
 from benchmarks.runner import Result
 
 TINY = cases.Case(
@@ -38,11 +39,11 @@ def test_targets_are_the_next_inputs():
 
 def test_operations_of_the_medium_model():
     """89 GFLOP a step, counted by hand from the sizes."""
-    case = cases.CASES["zaremba_medium"]
+    case = suites.CASES["zaremba_medium"]
     gates = 2 * 4 * 650 * (650 + 650) * 2
     head = 2 * 650 * 10_000
     assert case.flop == 3 * 32 * 35 * (gates + head)
-    assert cases.CASES["memories"].flop is None
+    assert suites.CASES["memories"].flop is None
 
 
 def test_one_who_computes_something_else_is_not_timed():
@@ -67,20 +68,70 @@ def test_ratios_are_of_turns_of_one_round():
     assert runner.ratios(slow, fast) == (2.0, 2.0, 3.0)
 
 
-@pytest.fixture
-def known(monkeypatch):
-    monkeypatch.setitem(cases.CASES, "tiny", TINY)
+def test_a_memory_is_compared_with_an_lstm_of_its_sizes():
+    case = suites.CASES["memories"]
+    (contender,) = (
+        c
+        for c in case.contenders
+        if (c.peer, c.backend, c.variant) == ("package", "jax", "ngram_4")
+    )
+    assert case.base(contender) == "package jax lstm_4_parts"
+    names = {c.name for c in case.contenders}
+    for suite_case in suites.CASES.values():
+        names = {c.name for c in suite_case.contenders}
+        assert {suite_case.base(c) for c in suite_case.contenders} <= names
 
 
-def test_contenders_agree(known):
+@pytest.mark.parametrize(
+    "kind, variant",
+    [
+        ("training", "plain"),
+        ("memories", "lstm_3_parts"),
+        ("memories", "attention"),
+        ("memories", "key_value_predict"),
+        ("memories", "attentive_combined"),
+        ("layer", "associative_gru"),
+        ("step", "key_value_predict"),
+    ],
+)
+def test_contenders_agree(kind, variant):
     """Peers of the package give its losses from the same weights."""
+    case = dataclasses.replace(
+        TINY,
+        kind=kind,
+        units=12,
+        embedding=12,
+        tied=kind == "training",
+        time=1 if kind == "step" else 4,
+        window=3,
+    )
     found = []
-    for contender in TINY.contenders[:2]:
-        module = importlib.import_module(f"benchmarks.peers.{contender.peer}")
-        made = module.make(TINY, contender.variant, contender.precision)
+    for peer in ("pytorch", "package"):
+        module = importlib.import_module(f"benchmarks.peers.{peer}")
+        made = module.make(case, variant, "float32")
         found.append(made.losses(3))
         made.steps(2)
     assert found[0] == pytest.approx(found[1], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "variant",
+    ["batches", "sentence_batches", "noised_batches", "pair_batches"],
+)
+def test_pipelines_go_on_with_the_next_epoch(variant, monkeypatch):
+    pipeline = importlib.import_module("benchmarks.peers.pipeline")
+    monkeypatch.setattr(pipeline, "_WORDS", 200)
+    made = pipeline.make(TINY, variant, "float32")
+    made.steps(2 * len(made.batches) + 1)
+    assert made.epoch == made.batches.epoch == 2
+
+
+def test_rows_of_smoothing_are_trained():
+    module = importlib.import_module("benchmarks.peers.package")
+    case = dataclasses.replace(TINY, kind="smoothing")
+    for row in ("vanilla_tied", "dn_kneser_ney", "vs_kneser_ney"):
+        made = module.make(case, row, "float32")
+        assert 2 < made.losses(2) < 5
 
 
 def test_a_record_is_shown_again(tmp_path):

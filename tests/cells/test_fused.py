@@ -10,7 +10,7 @@ from memlm_keras.cells import fused
 
 LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 # What has an implementation of its own, by backend.
-FUSED = {"torch": {"lstm", "gru"}, "jax": {"lstm"}, "tensorflow": set()}
+FUSED = {"torch": {"lstm", "gru"}, "jax": {"lstm"}, "tensorflow": {"lstm"}}
 
 
 def made(name, units=5, **arguments):
@@ -35,12 +35,18 @@ def inputs(random):
 
 
 @pytest.mark.parametrize("begins", ["zeros", "states"])
-@pytest.mark.parametrize("name", LAYERS)
-def test_outputs_states_and_gradients(name, begins, inputs, random, gradients):
+@pytest.mark.parametrize(
+    "name, many", [("lstm", False), ("lstm", True), ("gru", False)]
+)
+def test_outputs_states_and_gradients(
+    name, many, begins, inputs, random, gradients, monkeypatch
+):
+    monkeypatch.setattr(fused, "_LOOPED_UNITS", 5 if many else 6)
     layer = made(name)
-    assert (fused.implementation(layer, ops.array(inputs)) is not None) == (
-        is_fused(name)
-    )
+    found = fused.implementation(layer, ops.array(inputs))
+    assert (found is not None) == is_fused(name)
+    if keras.backend.backend() == "torch":
+        assert many == ("LoopedLSTM" in str(found))
     count = len(layer.get_initial_state(3))
     states = [random.normal(size=(3, 5)).astype("float32")] * count
     states = None if begins == "zeros" else [ops.array(s) for s in states]

@@ -428,3 +428,15 @@ def test_small_models_are_compiled_by_xla_on_tensorflow(units, pays):
         assert lm.jit_compile == pays
     lm.compile("sgd", jit_compile=False)
     assert not lm.jit_compile
+
+
+def test_bfloat16_is_warned_of_where_it_costs_time():
+    lm = memlm_keras.LanguageModel(
+        9, 4, [keras.layers.LSTM(5)], dtype="mixed_bfloat16"
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lm.compile("sgd")
+    slow = [w for w in caught if "bfloat16 is slower" in str(w.message)]
+    assert bool(slow) == (keras.backend.backend() == "jax")
+    assert not lm.jit_compile or keras.backend.backend() != "tensorflow"

@@ -1,0 +1,266 @@
+"""The cases of the benchmark, and suites of them."""
+
+import dataclasses
+
+from benchmarks.cases import Case
+from benchmarks.cases import Contender
+
+BACKENDS = ("tensorflow", "jax", "torch")
+_ANY = float("inf")
+
+
+def _package(*variants, precision="float32", tolerance=1e-4):
+    return tuple(
+        Contender("package", backend, variant, precision, tolerance, computes)
+        for backend in BACKENDS
+        for variant, computes in zip(
+            variants or ("plain",), variants or ("",), strict=True
+        )
+    )
+
+
+def _pytorch(*variants):
+    return tuple(
+        Contender("pytorch", "torch", variant, computes=variant)
+        for variant in variants
+    )
+
+
+# Parts: what of an LSTM's outputs a memory gives on.
+_MEMORIES = (
+    "lstm",
+    "lstm_3_parts",
+    "lstm_4_parts",
+    "key_value_predict",
+    "ngram_4",
+    "attention",
+    "rm_tm_gated",
+    "attentive_single",
+    "attentive_combined",
+)
+_ROWS = (
+    "vanilla_tied",
+    "dn_linear",
+    "dn_kneser_ney",
+    "vs_linear",
+    "vs_kneser_ney",
+    "vs_elementwise",
+)
+_OVER = {
+    "attention": "lstm",
+    "rm_tm_gated": "lstm",
+    "attentive_single": "lstm",
+    "attentive_combined": "lstm",
+    "key_value": "lstm_2_parts",
+    "key_value_predict": "lstm_3_parts",
+    "ngram_4": "lstm_4_parts",
+    "lstm": "lstm",
+    "lstm_2_parts": "lstm_2_parts",
+    "lstm_3_parts": "lstm_3_parts",
+    "lstm_4_parts": "lstm_4_parts",
+}
+_ZAREMBA = Case(
+    "zaremba_medium",
+    "Two LSTM layers of 650 units, tied, 32 rows of 35 steps",
+    (
+        Contender("pytorch", "torch"),
+        Contender("handwritten_jax", "jax"),
+        # Their state is not carried from batch to batch.
+        *(
+            Contender("plain_keras", backend, tolerance=1e-3)
+            for backend in BACKENDS
+        ),
+        *_package(),
+        # Without the implementations of `memlm_keras.cells.fused`.
+        *(
+            Contender("package", backend, "layers_of_keras")
+            for backend in BACKENDS
+        ),
+    ),
+    layers=2,
+    tied=True,
+)
+_LARGE_VOCABULARY = Case(
+    "vocabulary_77003",
+    "One LSTM layer of 300 units over a vocabulary of 77,003, 64 rows of 20 "
+    "steps",
+    (
+        Contender("pytorch", "torch"),
+        *(
+            Contender("plain_keras", backend, tolerance=1e-3)
+            for backend in BACKENDS
+        ),
+        *_package(),
+    ),
+    batch=64,
+    time=20,
+    vocabulary=77_003,
+    units=300,
+    embedding=300,
+)
+_ASSOCIATIVE = Case(
+    "associative_layer",
+    "Recurrent layers alone, forward and backward, of 100 units",
+    (
+        # Its gates stand in another order, and it has weights of its own.
+        Contender("pytorch", "torch", "gru", computes="gru of PyTorch"),
+        *_pytorch("associative_gru"),
+        *_package(
+            "gru", "gru_of_keras", "associative_gru", "dual_associative_gru"
+        ),
+    ),
+    kind="layer",
+    batch=50,
+    time=20,
+    units=100,
+    embedding=100,
+    over=dict.fromkeys(
+        ("gru", "gru_of_keras", "associative_gru", "dual_associative_gru"),
+        "gru_of_keras",
+    ),
+)
+_LONG_WINDOW = Case(
+    "long_window",
+    "A step with a memory over an LSTM of the same hidden and output sizes, "
+    "with a window of 64 steps",
+    (
+        *_package(
+            "lstm",
+            "lstm_2_parts",
+            "lstm_3_parts",
+            "attention",
+            "key_value",
+            "key_value_predict",
+        ),
+    ),
+    kind="memories",
+    batch=64,
+    time=64,
+    units=96,
+    embedding=64,
+    vocabulary=2_000,
+    window=64,
+    over=_OVER,
+)
+
+CASES = {
+    case.name: case
+    for case in (
+        _ZAREMBA,
+        Case(
+            "zaremba_medium_bfloat16",
+            "The same layers in mixed bfloat16, beside float32 and autocast",
+            (
+                Contender("pytorch", "torch"),
+                Contender(
+                    "pytorch",
+                    "torch",
+                    precision="mixed_bfloat16",
+                    tolerance=0.01,
+                ),
+                *_package(),
+                *_package(precision="mixed_bfloat16", tolerance=0.01),
+            ),
+            layers=2,
+            tied=True,
+        ),
+        Case(
+            "memories",
+            "A step with a memory over an LSTM of the same hidden and output "
+            "sizes",
+            (
+                *_pytorch(
+                    "lstm",
+                    "lstm_3_parts",
+                    "key_value_predict",
+                    "attention",
+                    "attentive_combined",
+                ),
+                *_package(*_MEMORIES),
+            ),
+            kind="memories",
+            batch=64,
+            time=20,
+            units=600,
+            embedding=300,
+            over=_OVER,
+        ),
+        _LONG_WINDOW,
+        _ASSOCIATIVE,
+        Case(
+            "higher_order_layer",
+            "Recurrent layers alone, forward and backward, of 300 units",
+            _package("lstm_layer", "fofe_hornn", "gated_hornn"),
+            kind="layer",
+            batch=64,
+            time=20,
+            units=300,
+            embedding=300,
+            over=dict.fromkeys(
+                ("lstm_layer", "fofe_hornn", "gated_hornn"), "lstm_layer"
+            ),
+        ),
+        Case(
+            "smoothing",
+            "Rows of Kong et al. (2019) of 204 units, 64 rows of 35 steps",
+            # Each draws what it drops and replaces.
+            _package(*_ROWS, tolerance=_ANY),
+            kind="smoothing",
+            batch=64,
+            over=dict.fromkeys(_ROWS, "vanilla_tied"),
+        ),
+        _LARGE_VOCABULARY,
+        dataclasses.replace(
+            _LARGE_VOCABULARY,
+            name="vocabulary_33278",
+            title="The same over a vocabulary of 33,278, 32 rows of 35 steps",
+            batch=32,
+            time=35,
+            vocabulary=33_278,
+        ),
+        Case(
+            "streaming_step",
+            "Reading one token of one row, 600 units",
+            (
+                *_pytorch("lstm", "key_value_predict"),
+                *_package("lstm", "key_value_predict", "attentive_combined"),
+            ),
+            kind="step",
+            batch=1,
+            time=1,
+            over={
+                "lstm": "lstm",
+                "key_value_predict": "lstm",
+                "attentive_combined": "lstm",
+            },
+            units=600,
+            embedding=300,
+        ),
+        Case(
+            "input",
+            "Making batches alone, beside training on them with 200 units",
+            (
+                Contender("package", "torch", "lstm", computes="lstm"),
+                *(
+                    Contender("pipeline", "torch", variant, computes=variant)
+                    for variant in (
+                        "batches",
+                        "sentence_batches",
+                        "noised_batches",
+                        "pair_batches",
+                    )
+                ),
+            ),
+            kind="input",
+            batch=64,
+            time=20,
+            units=200,
+            embedding=200,
+        ),
+    )
+}
+
+SUITES = {
+    "cpu": tuple(CASES),
+    "gpu": tuple(name for name in CASES if name != "input"),
+}
