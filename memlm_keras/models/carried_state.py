@@ -20,9 +20,8 @@ class CarriedState(keras.layers.Layer):
     save them as variables.
 
     On several devices each has the state of its own rows. JAX lays it out as
-    it does batches. Replicas of TensorFlow have all of it and keep it equal,
-    as a variable of parts that no other device has could be neither saved nor
-    restored.
+    it does batches. Replicas of TensorFlow have room for all of it and write
+    their own rows; a `Checkpoint` puts these together.
 
     Args:
         initial_state: dict of tensors, batch first; says what is carried.
@@ -58,7 +57,7 @@ class CarriedState(keras.layers.Layer):
         """Keeps `state`, cut from the gradient."""
         for name, variable in self._state.items():
             value = ops.cast(ops.stop_gradient(state[name]), variable.dtype)
-            variable.assign(distribution.rows_of_all(value))
+            distribution.assign_rows(variable, value)
 
     def save_own_variables(self, store):
         """Saves nothing: a saved model begins with an empty context."""

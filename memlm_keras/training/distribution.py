@@ -149,18 +149,34 @@ def num_replicas():
     return 1 if replica is None else replica.num_replicas_in_sync
 
 
-def rows_of_all(tensor):
-    """The rows of all replicas, `(rows, ...)`, of those of this one."""
+def assign_rows(variable, value):
+    """Assigns the rows of this replica, or all where there is no other.
+
+    Each replica writes to its own copy, and nothing is exchanged: that would
+    let another replica run in the middle of a forward pass, whose losses Keras
+    keeps in one list. `gather_rows` makes the copies equal.
+    """
     replica = _replica()
-    if replica is None:
-        return tensor
-    import tensorflow as tf
+    if replica is not None:
+        begin = [replica.replica_id_in_sync_group * value.shape[0]]
+        begin += [0] * (len(value.shape) - 1)
+        value = ops.slice_update(ops.convert_to_tensor(variable), begin, value)
+    variable.assign(value)
 
-    # Its `all_gather` would be a collective operation on CPUs too.
-    def concatenate(strategy, parts):
-        return tf.concat(strategy.experimental_local_results(parts), axis=0)
 
-    return replica.merge_call(concatenate, args=(tensor,))
+def gather_rows(model, variables):
+    """Gives all copies of variables the rows that each replica has written."""
+    devices = num_devices(model)
+    if keras.backend.backend() != "tensorflow" or devices == 1:
+        return
+    results = model.distribute_strategy.experimental_local_results
+    for variable in variables:
+        rows = variable.shape[0] // devices
+        parts = [
+            part[index * rows : (index + 1) * rows]
+            for index, part in enumerate(results(variable.value))
+        ]
+        variable.assign(ops.concatenate(parts))
 
 
 def of_first_replica(model, batch):

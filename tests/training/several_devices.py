@@ -18,6 +18,7 @@ from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.data import Batches
 from memlm_keras.data import PairBatches
 from memlm_keras.data import SentenceBatches
+from memlm_keras.data import Vocabulary
 from memlm_keras.experiments import command_line
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import PointerSentinel
@@ -153,6 +154,9 @@ def trained(case, devices):
         history = model.fit(
             batches, epochs=2, validation_data=validation, verbose=0
         ).history
+        distribution.gather_rows(
+            model, [v for v in model.weights if "carried_training" in v.path]
+        )
     return arrays(model.weights), history
 
 
@@ -185,7 +189,8 @@ def test_each_device_carries_the_state_of_its_rows():
     with on(4):
         model, batches, _ = plain()
         model.fit(batches, verbose=0)
-    state = [v for v in model.weights if "carried_training" in v.path]
+        state = [v for v in model.weights if "carried_training" in v.path]
+        distribution.gather_rows(model, state)
     assert state and all(variable.shape[0] == 4 for variable in state)
     for variable in state:
         if BACKEND == "jax":
@@ -246,6 +251,9 @@ def run(path, devices, stop_at=None):
                 Checkpoint(path, batches, frequency=4),
                 keras.callbacks.LambdaCallback(on_train_batch_end=count),
             ],
+        )
+        distribution.gather_rows(
+            model, [v for v in model.weights if "carried_training" in v.path]
         )
     return arrays(model.weights), model.history.history
 
@@ -318,7 +326,9 @@ def test_scores_and_copies(tmp_path):
         predicted = model.predict(batches, verbose=0)
         sampled = model.generate([1, 2], max_length=5)
         model.save(tmp_path / "model.keras")
-        export(model, tmp_path / "exported" / "1")
+        vocabulary = Vocabulary([f"word{number}" for number in range(V - 2)])
+        assert len(vocabulary) == V
+        export(model, tmp_path / "exported" / "1", vocabulary=vocabulary)
         expected = keras.ops.convert_to_numpy(model(tokens))
     np.testing.assert_allclose(evaluated["nats"], nats, rtol=1e-4)
     assert predicted.shape == (len(batches) * 4, 6, V)
