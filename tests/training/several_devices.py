@@ -324,7 +324,7 @@ def test_scores_and_copies(tmp_path):
         scores, weights = model.score_batches(batches)
         nats = -np.sum(scores * weights) / np.sum(weights)
         predicted = model.predict(batches, verbose=0)
-        sampled = model.generate([1, 2], max_length=5)
+        sampled = model.generate([1, 2], 5, "greedy")
         model.save(tmp_path / "model.keras")
         vocabulary = Vocabulary([f"word{number}" for number in range(V - 2)])
         assert len(vocabulary) == V
@@ -337,9 +337,7 @@ def test_scores_and_copies(tmp_path):
     np.testing.assert_allclose(found, expected, **CLOSE)
     again = loaded.evaluate(batches, verbose=0, return_dict=True)
     np.testing.assert_allclose(again["nats"], nats, rtol=1e-4)
-    np.testing.assert_array_equal(
-        loaded.generate([1, 2], max_length=5), sampled
-    )
+    np.testing.assert_array_equal(loaded.generate([1, 2], 5, "greedy"), sampled)
     np.testing.assert_allclose(
         loaded.predict(batches, verbose=0), predicted, **CLOSE
     )
