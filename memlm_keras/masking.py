@@ -4,6 +4,9 @@ import functools
 
 from keras import ops
 
+# Steps of a block are at least so many, since small products are slow.
+_LEAST_BLOCK = 32
+
 
 def masked_softmax(scores, mask):
     """Softmax over the slots that `mask` allows; all zero where it allows none.
@@ -98,6 +101,30 @@ class SlidingWindow:
         slots = ops.arange(self.slots, dtype="int32")[None]
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
+    def before(self, state, extended, positions):
+        """States before steps, each a row of its own.
+
+        Args:
+            state: the state before the first step.
+            extended: tensor `(batch, slots + time, ...)` of `slide`.
+            positions: int32 tensor `(batch, queries)`.
+
+        Returns:
+            A state of `batch * queries` rows.
+        """
+        slots = ops.arange(self.slots, dtype="int32")
+        seen = positions[..., None] + slots
+        rows, queries = ops.shape(positions)
+        window = take_steps(
+            extended, ops.reshape(seen, (rows, queries * self.slots))
+        )
+        filled = ops.minimum(state["filled"][:, None] + positions, self.slots)
+        shape = (rows * queries, self.slots, *extended.shape[2:])
+        return {
+            "window": ops.reshape(window, shape),
+            "filled": ops.reshape(filled, (-1,)),
+        }
+
     def slot(self, extended, index):
         """Contents of slot `index` for each step (0 is the oldest).
 
@@ -110,6 +137,18 @@ class SlidingWindow:
         """
         return extended[:, index : (index - self.slots) or None]
 
+    def products(self, queries, extended):
+        """Inner product of each step with what it sees.
+
+        Args:
+            queries: tensor `(batch, time, units)`.
+            extended: tensor `(batch, slots + time, units)` of `slide`.
+
+        Returns:
+            Tensor `(batch, time, size)`.
+        """
+        return banded_products(queries, extended, self.size)
+
     def weighted_sum(self, weights, extended):
         """Sum over what each step sees, by weights.
 
@@ -120,10 +159,75 @@ class SlidingWindow:
         Returns:
             Tensor `(batch, time, units)`.
         """
-        return sum(
-            weights[..., index : index + 1] * self.slot(extended, index)
-            for index in range(weights.shape[-1])
-        )
+        return banded_sum(weights, extended)
+
+
+def banded_products(queries, values, slots):
+    """Inner product of each step with the positions that it sees.
+
+    Args:
+        queries: tensor `(batch, time, units)`.
+        values: tensor `(batch, at least time + slots - 1, units)`, of which
+            step `t` sees positions `t` to `t + slots - 1`.
+        slots: integer.
+
+    Returns:
+        Tensor `(batch, time, slots)`, the oldest slot first.
+    """
+    queries, values, together = _in_blocks(queries, values, slots)
+    every = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
+    return together(by_slot(every, slots))
+
+
+def banded_sum(weights, values):
+    """Sum over the positions that each step sees, by weights.
+
+    Args:
+        weights: tensor `(batch, time, slots)`.
+        values: as of `banded_products`.
+
+    Returns:
+        Tensor `(batch, time, units)`.
+    """
+    weights, values, together = _in_blocks(weights, values, weights.shape[-1])
+    placed = by_position(weights, ops.shape(values)[1])
+    return together(ops.matmul(placed, values))
+
+
+def _in_blocks(by_step, values, slots):
+    """Cuts a long time into blocks, so that cost grows with it and no faster.
+
+    Args:
+        by_step: tensor `(batch, time, ...)`.
+        values, slots: as of `banded_products`.
+
+    Returns:
+        A tuple of steps and values, the blocks laid along the batch, each with
+        all values that its steps see, and a function that undoes it for
+        tensors by step.
+    """
+    block = max(slots, _LEAST_BLOCK)
+    if by_step.shape[1] is not None and by_step.shape[1] <= 2 * block:
+        return by_step, values, lambda tensor: tensor
+    batch_size, time, *_ = ops.shape(by_step)
+    count = (time + block - 1) // block
+
+    def cut(tensor, count):
+        missing = count * block - ops.shape(tensor)[1]
+        tensor = ops.pad(tensor, [[0, 0], [0, missing], [0, 0]])
+        return ops.reshape(tensor, (batch_size, count, block, tensor.shape[-1]))
+
+    def flat(tensor):
+        return ops.reshape(tensor, (-1, *tensor.shape[2:]))
+
+    def together(tensor):
+        shape = (batch_size, count * block, tensor.shape[-1])
+        return ops.reshape(tensor, shape)[:, :time]
+
+    pieces = cut(values, count + 1)
+    # What the steps of a block see begins in it and ends in the next.
+    values = ops.concatenate([pieces[:, :-1], pieces[:, 1:]], axis=2)
+    return flat(cut(by_step, count)), flat(values), together
 
 
 def by_slot(numbers, slots):
@@ -175,6 +279,7 @@ class ValidSteps:
 
     Attributes:
         front: boolean tensor `(batch, time)`, the mask of the moved rows.
+        places: int32 tensor `(batch, time)`, where each valid step went.
 
     Raises:
         ValueError: if the mask is not `(batch, time)`.
@@ -191,7 +296,7 @@ class ValidSteps:
         steps = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
         # Keys that all differ, so that any sort keeps the order of the steps.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
-        self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
+        self.places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
@@ -203,7 +308,7 @@ class ValidSteps:
 
     def put_back(self, tensor):
         """The way back of `to_front`, with zeros at masked steps."""
-        moved = take_steps(tensor, self._places)
+        moved = take_steps(tensor, self.places)
         return _zero_unless(self.mask, moved)
 
 

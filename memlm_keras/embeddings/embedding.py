@@ -3,6 +3,9 @@
 import keras
 from keras import ops
 
+# What variables are cast to in a layer's call; it has no public name.
+from keras.src.backend.common.variables import AutocastScope
+
 from memlm_keras.arguments import require_rate
 
 
@@ -113,7 +116,10 @@ class Embedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:
-            return super().call(inputs, reverse=True)
+            # Keras' layer multiplies by the matrix as it is stored.
+            dtype = self.reverse_dtype or self.compute_dtype
+            with AutocastScope(dtype):
+                return super().call(ops.cast(inputs, dtype), reverse=True)
         token_ids = ops.cast(inputs, "int32")
         outputs = look_up(self.embeddings, token_ids)
         return self._drop_words(outputs, token_ids, training)

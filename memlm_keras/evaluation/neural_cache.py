@@ -13,7 +13,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures.grave2017 import THETAS
 from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
-from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
 
 

@@ -1,11 +1,12 @@
-"""Output projection with a matrix of its own, and the loss of its logits."""
+"""Output projection with a matrix of its own."""
 
 import keras
-from keras import ops
+
+from memlm_keras.heads.blocks import BlockLosses
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class OutputProjection(keras.layers.Dense):
+class OutputProjection(BlockLosses, keras.layers.Dense):
     """Logits from a matrix of their own: `logits = W h + b`.
 
     A `keras.layers.Dense` that may leave its size to the language model that
@@ -50,33 +51,15 @@ class OutputProjection(keras.layers.Dense):
             )
         super().build(input_shape)
 
+    def block_kernel(self):
+        """The matrix, unless a call is another than that of Keras' layer."""
+        usual = (
+            type(self).call is keras.layers.Dense.call
+            and self.activation is keras.activations.linear
+            and self.quantization_mode is None
+        )
+        return (self.kernel, False) if usual else None
+
     def quantize(self, mode=None, type_check=True, config=None):
         """Quantizes the matrix as `keras.layers.Dense` does."""
         return super().quantize(mode, type_check=False, config=config)
-
-
-def token_losses(logits, targets):
-    """Cross-entropy of each target, in nats.
-
-    Args:
-        logits: float tensor `(..., vocabulary)`.
-        targets: integer tensor `(...)`.
-
-    Returns:
-        float32 tensor `(...)`.
-
-    Example:
-
-    >>> keras.ops.shape(
-    ...     memlm_keras.heads.token_losses(
-    ...         np.zeros((2, 7, 50)), np.ones((2, 7))
-    ...     )
-    ... )
-    (2, 7)
-    """
-    # All tokens in one row are faster than rows of tokens on every backend.
-    flat = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))
-    losses = ops.sparse_categorical_crossentropy(
-        ops.reshape(targets, (-1,)), flat, from_logits=True
-    )
-    return ops.reshape(losses, ops.shape(targets))

@@ -2,12 +2,13 @@
 
 import keras
 
+from memlm_keras.heads.blocks import BlockLosses
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class TiedProjection(keras.layers.Layer):
+class TiedProjection(BlockLosses, keras.layers.Layer):
     """Logits from the embedding matrix, and usually a bias of its own.
 
     `logits = E h + b`, with E the embedding matrix (Press and Wolf, 2016,
@@ -59,6 +60,17 @@ class TiedProjection(keras.layers.Layer):
     def call(self, inputs):
         logits = self.embedding(inputs, reverse=True)
         return logits + self.bias if self.use_bias else logits
+
+    def block_kernel(self):
+        """The embedding matrix, unless the embedding does more with it."""
+        embedding = self.embedding
+        usual = (
+            type(self).call is TiedProjection.call
+            and embedding.tie_weights
+            and embedding.logit_soft_cap is None
+            and embedding.quantization_mode is None
+        )
+        return (embedding.embeddings, True) if usual else None
 
     def get_config(self):
         return {

@@ -5,12 +5,15 @@ import itertools
 import keras
 from keras import ops
 
-# The mask that Keras attaches to a tensor; it has no public name.
+# The mask that Keras attaches to a tensor; these have no public names.
 from keras.src.backend import get_keras_mask
+from keras.src.backend import set_keras_mask
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import ValidSteps
+from memlm_keras.masking import take_steps
 
 
 class Memory(keras.layers.Layer):
@@ -18,9 +21,10 @@ class Memory(keras.layers.Layer):
 
     A subclass implements `build`, `initial_state` and `read`, a pure function
     of outputs, state and token ids. One `read` serves whole sequences and
-    single steps, as the state holds all that is needed of the past. `call`
-    dresses it as other Keras layers are: it returns the outputs, and the state
-    and the attention weights to those who ask.
+    single steps, as the state holds all that is needed of the past, and so
+    `read_at` reads at some steps only and remembers all. `call` dresses it as
+    other Keras layers are: it returns the outputs, and the state and the
+    attention weights to those who ask.
 
     A mask `(batch, time)`, given or attached to `outputs` by Keras, is
     honoured: a masked step is never remembered, wherever it stands, and valid
@@ -57,12 +61,16 @@ class Memory(keras.layers.Layer):
         training: not used.
         return_state, return_attention_scores: `None` for what the layer was
             made with, or a bool for this call.
+        positions: optional int32 tensor `(batch, queries)`, the steps whose
+            results are asked for, from 0 on and in any order; `None` for all.
+            Every step is remembered, whether it is read at or not.
 
     Returns:
         What is handed to the output projection, `(batch, time, output_units)`;
         or a tuple of that, the new state if it is returned, and, if they are
         returned, the attention weights `(batch, time, memory)`, oldest slot
-        first, where `memory` is 0 for a memory that does not attend.
+        first, where `memory` is 0 for a memory that does not attend. With
+        `positions` there are `queries` rows in place of `time`.
 
     Raises:
         ValueError: for `return_attention_scores=True` of a memory that does
@@ -78,6 +86,12 @@ class Memory(keras.layers.Layer):
     ... ])
     >>> keras.ops.shape(model(np.array([[3, 7, 4, 0], [5, 0, 2, 9]])))
     (2, 4, 50)
+
+    A task that asks at a few steps only pays for those:
+
+    >>> memory = memlm_keras.memory.Attention(window=64)
+    >>> keras.ops.shape(memory(np.ones((2, 99, 8)), positions=[[98], [40]]))
+    (2, 1, 8)
     """
 
     attends = True
@@ -119,6 +133,71 @@ class Memory(keras.layers.Layer):
             f"{type(self).__name__} must implement `read`."
         )
 
+    def remembered(self, outputs, token_ids=None):
+        """The contents of new slots of the sliding window `recent`.
+
+        Args:
+            outputs, token_ids: as for a call.
+
+        Returns:
+            Tensor `(batch, time, ...)`; `None` if the state is not just that
+            of such a window.
+        """
+        return None
+
+    def read_at(self, positions, outputs, state, token_ids=None, mask=None):
+        """Reads at some steps only, and remembers all.
+
+        A memory over a sliding window, which says what it has `remembered`,
+        reads each of these steps from the state before it, so that the cost
+        grows with their number. Others read all steps.
+
+        Args:
+            positions: int32 tensor `(batch, queries)`.
+            outputs, state, token_ids, mask: as for `read`.
+
+        Returns:
+            As `read`, with results `(batch, queries, ...)`.
+        """
+        if self.remembered(outputs, token_ids) is None:
+            outputs, state, weights = self.read(outputs, state, token_ids, mask)
+            return (
+                take_steps(outputs, positions),
+                state,
+                take_steps(weights, positions),
+            )
+        valid = mask
+        if mask is not None:
+            steps = ValidSteps(mask)
+            outputs = steps.to_front(outputs)
+            token_ids = steps.to_front(token_ids)
+            valid = take_steps(steps.mask, positions)
+            positions = take_steps(steps.places, positions)
+            mask = steps.front
+        remembered = self.remembered(outputs, token_ids)
+        extended, _, new_state = self.recent.slide(state, remembered, mask)
+        before = self.recent.before(state, extended, positions)
+        batch_size, queries = ops.shape(positions)
+
+        def alone(tensor):
+            # Each step is a row of its own.
+            if tensor is None:
+                return None
+            steps = take_steps(tensor, positions)
+            return ops.reshape(steps, (-1, 1, *tensor.shape[2:]))
+
+        def together(tensor):
+            shape = (batch_size, queries, tensor.shape[-1])
+            tensor = ops.reshape(tensor, shape)
+            if valid is None:
+                return tensor
+            return ops.where(valid[..., None], tensor, ops.zeros_like(tensor))
+
+        outputs, _, weights = self.read(
+            alone(outputs), before, alone(token_ids)
+        )
+        return together(outputs), new_state, together(weights)
+
     def embed_state(self, state, embed):
         """Adds vectors of the words in a state, where a memory needs them.
 
@@ -146,6 +225,7 @@ class Memory(keras.layers.Layer):
         training=None,
         return_state=None,
         return_attention_scores=None,
+        positions=None,
     ):
         if mask is None:
             # Keras fills in `mask` for calls with a single tensor only.
@@ -158,7 +238,15 @@ class Memory(keras.layers.Layer):
                     (*ops.shape(words), outputs.shape[-1]), outputs.dtype
                 ),
             )
-        outputs, state, weights = self.read(outputs, state, token_ids, mask)
+        arguments = outputs, state, token_ids, mask
+        if positions is None:
+            outputs, state, weights = self.read(*arguments)
+        else:
+            positions = ops.convert_to_tensor(positions, "int32")
+            outputs, state, weights = self.read_at(positions, *arguments)
+            if mask is not None:
+                # Keras would attach the mask of all steps.
+                set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state
         if return_attention_scores is None:
@@ -182,8 +270,11 @@ class Memory(keras.layers.Layer):
             shape = [given or size for given, size in zip(tensor.shape, some)]
             return keras.KerasTensor(shape, tensor.dtype)
 
+        steps = keywords.get("positions")
+        steps = outputs if steps is None else steps
+
         def opened(tensor, axes):
-            shape = (*outputs.shape[:axes], *tensor.shape[axes:])
+            shape = (*steps.shape[:axes], *tensor.shape[axes:])
             return keras.KerasTensor(shape, tensor.dtype)
 
         traced = (outputs, *arguments), keywords

@@ -14,6 +14,7 @@ from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
+from memlm_keras.memory.additive import additive_scores
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
 
@@ -97,6 +98,9 @@ class Attention(DistinctKernels, Memory):
     def initial_state(self, batch_size):
         return self.recent.initial_state(batch_size)
 
+    def remembered(self, outputs, token_ids=None):
+        return outputs[..., : self.remembered_units]
+
     def split(self, outputs):
         """Returns what serves as key, value and prediction of each output."""
         return outputs, outputs, outputs
@@ -105,19 +109,17 @@ class Attention(DistinctKernels, Memory):
     def read(self, outputs, state, token_ids=None, mask=None):
         k = self.memory_kernel.shape[0]
         query, _, predict = self.split(outputs)
-        remembered = outputs[..., : self.remembered_units]
+        remembered = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, remembered, mask)
         # What is remembered begins with the key and ends with the value.
         keys, values = extended[..., :k], extended[..., -k:]
 
         projected_keys = ops.matmul(keys, self.memory_kernel)
         projected_query = ops.matmul(query, self.query_kernel)
-        scores = []
-        for i in range(self.window):
-            key = self.recent.slot(projected_keys, i)
-            hidden = ops.tanh(key + projected_query)
-            scores.append(ops.matmul(hidden, self.score_kernel))
-        weights = masked_softmax(ops.concatenate(scores, axis=-1), seen)
+        scores = additive_scores(
+            projected_keys, projected_query, self.score_kernel, seen
+        )
+        weights = masked_softmax(scores, seen)
         context = self.recent.weighted_sum(weights, values)
         outputs = ops.tanh(
             ops.matmul(context, self.context_kernel)
@@ -257,6 +259,9 @@ class NGram(DistinctKernels, Memory):
 
     def initial_state(self, batch_size):
         return self.recent.initial_state(batch_size)
+
+    def remembered(self, outputs, token_ids=None):
+        return outputs
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):

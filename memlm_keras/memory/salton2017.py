@@ -11,12 +11,11 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
-from memlm_keras.masking import by_position
-from memlm_keras.masking import by_slot
 from memlm_keras.masking import count_valid
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.masking import take_steps
+from memlm_keras.memory.additive import additive_scores
 from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
@@ -144,6 +143,12 @@ class Attentive(DistinctKernels, Memory):
             state["log_normalizer"] = ops.zeros((batch_size,), "float32")
         return state
 
+    def remembered(self, outputs, token_ids=None):
+        if self.score == "combined":
+            return self._computed(outputs)
+        # More than a window is kept of the past.
+        return None
+
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):
         outputs = self._computed(outputs)
@@ -158,7 +163,9 @@ class Attentive(DistinctKernels, Memory):
 
     def _single(self, outputs, state, mask):
         """Eq. 3, 4 and 9: context, new state and weights, in float32."""
-        scores = self._scores(self._keys(outputs))
+        hidden = ops.tanh(self._keys(outputs))
+        scores = ops.matmul(hidden, self._computed(self.score_kernel))
+        scores = ops.cast(scores[..., 0], "float32")
         recent, filled, new_state = self.recent.slide(state, scores, mask)
 
         # Slot 0 is all that was read before, slot i is step i - 1. Row t sees
@@ -191,22 +198,20 @@ class Attentive(DistinctKernels, Memory):
         """Eq. 3, 4 and 10: context, new state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
         queries = ops.matmul(outputs, self._computed(self.query_kernel))
-        scores = self._scores(
-            self._keys(extended)[:, None] + queries[:, :, None]
+        # Apart, since what was read before gets no gradient.
+        before = self._computed(state["window"])
+        keys = ops.concatenate(
+            [self._keys(before), self._keys(outputs)], axis=1
         )
-
-        weights = masked_softmax(by_slot(scores, self.window), seen)
-        placed = by_position(weights, ops.shape(scores)[-1])
-        context = ops.matmul(self._computed(placed), extended)
+        scores = additive_scores(
+            keys, queries, self._computed(self.score_kernel), seen
+        )
+        weights = masked_softmax(scores, seen)
+        context = self.recent.weighted_sum(weights, extended)
         return context, new_state, weights
 
     def _keys(self, outputs):
         return ops.matmul(outputs, self._computed(self.memory_kernel))
-
-    def _scores(self, hidden):
-        """Scores in float32 of `(..., k)`, before the tanh of Eq. 9 or 10."""
-        scores = ops.matmul(ops.tanh(hidden), self._computed(self.score_kernel))
-        return ops.cast(scores[..., 0], "float32")
 
     def _computed(self, tensor):
         return ops.cast(tensor, self.compute_dtype)

@@ -12,6 +12,8 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
 from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import banded_products
+from memlm_keras.masking import banded_sum
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
@@ -154,6 +156,9 @@ class MemoryBlock(WordMemory):
         if self.linear_kernel:
             self.hidden_kernel = self.add_kernel("hidden_kernel", (d, d))
 
+    def remembered(self, outputs, token_ids=None):
+        return token_ids
+
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):
         self.require_words(token_ids)
@@ -171,13 +176,7 @@ class MemoryBlock(WordMemory):
             seen: boolean `(B, T, n)`.
         """
         embedded = look_up(self.input_embeddings, words)
-        scores = ops.stack(
-            [
-                ops.sum(self.recent.slot(embedded, i) * outputs, axis=-1)
-                for i in range(self.memory_size)
-            ],
-            axis=-1,
-        )
+        scores = self.recent.products(outputs, embedded)
         if self.temporal:
             scores = scores + ops.matmul(
                 outputs, ops.transpose(self.temporal_kernel)
@@ -302,6 +301,10 @@ class BidirectionalMemoryBlock(MemoryBlock):
                 f"{self.end_of_sentence_id}"
             )
 
+    def remembered(self, outputs, token_ids=None):
+        # A step reads what is behind it, too.
+        return None
+
     def get_config(self):
         return {
             **super().get_config(),
@@ -357,3 +360,16 @@ class _BothSides(SlidingWindow):
         """
         index += index >= self.size
         return extended[:, index : (index - 2 * self.size) or None]
+
+    def products(self, queries, extended):
+        n = self.size
+        products = banded_products(queries, extended, 2 * n + 1)
+        return ops.concatenate(
+            [products[..., :n], products[..., n + 1 :]], axis=-1
+        )
+
+    def weighted_sum(self, weights, extended):
+        before, after = ops.split(weights, 2, axis=-1)
+        to_predict = ops.zeros_like(before[..., :1])
+        weights = ops.concatenate([before, to_predict, after], axis=-1)
+        return banded_sum(weights, extended)

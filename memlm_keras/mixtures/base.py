@@ -163,8 +163,7 @@ class Mixture(keras.layers.Layer):
             float32 tensor `(batch, time, memory)`: in less, sums over thousands
             of weights would stop growing.
         """
-        every = ops.matmul(queries, ops.transpose(extended, (0, 2, 1)))
-        return ops.cast(by_slot(every, self.recent.size), "float32")
+        return ops.cast(self.recent.products(queries, extended), "float32")
 
     def copy_distribution(self, weights, words, vocabulary_size):
         """Sum of the weights of each word of the vocabulary.

@@ -8,13 +8,16 @@ from keras import tree
 
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
+from memlm_keras.heads.blocks import head_losses
+from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
     """The result of the last of the four words.
 
     Attributes:
-        logits: `(batch, time, vocabulary)`.
+        logits: `(batch, time, vocabulary)`; `None` where only the losses of
+            targets were asked for, and the head has them without.
         log_probability: natural-log probability of each target, float32
             `(batch, time)`; `None` without targets.
         loss: the loss of each token, float32 `(batch, time)`: that is
@@ -124,7 +127,9 @@ class Backbone:
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
-    def remember(self, outputs, token_ids, state=None, training=False):
+    def remember(
+        self, outputs, token_ids, state=None, training=False, positions=None
+    ):
         """Reads back from the memory, if there is one.
 
         Args:
@@ -132,12 +137,16 @@ class Backbone:
             token_ids: int32 tensor `(batch, time)`.
             state: dict as of `initial_state`, or `None` for just that.
             training: bool.
+            positions: int32 tensor `(batch, queries)`, the steps whose outputs
+                are asked for; `None` for all.
 
         Returns:
             `(outputs, state, weights)`: the state is the memory's, and the
             attention weights are `None` without one.
         """
         if self.memory is None:
+            if positions is not None:
+                outputs = take_steps(outputs, positions)
             return outputs, {}, None
         memory_state = _unpack_named(state, "memory")
         if memory_state is not None:
@@ -149,6 +158,7 @@ class Backbone:
             training=training,
             return_state=True,
             return_attention_scores=True,
+            positions=positions,
         )
         return outputs, _pack_named("memory", memory_state), weights
 
@@ -160,6 +170,7 @@ class Backbone:
         training=False,
         targets=None,
         drawn=None,
+        sample_weight=None,
     ):
         """Predicts the next token by the head, and the mixture if there is one.
 
@@ -170,14 +181,20 @@ class Backbone:
             training: bool.
             targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
             drawn: a sample of the embedding's, or `None`.
+            sample_weight: float tensor `(batch, time)`, what the losses will
+                be multiplied by, where nobody asks for logits; or `None`.
 
         Returns:
             `(prediction, state, weights)`: a `Prediction`; the mixture's state
             and its attention weights, `None` without one.
         """
-        sample = {}
-        if getattr(self.head, "draws", False):
-            sample = {"targets": targets, "drawn": drawn}
+        draws = getattr(self.head, "draws", False)
+        if sample_weight is not None and self.mixture is None and not draws:
+            losses = head_losses(
+                self.head, outputs, targets, sample_weight, training
+            )
+            return Prediction(None, -losses, losses), {}, None
+        sample = {"targets": targets, "drawn": drawn} if draws else {}
         logits = self.head(outputs, **sample)
         logits, mixture_state, weights, auxiliary = self._mix(
             outputs, token_ids, logits, state, training
@@ -231,7 +248,13 @@ class Backbone:
         return state
 
     def forward(
-        self, token_ids, state=None, training=False, targets=None, sampled=False
+        self,
+        token_ids,
+        state=None,
+        training=False,
+        targets=None,
+        sampled=False,
+        sample_weight=None,
     ):
         """Runs the whole model.
 
@@ -241,6 +264,9 @@ class Backbone:
             training: bool, or `None` where Keras is to decide.
             targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
             sampled: bool, whether matrices are drawn as in training.
+            sample_weight: float tensor `(batch, time)`, what the losses of the
+                targets will be multiplied by, where nobody asks for logits; or
+                `None`.
 
         Returns:
             `(prediction, state)`, the first a `Prediction`.
@@ -248,7 +274,7 @@ class Backbone:
         drawn = self._draw(token_ids) if training or sampled else None
         outputs, new_state, _ = self._read(token_ids, state, training, drawn)
         prediction, mixture_state, _ = self.predict(
-            outputs, token_ids, state, training, targets, drawn
+            outputs, token_ids, state, training, targets, drawn, sample_weight
         )
         if training:
             # At the end, since a layer that is called forgets its losses, and
@@ -281,7 +307,11 @@ class Backbone:
             float32 `(batch, time)`, and the new state.
         """
         prediction, state = self.forward(
-            token_ids, state, targets=targets, sampled=sampled
+            token_ids,
+            state,
+            targets=targets,
+            sampled=sampled,
+            sample_weight=ops.ones_like(targets, dtype="float32"),
         )
         return prediction.log_probability, state
 
@@ -307,8 +337,8 @@ class Backbone:
             time)`; and the state of all but a mixture.
         """
         outputs, state, _ = self._read(token_ids, state)
-        scores = -token_losses(self.head(outputs), targets)
-        return (outputs, scores), state
+        losses = head_losses(self.head, outputs, targets)
+        return (outputs, -losses), state
 
     def _read(self, token_ids, state=None, training=False, drawn=None):
         """Embeds, recurs and remembers: all before the prediction."""
@@ -358,21 +388,3 @@ def _unpack_named(state, prefix):
         for name, value in state.items()
         if name.startswith(f"{prefix}_")
     }
-
-
-def reset_rows(state, initial, reset):
-    """Puts the rows marked by `reset` back to their initial state.
-
-    Args:
-        state: dict of tensors, batch first.
-        initial: dict of the same shapes.
-        reset: boolean tensor `(batch,)`.
-    """
-
-    # `where` copies, so assigning to a variable of the state later cannot
-    # touch what backward needs.
-    def choose(value, start):
-        rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
-        return ops.where(rows, ops.cast(start, value.dtype), value)
-
-    return {name: choose(value, initial[name]) for name, value in state.items()}

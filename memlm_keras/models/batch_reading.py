@@ -6,7 +6,7 @@ from keras import ops
 from keras import tree
 
 from memlm_keras.arguments import require_token_ids
-from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.training import distribution
 

@@ -157,3 +157,21 @@ def carried_rows(batches, batch_size=None):
 def _inputs(item):
     inputs = item[0] if isinstance(item, (tuple, list)) else item
     return inputs if isinstance(inputs, dict) else {}
+
+
+def reset_rows(state, initial, reset):
+    """Puts the rows marked by `reset` back to their initial state.
+
+    Args:
+        state: dict of tensors, batch first.
+        initial: dict of the same shapes.
+        reset: boolean tensor `(batch,)`.
+    """
+
+    # `where` copies, so assigning to a variable of the state later cannot
+    # touch what backward needs.
+    def choose(value, start):
+        rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
+        return ops.where(rows, ops.cast(start, value.dtype), value)
+
+    return {name: choose(value, initial[name]) for name, value in state.items()}

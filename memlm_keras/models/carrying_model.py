@@ -9,11 +9,12 @@ from keras import tree
 
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
-from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.carried_state import CarriedStates
 from memlm_keras.models.carried_state import carried_rows
 from memlm_keras.models.carried_state import in_symbolic_scope
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import computes_in
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.sequence_model import SequenceModel
 from memlm_keras.models.streaming import StreamingModel
@@ -22,6 +23,9 @@ from memlm_keras.training.losses import Nats
 from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
+
+# Of inputs other than token ids.
+_DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
 class CarryingModel(StreamingModel, SequenceModel):
@@ -62,9 +66,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         if not isinstance(inputs, dict):
             inputs = {"token_ids": inputs}
         inputs = {
-            name: ops.convert_to_tensor(
-                value, dtype="bool" if name == "reset" else "int32"
-            )
+            name: ops.convert_to_tensor(value, dtype=_DTYPES.get(name, "int32"))
             for name, value in inputs.items()
         }
         reset = inputs.pop("reset", None)
@@ -72,9 +74,13 @@ class CarryingModel(StreamingModel, SequenceModel):
             prediction, _ = self.backbone.forward(**inputs, training=training)
         else:
             prediction = self._carry(reset, inputs, training)
-        if "targets" in inputs:
-            return prediction._asdict()
-        return prediction.logits
+        if "targets" not in inputs:
+            return prediction.logits
+        return {
+            name: value
+            for name, value in prediction._asdict().items()
+            if name != "logits" or "sample_weight" not in inputs
+        }
 
     def _carry(self, reset, inputs, training):
         """Predicts from the carried state, and carries the new one on."""
@@ -164,7 +170,7 @@ class CarryingModel(StreamingModel, SequenceModel):
             for name, shape in self._state_shapes.items()
             if name.startswith("recurrent_")
         ]
-        return xla_pays(max(sizes, default=0), self.compute_dtype)
+        return xla_pays(max(sizes, default=0), computes_in(self, "bfloat16"))
 
     def compile(
         self,
@@ -193,12 +199,29 @@ class CarryingModel(StreamingModel, SequenceModel):
     def train_step(self, *arguments):
         """Keras' own, with the targets among the inputs."""
         *state, data = arguments
-        return super().train_step(*state, _with_targets(data))
+        return super().train_step(*state, self._with_targets(data))
 
     def test_step(self, *arguments):
         """Keras' own, with the targets among the inputs."""
         *state, data = arguments
-        return super().test_step(*state, _with_targets(data))
+        return super().test_step(*state, self._with_targets(data))
+
+    def _with_targets(self, data):
+        """Returns data of a step, with its targets among the inputs.
+
+        So are the weights, unless a loss or a metric is to see logits.
+        """
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
+        inputs["targets"] = y
+        if isinstance(self.loss, TokenLoss) and self._measures_losses:
+            weights = ops.ones_like(y, dtype="float32")
+            if sample_weight is not None:
+                rows = len(sample_weight.shape) == 1
+                weights *= sample_weight[:, None] if rows else sample_weight
+            inputs["sample_weight"] = weights
+        inputs = tree.map_structure(ops.convert_to_tensor, inputs)
+        return inputs, y, sample_weight
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
@@ -318,13 +341,15 @@ class CarryingModel(StreamingModel, SequenceModel):
 
 def _require_names(inputs):
     """Raises `ValueError` unless a dict has token ids, and what may be."""
-    optional = {"reset", "targets"}
-    if "token_ids" not in inputs or set(inputs) - optional - {"token_ids"}:
+    optional = {"reset", "targets", "sample_weight"}
+    unknown = set(inputs) - optional - {"token_ids"}
+    weighted = "sample_weight" in inputs and "targets" not in inputs
+    if "token_ids" not in inputs or unknown or weighted:
         raise ValueError(
             "`inputs` must be token ids `(batch, time)`, or a dict with "
-            '"token_ids" `(batch, time)` and, if wanted, "reset" `(batch,)` '
-            'and "targets" `(batch, time)`. Received a dict with keys: '
-            f"{sorted(inputs)}"
+            '"token_ids" `(batch, time)` and, if wanted, "reset" `(batch,)`, '
+            '"targets" `(batch, time)` and, with these, "sample_weight" '
+            f"`(batch, time)`. Received a dict with keys: {sorted(inputs)}"
         )
 
 
@@ -346,10 +371,3 @@ def _require_statistics(smoothing):
             "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
             "vocabulary_size)`. Received: a model without"
         )
-
-
-def _with_targets(data):
-    """Returns data of a step, its targets among the inputs."""
-    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-    inputs = x if isinstance(x, dict) else {"token_ids": x}
-    return {**inputs, "targets": y}, y, sample_weight

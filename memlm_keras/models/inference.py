@@ -62,7 +62,7 @@ def compile_inference(model, function):
     return without_gradient
 
 
-def xla_pays(units, dtype="float32"):
+def xla_pays(units, in_bfloat16=False):
     """Whether XLA is to compile training where Keras would not have it.
 
     True on TensorFlow without a GPU for small layers, unless operations are to
@@ -72,11 +72,11 @@ def xla_pays(units, dtype="float32"):
 
     Args:
         units: integer, of the largest recurrent layer.
-        dtype: string, what is computed in.
+        in_bfloat16: bool, whether any layer computes in it.
     """
     if keras.backend.backend() != "tensorflow":
         return False
-    if units > 200 or dtype != "float32":
+    if units > 200 or in_bfloat16:
         return False
     import tensorflow as tf
 
@@ -88,13 +88,14 @@ def xla_pays(units, dtype="float32"):
     )
 
 
-def warn_of_slow_precision(dtype):
-    """Warns of a precision that costs time and saves none.
+def computes_in(model, dtype):
+    """Whether any layer of `model` computes in `dtype`."""
+    return any(layer.compute_dtype == dtype for layer in model.layers)
 
-    Args:
-        dtype: string, what is computed in.
-    """
-    if keras.backend.backend() != "jax" or dtype != "bfloat16":
+
+def warn_of_slow_precision(model):
+    """Warns of a model whose precision costs time and saves none."""
+    if keras.backend.backend() != "jax" or not computes_in(model, "bfloat16"):
         return
     import jax
 

@@ -81,6 +81,10 @@ class LanguageModel(CarryingModel):
               `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
               While training, the loss is of all that is learned of a target,
               and what a smoothing adds is in `model.losses`.
+            * `"sample_weight"`, `(batch, time)` float, what the losses will be
+              multiplied by: then there are no `"logits"` in the result, and
+              those of a large vocabulary are never held at once. Where it is
+              zero, the loss may be any number.
         training: optional bool.
 
     Returns:

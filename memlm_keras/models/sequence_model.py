@@ -95,7 +95,7 @@ class SequenceModel(keras.Model):
 
         On a CPU, JAX computes bfloat16 slower than float32, and is warned of.
         """
-        inference.warn_of_slow_precision(self.compute_dtype)
+        inference.warn_of_slow_precision(self)
         self._jit_compile_argument = kwargs.get("jit_compile", "auto")
         # Replicas exchange what XLA cannot compile.
         alone = distribution.num_devices(self) == 1

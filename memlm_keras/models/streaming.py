@@ -11,7 +11,7 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models import batch_reading
 from memlm_keras.models import generation
-from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import compile_inference

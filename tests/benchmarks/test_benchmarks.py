@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import cases
+from benchmarks import growth
 from benchmarks import report
 from benchmarks import runner
 from benchmarks import suites
@@ -144,3 +145,37 @@ def test_a_record_is_shown_again(tmp_path):
     assert found["cases"]["zaremba_medium"] == [
         dataclasses.asdict(result) for result in results
     ]
+
+
+def test_who_takes_part_as_a_size_grows():
+    window = growth.GROWTH["window"]
+    assert window.at(128).window == 128
+    assert {c.name for c in window.contenders("jax")} == {
+        f"package jax {variant}"
+        for variant in (
+            "lstm",
+            "lstm_2_parts",
+            "lstm_3_parts",
+            "attention",
+            "key_value",
+            "key_value_predict",
+        )
+    }
+    peers = {c.name for c in growth.GROWTH["vocabulary"].contenders("torch")}
+    assert peers == {"pytorch torch", "plain_keras torch", "package torch"}
+
+
+@pytest.mark.parametrize("name", growth.GROWTH)
+def test_pictures_of_growth(name, tmp_path):
+    grown = growth.GROWTH[name]
+    heights = {
+        contender.name: [float(i) for i, _ in enumerate(grown.sizes)]
+        for contender in grown.contenders("torch")
+    }
+    found = {
+        "sizes": list(grown.sizes),
+        "heights": heights,
+        "limit": [9.0] * len(grown.sizes) if grown.measure == "speed" else [],
+    }
+    path = growth.draw(name, found, tmp_path)
+    assert path.read_bytes().startswith(b"\x89PNG")

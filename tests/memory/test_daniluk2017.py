@@ -309,7 +309,9 @@ def streaming_function(layer, compiled):
 @every_memory
 def test_no_loop_over_time(case):
     layer, units = case.make(slots=3, k=4)
-    assert_no_loop_over_time(layer, units)
+    # JAX loops over the slots, and others may cut a long time into blocks.
+    over_slots = {"while"} if case.span == "window" else ()
+    assert_no_loop_over_time(layer, units, (18, 31), over_slots)
 
 
 # === What the mechanism promises ===

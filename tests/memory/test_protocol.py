@@ -62,6 +62,17 @@ def embedded(layer, state):
     return layer.embed_state(state, lambda ids: table[arrays(ids)])
 
 
+def with_a_history(name, batch_size):
+    """A memory and its state after two steps, if it has one."""
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    state = layer.initial_state(batch_size)
+    if layer.causal:
+        before, earlier = inputs_of(3, batch_size, 2)
+        _, state, _ = everything(layer)(before, earlier)
+    return layer, embedded(layer, state)
+
+
 def assert_close(found, expected):
     assert sorted(found) == sorted(expected)
     for key in found:
@@ -147,13 +158,7 @@ def without_masked_steps(values):
 @every_memory
 def test_masked_steps_are_never_remembered(name, compiled):
     """Each row is as if it were read without them, wherever they stand."""
-    layer = MEMORIES[name]()
-    layer.build((None, None, UNITS))
-    state = layer.initial_state(len(MASKS))
-    if layer.causal:
-        before, earlier = inputs_of(3, len(MASKS), 2)
-        _, state, _ = everything(layer)(before, earlier)
-    state = embedded(layer, state)
+    layer, state = with_a_history(name, len(MASKS))
     outputs, token_ids = inputs_of(4, len(MASKS))
     read = compiled(
         lambda outputs, token_ids, **given: everything(layer)(
@@ -244,6 +249,108 @@ def test_a_mask_of_another_rank():
     outputs, _ = inputs_of(8)
     with pytest.raises(ValueError, match=r"`mask` must be .*\(batch, time\)"):
         MEMORIES["attention"]()(outputs, mask=np.ones((2,), "bool"))
+
+
+# === Some steps only ===
+
+POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
+
+
+@every_memory
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_positions_are_rows_of_the_full_read(name, with_mask, compiled):
+    """The state is that after all steps, and goes on from any state."""
+    layer, state = with_a_history(name, len(MASKS))
+    outputs, token_ids = inputs_of(4, len(MASKS))
+    mask = MASKS if with_mask else None
+    read = compiled(
+        lambda outputs, token_ids, **given: everything(layer)(
+            outputs, token_ids, state=state, mask=mask, **given
+        )
+    )
+    whole, whole_state, whole_weights = arrays(read(outputs, token_ids))
+    found, new_state, weights = arrays(
+        read(outputs, token_ids, positions=POSITIONS)
+    )
+    rows = np.arange(len(MASKS))[:, None]
+    for ours, theirs in ((found, whole), (weights, whole_weights)):
+        np.testing.assert_allclose(
+            ours, theirs[rows, POSITIONS], rtol=1e-4, atol=1e-5
+        )
+    assert_close(new_state, whole_state)
+
+
+@pytest.mark.parametrize(
+    "name", ["attention", "key_value_predict", "ngram", "combined"]
+)
+def test_gradients_at_positions(name, gradients):
+    """And other steps have one as far as they are read back."""
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    outputs, _ = inputs_of(12, len(POSITIONS))
+    chosen = np.zeros((len(POSITIONS), TIME, 1), "float32")
+    np.add.at(chosen, (np.arange(len(POSITIONS))[:, None], POSITIONS), 1.0)
+
+    def loss(**given):
+        def of(tensors):
+            outputs, *kernels = tensors
+            found, _ = layer.stateless_call(kernels, [], outputs, **given)
+            toward = 1.0 if given else keras.ops.convert_to_tensor(chosen)
+            return keras.ops.sum(found**2 * toward)
+
+        return of
+
+    tensors = [outputs, *layer.get_weights()]
+    found = gradients(loss(positions=POSITIONS), tensors)
+    for ours, theirs in zip(found, gradients(loss(), tensors)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert np.any(found[0][1, 1] != 0.0)
+    np.testing.assert_array_equal(found[0][1, 6], 0.0)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["attention", "key_value", "key_value_predict", "combined", "memory_block"],
+)
+def test_other_steps_are_not_read_at(name, monkeypatch):
+    """Each query is a single step, whatever the time."""
+    layer = MEMORIES[name]()
+    outputs, token_ids = inputs_of(13, len(POSITIONS))
+    layer(outputs, token_ids)
+    shapes = []
+    read = layer.read
+
+    def spy(outputs, *arguments):
+        shapes.append(tuple(outputs.shape))
+        return read(outputs, *arguments)
+
+    monkeypatch.setattr(layer, "read", spy)
+    layer(outputs, token_ids, positions=POSITIONS)
+    assert shapes == [(POSITIONS.size, 1, UNITS)]
+
+
+def test_positions_take_their_part_of_an_attached_mask():
+    layer = MEMORIES["attention"]()
+    outputs, _ = inputs_of(6, len(MASKS))
+    outputs = np.where(MASKS[..., None], outputs, 0.0).astype("float32")
+    attached = keras.layers.Masking()(outputs)
+    found = layer(attached, positions=POSITIONS)
+    rows = np.arange(len(MASKS))[:, None]
+    np.testing.assert_array_equal(
+        arrays(get_keras_mask(found)), MASKS[rows, POSITIONS]
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (None, None)])
+def test_symbolic_positions(shape):
+    layer = MEMORIES["key_value_predict"](return_attention_scores=True)
+    found, state, weights = layer(
+        keras.KerasTensor((shape[0], None, UNITS)),
+        positions=keras.KerasTensor(shape, "int32"),
+        return_state=True,
+    )
+    assert found.shape == (*shape, 4) and weights.shape == (*shape, 3)
+    assert state["window"].shape == (shape[0], 3, 8)
 
 
 # === In models of a user's own ===

@@ -229,7 +229,9 @@ def test_scores_of_any_size(score, compiled):
 
 @every_score
 def test_no_loop_over_time(score):
-    assert_no_loop_over_time(make(score, 3), 3)
+    # JAX loops over the slots, and others may cut a long time into blocks.
+    over_slots = {"while"} if score == "combined" else ()
+    assert_no_loop_over_time(make(score, 3), 3, (18, 31), over_slots)
 
 
 def test_the_past_of_a_single_score_has_a_constant_size():

@@ -1,0 +1,227 @@
+"""How the cost of a step grows with a size, as pictures.
+
+    python -m benchmarks.growth --out=docs/performance_growth.json --pictures=docs/pictures
+    python -m benchmarks.growth --sizes=window,copies
+    python -m benchmarks.growth --show=docs/performance_growth.json --pictures=docs/pictures
+
+At each size the contenders take turns, as in `python -m benchmarks`. A dashed
+line is the limit that the cost should keep.
+"""
+
+import dataclasses
+import json
+import pathlib
+import statistics
+import sys
+
+from absl import app
+from absl import flags
+
+from benchmarks import report
+from benchmarks import runner
+from benchmarks.suites import CASES
+
+FLAGS = flags.FLAGS
+flags.DEFINE_list("sizes", None, "Grow these sizes only.")
+flags.DEFINE_string("backend", "torch", "Whose contenders take part.")
+flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
+flags.DEFINE_integer("rounds", 3, "Turns of each contender.", lower_bound=1)
+flags.DEFINE_float("turn", 1.0, "Seconds of a turn.", lower_bound=0.01)
+flags.DEFINE_string("out", None, "JSON file to write what was measured to.")
+flags.DEFINE_string("show", None, "JSON file to draw; measures nothing.")
+flags.DEFINE_string("pictures", None, "Folder to draw pictures in.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Growth:
+    """A size of a case that grows.
+
+    Attributes:
+        case: string.
+        field: string, which size.
+        sizes: tuple of integers.
+        variants: tuple of strings, or `None` for all of the backend.
+        measure: `"ratio"` over what the case compares with, `"memory"` in GiB
+            or `"speed"` in tokens a second.
+        limits: dict of labels, each with a height, or, for `"memory"`, with a
+            share of the memory of plain Keras.
+        other: dict of other sizes.
+    """
+
+    case: str
+    field: str
+    sizes: tuple
+    variants: tuple | None = None
+    measure: str = "ratio"
+    limits: dict = dataclasses.field(default_factory=dict)
+    other: dict = dataclasses.field(default_factory=dict)
+
+    def at(self, size):
+        """The case of one size."""
+        return dataclasses.replace(
+            CASES[self.case], **self.other, **{self.field: size}
+        )
+
+    def contenders(self, backend):
+        """Who takes part, with those that they are compared with."""
+        case = CASES[self.case]
+        own = [c for c in case.contenders if c.backend == backend]
+        own = [c for c in own if c.precision == "float32"]
+        if self.variants is None:
+            return [c for c in own if c.variant == "plain"]
+        asked = [
+            c for c in own if c.peer == "package" and c.variant in self.variants
+        ]
+        bases = {case.base(c) for c in asked}
+        return [c for c in own if c in asked or c.name in bases]
+
+
+GROWTH = {
+    "window": Growth(
+        "long_window",
+        "window",
+        (4, 8, 16, 32, 64, 128),
+        ("attention", "key_value", "key_value_predict"),
+        limits={"limit at 64": 2.0},
+    ),
+    "time": Growth(
+        "memories",
+        "time",
+        (10, 20, 40, 80, 160),
+        ("key_value_predict", "attentive_single", "attentive_combined"),
+        limits={"limit of a combined score": 1.25, "limit of others": 1.1},
+        other={"batch": 16, "units": 300, "vocabulary": 5_000},
+    ),
+    "vocabulary": Growth(
+        "vocabulary_77003",
+        "vocabulary",
+        (2_000, 10_000, 33_278, 77_003),
+        measure="memory",
+        limits={"limit": 0.4},
+    ),
+    "copies": Growth(
+        "associative_layer",
+        "copies",
+        (1, 2, 4, 8, 16),
+        ("associative_gru", "dual_associative_gru"),
+        limits={"limit of 8 copies": 2.5, "limit of a dual cell": 3.0},
+    ),
+    "batch": Growth("zaremba_medium", "batch", (1, 4, 16, 64), measure="speed"),
+}
+
+
+def measure(growth, backend, tell):
+    """Measures a growth.
+
+    Returns:
+        Dict with the `"sizes"` and, by contender, a list of its heights, and
+        with the `"limit"` of a speed: what the matrix products alone allow.
+    """
+    found = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
+    for size in growth.sizes:
+        tell(f"{growth.field} {size}")
+        case, contenders = growth.at(size), growth.contenders(backend)
+        results = runner.run(
+            case, contenders, FLAGS.threads, FLAGS.rounds, FLAGS.turn, tell
+        )
+        timed = {r.contender: r for r in results if r.refused is None}
+        if growth.measure == "speed":
+            peak = max(result.peak for result in timed.values())
+            found["limit"].append(case.tokens * peak / case.flop)
+        for contender in contenders:
+            result = timed.get(contender.name)
+            heights = found["heights"].setdefault(contender.name, [])
+            heights.append(
+                None if result is None else _height(growth, case, result, timed)
+            )
+    return found
+
+
+def _height(growth, case, result, timed):
+    if growth.measure == "memory":
+        return result.memory / 2**30
+    if growth.measure == "speed":
+        return case.tokens / statistics.median(result.seconds)
+    (contender,) = (c for c in case.contenders if c.name == result.contender)
+    return runner.ratios(result, timed[case.base(contender)])[0]
+
+
+_LABELS = {
+    "ratio": "step time over that without the memory",
+    "memory": "GiB above the model's weights",
+    "speed": "tokens a second",
+}
+
+
+def draw(name, found, folder):
+    """Draws one growth to a PNG file, and returns its path."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    growth, sizes = GROWTH[name], found["sizes"]
+    figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
+    for contender, heights in found["heights"].items():
+        if growth.measure == "ratio" and all(h == 1 for h in heights):
+            continue
+        heights = [float("nan") if h is None else h for h in heights]
+        axes.plot(sizes, heights, marker="o", label=contender)
+        if growth.measure == "memory" and "plain_keras" in contender:
+            share = growth.limits["limit"]
+            axes.plot(
+                sizes,
+                [share * h for h in heights],
+                "k--",
+                label=f"limit, {share:.0%} of plain Keras",
+            )
+    if growth.measure == "ratio":
+        for index, (label, height) in enumerate(growth.limits.items()):
+            style = ("--", ":")[index]
+            axes.axhline(height, color="black", linestyle=style, label=label)
+    if found["limit"]:
+        axes.plot(sizes, found["limit"], "k--", label="matrix products alone")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(growth.field)
+    axes.set_ylabel(_LABELS[growth.measure])
+    axes.legend(fontsize="small")
+    path = pathlib.Path(folder) / f"growth_{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+    return path
+
+
+def main(argv):
+    if argv[1:]:
+        raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
+    unknown = set(FLAGS.sizes or ()) - set(GROWTH)
+    if unknown:
+        raise app.UsageError(
+            f"--sizes must be of {', '.join(GROWTH)}. Received: "
+            f"{', '.join(sorted(unknown))}"
+        )
+    if FLAGS.show:
+        found = json.loads(pathlib.Path(FLAGS.show).read_text())
+    else:
+        found = report.record({}, FLAGS.threads, FLAGS.rounds)
+        found["growth"] = {}
+    for name in FLAGS.sizes or GROWTH:
+        if not FLAGS.show:
+            found["growth"][name] = measure(
+                GROWTH[name],
+                FLAGS.backend,
+                lambda line: print(line, file=sys.stderr),
+            )
+            print(name, json.dumps(found["growth"][name]))
+            if FLAGS.out:
+                report.write(FLAGS.out, found)
+        if FLAGS.pictures and name in found["growth"]:
+            print(draw(name, found["growth"][name], FLAGS.pictures))
+
+
+if __name__ == "__main__":
+    app.run(main)

@@ -1,0 +1,255 @@
+"""Scores of additive attention over a sliding window.
+
+The one cost of such a memory that grows with window times units: a tanh of
+each step with each slot. Kept for the backward pass they would fill memory by
+the gigabyte, and on a CPU it takes longer to write and read them than to
+compute them again. So PyTorch and JAX on a CPU go through the slots in a loop
+whose backward pass does just that: at a window of 64 over 64 steps of 96 units
+half the time of an automatic gradient of the same loop. Elsewhere blocks of
+steps meet all that they see in one operation.
+
+Shapes below: B batch, T time, L window, k units.
+"""
+
+import functools
+
+import keras
+from keras import ops
+
+from memlm_keras.masking import by_slot
+
+# Steps of a block. Scores are computed for all positions that any of them sees:
+# a larger block wastes more, and a smaller one is one of many.
+_BLOCK = 16
+
+# Numbers of a tensor that a core's cache holds beside a few others.
+_CACHED = 200_000
+
+
+def additive_scores(keys, queries, kernel, seen):
+    """Scores `w . tanh(key + query)` of each step and what it sees.
+
+    Args:
+        keys: float tensor `(B, at least T + L - 1, k)`, where step `t` sees
+            positions `t` to `t + L - 1`.
+        queries: float tensor `(B, T, k)`.
+        kernel: float tensor `(k, 1)`, w.
+        seen: boolean tensor `(B, T, L)`; where it is false, a score is any
+            finite number, and must have no weight.
+
+    Returns:
+        Tensor `(B, T, L)`, the oldest slot first.
+    """
+    keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
+    run = implementation(queries)
+    if run is not None:
+        return run(keys, queries, kernel, seen)
+    return _in_blocks(keys, queries, kernel, seen.shape[-1])
+
+
+def implementation(queries):
+    """Finds the function that goes through the slots in a loop.
+
+    Args:
+        queries: tensor `(B, T, k)`.
+
+    Returns:
+        A function of keys, queries, kernel and what is seen, or `None` where
+        blocks are better.
+    """
+    if queries.shape[1] == 1:
+        # Nothing is seen twice: there is no band.
+        return None
+    if keras.backend.backend() == "torch" and queries.device.type == "cpu":
+        return _torch_scores
+    if keras.backend.backend() == "jax":
+        import jax
+
+        if jax.default_backend() == "cpu":
+            return _jax_scores()
+    return None
+
+
+def _in_blocks(keys, queries, kernel, window):
+    def scores_of(keys, queries):
+        hidden = ops.tanh(keys[:, None] + queries[:, :, None])
+        return ops.matmul(hidden, kernel)[..., 0]
+
+    time = queries.shape[1]
+    if time is None:
+        # An open time cannot be cut into blocks.
+        return ops.concatenate(
+            [
+                ops.matmul(
+                    ops.tanh(
+                        keys[:, slot : slot + ops.shape(queries)[1]] + queries
+                    ),
+                    kernel,
+                )
+                for slot in range(window)
+            ],
+            axis=-1,
+        )
+    blocks = []
+    for start in range(0, time, _BLOCK):
+        stop = min(start + _BLOCK, time)
+        scores = scores_of(
+            keys[:, start : stop + window - 1], queries[:, start:stop]
+        )
+        blocks.append(by_slot(scores, window))
+    return ops.concatenate(blocks, axis=1)
+
+
+# === PyTorch ===
+
+
+def _torch_scores(keys, queries, kernel, seen):
+    # Slots that no step sees, as at the beginning of texts, are left out.
+    first = int(seen.any(0).any(0).byte().argmax())
+    return _torch_function().apply(keys, queries, kernel, seen.shape[-1], first)
+
+
+@functools.cache
+def _torch_function():
+    import torch
+
+    def in_parts(*tensors):
+        """Rows of the batch, as many as the cache holds, in float32."""
+        _, time, units = tensors[1].shape
+        rows = max(1, _CACHED // (time * units))
+        for parts in zip(*(tensor.split(rows) for tensor in tensors)):
+            yield [part.float() for part in parts]
+
+    class Scores(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, keys, queries, kernel, window, first):
+            ctx.save_for_backward(keys, queries, kernel)
+            ctx.first = first
+            time, weights = queries.shape[1], kernel[:, 0].float()
+            found = []
+            for some_keys, some in in_parts(keys, queries):
+                scores = some.new_zeros((window, *some.shape[:2]))
+                hidden = torch.empty_like(some)
+                for slot in range(first, window):
+                    seen = some_keys[:, slot : slot + time]
+                    torch.add(seen, some, out=hidden).tanh_()
+                    torch.matmul(hidden, weights, out=scores[slot])
+                found.append(scores.permute(1, 2, 0).to(queries.dtype))
+            return torch.cat(found)
+
+        @staticmethod
+        @torch.autograd.function.once_differentiable
+        def backward(ctx, d_scores):
+            keys, queries, kernel = ctx.saved_tensors
+            time, window = d_scores.shape[1:]
+            weights = kernel[:, 0].float()
+            d_weights = torch.zeros_like(weights)
+            d_keys, d_queries = [], []
+            for some_keys, some, d_some in in_parts(keys, queries, d_scores):
+                d_slots = d_some.permute(2, 0, 1).contiguous()
+                hidden = torch.empty_like(some)
+                # The sums of d and of d tanh^2, of which the gradient is w
+                # times the difference.
+                d_seen = some.new_zeros(some_keys.shape[:2])
+                squares = torch.zeros_like(some)
+                squares_seen = torch.zeros_like(some_keys)
+                for slot in range(ctx.first, window):
+                    seen = slice(slot, slot + time)
+                    d = d_slots[slot]
+                    torch.add(some_keys[:, seen], some, out=hidden).tanh_()
+                    d_weights += d.flatten() @ hidden.flatten(0, 1)
+                    hidden.square_()
+                    d_seen[:, seen] += d
+                    squares.addcmul_(d[..., None], hidden)
+                    squares_seen[:, seen].addcmul_(d[..., None], hidden)
+                d_all = d_slots[ctx.first :].sum(0)
+                d_queries.append(weights * (d_all[..., None] - squares))
+                d_keys.append(weights * (d_seen[..., None] - squares_seen))
+            return (
+                torch.cat(d_keys).to(keys.dtype),
+                torch.cat(d_queries).to(queries.dtype),
+                d_weights[:, None].to(kernel.dtype),
+                None,
+                None,
+            )
+
+    return Scores
+
+
+# === JAX ===
+
+
+@functools.cache
+def _jax_scores():
+    import jax
+    import jax.numpy as jnp
+
+    def in_loop(keys, queries, first, window, update, found):
+        """`update(found, slot, hidden)` for each slot, in float32."""
+        keys, queries = keys.astype("float32"), queries.astype("float32")
+        time = queries.shape[1]
+
+        def step(slot, found):
+            seen = jax.lax.dynamic_slice_in_dim(keys, slot, time, axis=1)
+            return update(found, slot, jnp.tanh(seen + queries))
+
+        return jax.lax.fori_loop(first, window, step, found)
+
+    @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
+    def scores(keys, queries, kernel, first, window):
+        weights = kernel[:, 0].astype("float32")
+
+        def update(found, slot, hidden):
+            # A product of matrices would write what a sum never holds.
+            return found.at[slot].set(jnp.sum(hidden * weights, axis=-1))
+
+        found = jnp.zeros((window, *queries.shape[:2]), "float32")
+        found = in_loop(keys, queries, first, window, update, found)
+        return jnp.moveaxis(found, 0, -1).astype(queries.dtype)
+
+    def forward(keys, queries, kernel, first, window):
+        kept = keys, queries, kernel, first
+        return scores(*kept, window), kept
+
+    def backward(window, kept, d_scores):
+        keys, queries, kernel, first = kept
+        time = queries.shape[1]
+        d_slots = jnp.moveaxis(d_scores.astype("float32"), -1, 0)
+        weights = kernel[:, 0].astype("float32")
+
+        def update(found, slot, hidden):
+            d_keys, d_queries, d_weights = found
+            d = d_slots[slot][..., None]
+            # Without a barrier each of the three sums computes the tanh anew.
+            hidden, d_hidden = jax.lax.optimization_barrier(
+                (hidden, d * weights * (1 - hidden**2))
+            )
+            seen = jax.lax.dynamic_slice_in_dim(d_keys, slot, time, axis=1)
+            d_keys = jax.lax.dynamic_update_slice_in_dim(
+                d_keys, seen + d_hidden, slot, axis=1
+            )
+            d_weights = d_weights + jnp.sum(d * hidden, axis=(0, 1))
+            return d_keys, d_queries + d_hidden, d_weights
+
+        found = [
+            jnp.zeros(shape, "float32")
+            for shape in (keys.shape, queries.shape, weights.shape)
+        ]
+        d_keys, d_queries, d_weights = in_loop(
+            keys, queries, first, window, update, tuple(found)
+        )
+        return (
+            d_keys.astype(keys.dtype),
+            d_queries.astype(queries.dtype),
+            d_weights[:, None].astype(kernel.dtype),
+            None,
+        )
+
+    scores.defvjp(forward, backward)
+
+    def run(keys, queries, kernel, seen):
+        # Slots that no step sees, as at the beginning of texts, are left out.
+        first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
+        return scores(keys, queries, kernel, first, seen.shape[-1])
+
+    return run

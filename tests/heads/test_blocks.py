@@ -1,0 +1,365 @@
+"""Losses computed in blocks are those of all logits at once."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from memlm_keras import LanguageModel
+from memlm_keras.data import SentenceBatches
+from memlm_keras.embeddings import Embedding
+from memlm_keras.heads import OutputProjection
+from memlm_keras.heads import TiedProjection
+from memlm_keras.heads import blocks
+from memlm_keras.heads import token_losses
+
+V, UNITS, POSITIONS = 50, 6, 17
+
+
+@pytest.fixture
+def arrays(random):
+    return [
+        random.normal(size=(POSITIONS, UNITS)).astype("float32"),
+        random.normal(size=(UNITS, V)).astype("float32"),
+        random.normal(size=V).astype("float32"),
+    ]
+
+
+@pytest.fixture
+def targets(random):
+    # Some word more than once.
+    return random.integers(7, size=POSITIONS).astype("int32")
+
+
+@pytest.fixture
+def weights(random):
+    weights = random.uniform(0.5, 2, size=POSITIONS).astype("float32")
+    weights[[0, 3, 4, 5, 11]] = 0
+    return weights
+
+
+def counted(weights, losses):
+    return np.where(weights == 0, 0, losses)
+
+
+def plain(inputs, kernel, bias, targets):
+    return token_losses(ops.matmul(inputs, kernel) + bias, targets)
+
+
+# Positions of a block do not divide all, or are more than all.
+@pytest.mark.parametrize(
+    "rows, words_first, training",
+    [(4, False, True), (4, True, True), (40, False, True), (3, True, False)],
+)
+def test_losses_and_gradients(
+    rows,
+    words_first,
+    training,
+    arrays,
+    targets,
+    weights,
+    gradients,
+    monkeypatch,
+):
+    monkeypatch.setattr(blocks, "BLOCK", rows * V)
+
+    def in_blocks(inputs, kernel, bias):
+        return blocks.block_losses(
+            inputs,
+            ops.transpose(kernel) if words_first else kernel,
+            bias,
+            ops.convert_to_tensor(targets),
+            ops.convert_to_tensor(weights),
+            training=training,
+            words_first=words_first,
+        )
+
+    tensors = [ops.convert_to_tensor(array) for array in arrays]
+    expected = ops.convert_to_numpy(plain(*tensors, targets))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(in_blocks(*tensors)),
+        counted(weights, expected),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    # What they were said to be weighed by, and what they were not.
+    for by in (weights / weights.sum(), np.where(weights == 0, 0, 3.0)):
+        by = ops.convert_to_tensor(by.astype("float32"))
+        found = gradients(lambda t, by=by: ops.sum(by * in_blocks(*t)), arrays)
+        expected = gradients(
+            lambda t, by=by: ops.sum(by * plain(*t, targets)), arrays
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_gradients_are_taken_once(arrays, targets, weights, gradients):
+    """Unless the loss weighs the positions in a way it did not say."""
+    original, taken = blocks._run, []
+
+    def counting(*arguments):
+        taken.append(arguments[5])
+        return original(*arguments)
+
+    def loss(by):
+        def of(tensors):
+            found = blocks.block_losses(
+                *tensors,
+                ops.convert_to_tensor(targets),
+                ops.convert_to_tensor(weights),
+                training=True,
+            )
+            return ops.sum(ops.convert_to_tensor(by) * found)
+
+        return of
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "_run", counting)
+        gradients(loss(weights * np.float32(0.3)), arrays)
+        once = list(taken)
+        gradients(loss(np.ones_like(weights)), arrays)
+    if keras.backend.backend() == "jax":
+        # Both ways are traced, and one is taken.
+        assert taken == [True] * 4
+    else:
+        assert once == [True]
+        assert taken == [True] * 3
+    same = [
+        bool(blocks._ratio(by * ops.array(factors), ops.array(weights))[1])
+        for by, factors in ((0.3, weights), (1.0, np.ones_like(weights)))
+    ]
+    assert same == [True, False]
+
+
+def largest_tensor(function, *arrays):
+    """Elements of the largest float tensor that a function makes."""
+    sizes = [0]
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        def look(jaxpr):
+            for equation in jaxpr.eqns:
+                for variable in equation.outvars:
+                    sizes.append(int(np.prod(variable.aval.shape)))
+                for value in jax.tree.leaves(
+                    list(equation.params.values()),
+                    is_leaf=lambda value: hasattr(value, "eqns"),
+                ):
+                    if hasattr(value, "jaxpr") or hasattr(value, "eqns"):
+                        look(getattr(value, "jaxpr", value))
+
+        look(jax.make_jaxpr(function)(*arrays).jaxpr)
+    elif backend == "tensorflow":
+        import tensorflow as tf
+
+        traced = tf.function(function).get_concrete_function(
+            *map(tf.constant, arrays)
+        )
+        graph = traced.graph.as_graph_def(add_shapes=True)
+        nodes = [*graph.node]
+        for inner in graph.library.function:
+            nodes += inner.node_def
+        for node in nodes:
+            for shape in node.attr["_output_shapes"].list.shape:
+                dimensions = [max(d.size, 1) for d in shape.dim]
+                sizes.append(int(np.prod(dimensions)))
+    else:
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, call, types, args=(), kwargs=None):
+                found = call(*args, **(kwargs or {}))
+                for value in keras.tree.flatten(found):
+                    if getattr(value, "dtype", None) == torch.float32:
+                        sizes.append(value.numel())
+                return found
+
+        tensors = [keras.ops.convert_to_tensor(array) for array in arrays]
+        with Recorder():
+            function(*tensors)
+    return max(sizes)
+
+
+@pytest.mark.parametrize("pays", [False, True])
+@pytest.mark.parametrize("head", [OutputProjection(), TiedProjection()])
+def test_logits_are_never_held_at_once(head, pays, monkeypatch):
+    """In training and scoring, forward and backward."""
+    size, positions = 500, 2 * 64
+    monkeypatch.setattr(blocks, "BLOCK", size * (8 if pays else 1000))
+    head = type(head)()
+    lm = LanguageModel(size, UNITS, [keras.layers.LSTM(UNITS)], head=head)
+    tokens = np.arange(positions, dtype="int32").reshape(2, 64)
+
+    def losses(tokens):
+        found, _ = lm.backbone.forward(
+            tokens,
+            targets=tokens,
+            training=True,
+            sample_weight=ops.ones_like(tokens, dtype="float32"),
+        )
+        assert (found.logits is None) and found.loss.shape == (2, 64)
+        if keras.backend.backend() == "torch":
+            ops.sum(found.loss).backward()
+        return found.loss
+
+    def scores(tokens):
+        return lm.backbone.score(tokens, tokens)[0]
+
+    for function in (losses, scores):
+        held = largest_tensor(function, tokens)
+        assert (held < size * positions // 2) == pays
+
+
+# === Models ===
+
+TOKENS = np.random.default_rng(0).integers(1, V, size=120).astype("int32")
+TOKENS[[3, 9, 20, 33, 40, 44, 61, 77, 90, 104, 119]] = 0
+HEADS = {
+    "own": lambda: OutputProjection(),
+    "tied": lambda: TiedProjection(),
+    "without_bias": lambda: OutputProjection(use_bias=False),
+}
+
+
+def made(head, dtype=None):
+    keras.utils.set_random_seed(3)
+    return LanguageModel(
+        V,
+        8,
+        [keras.layers.LSTM(8)],
+        head=HEADS[head](),
+        dtype=dtype,
+        initializer=keras.initializers.RandomUniform(-0.3, 0.3, seed=1),
+    )
+
+
+def batches():
+    return SentenceBatches(TOKENS, 4, longest=8, equal_lengths=False)
+
+
+def outcome(model, loss="auto", **arguments):
+    """What training leaves, and what the model then says of a text."""
+    optimizer = keras.optimizers.SGD(0.5, global_clipnorm=5.0)
+    model.compile(optimizer, loss=loss, **arguments)
+    history = model.fit(batches(), validation_data=batches(), verbose=0).history
+    found = [variable.numpy() for variable in model.trainable_variables]
+    return [*found, model.score(TOKENS[None, :17])], history
+
+
+@pytest.mark.parametrize(
+    "head, jit_compile",
+    # On TensorFlow with XLA and without.
+    [("own", "auto"), ("tied", False), ("without_bias", False)],
+)
+def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
+    plain, history = outcome(made(head), jit_compile=jit_compile)
+    ran = []
+    original = blocks.block_losses
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    monkeypatch.setattr(
+        blocks,
+        "block_losses",
+        lambda *a, **k: ran.append(k["training"]) or original(*a, **k),
+    )
+    found, of_blocks = outcome(made(head), jit_compile=jit_compile)
+    assert {bool(training) for training in ran} == {True, False}
+    for one, other in zip(found, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert set(history) == set(of_blocks)
+    for name, values in history.items():
+        np.testing.assert_allclose(of_blocks[name], values, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"weighted_metrics": ["accuracy"], "jit_compile": False},
+        {
+            "loss": keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True
+            ),
+            "jit_compile": False,
+        },
+    ],
+    ids=["metric", "loss"],
+)
+def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
+    plain, history = outcome(made("tied"), **arguments)
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    found, of_blocks = outcome(made("tied"), **arguments)
+    for one, other in zip(found, plain, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    for name, values in history.items():
+        np.testing.assert_allclose(of_blocks[name], values, rtol=1e-4)
+
+
+def test_mixed_bfloat16_learns_as_float32(monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    _, history = outcome(made("tied"))
+    _, of_bfloat16 = outcome(made("tied", dtype="mixed_bfloat16"))
+    np.testing.assert_allclose(
+        of_bfloat16["val_perplexity"], history["val_perplexity"], rtol=0.01
+    )
+
+
+def test_tied_product_is_of_the_dtype_that_is_computed_in():
+    embedding = Embedding(V, 8, dtype="mixed_bfloat16")
+    head = TiedProjection(embedding, dtype="mixed_bfloat16")
+    outputs = np.random.default_rng(0).normal(size=(2, 3, 8))
+    logits = head(outputs)
+    assert keras.backend.standardize_dtype(logits.dtype) == "bfloat16"
+    rounded = ops.cast(ops.cast(embedding.embeddings, "bfloat16"), "float32")
+    expected = ops.matmul(
+        ops.cast(ops.cast(outputs, "bfloat16"), "float32"),
+        ops.transpose(rounded),
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(ops.cast(logits, "float32")),
+        ops.convert_to_numpy(expected),
+        rtol=0.01,
+        atol=1e-3,
+    )
+
+
+class Doubled(OutputProjection):
+    def call(self, inputs, training=None):
+        return 2 * super().call(inputs)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [lambda: Doubled(), lambda: OutputProjection(activation="tanh")],
+    ids=["a_call_of_its_own", "an_activation"],
+)
+def test_heads_that_do_more_are_called(head, monkeypatch):
+    lm = LanguageModel(V, 8, [keras.layers.LSTM(8)], head=head())
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    tokens = TOKENS[None, :17]
+    logits = lm(tokens[:, :-1])
+    expected = -ops.convert_to_numpy(token_losses(logits, tokens[:, 1:]))
+    np.testing.assert_allclose(lm.score(tokens), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_among_the_inputs_of_a_call(monkeypatch):
+    lm = made("tied")
+    tokens, targets = TOKENS[None, :20], TOKENS[None, 1:21]
+    inputs = {"token_ids": tokens, "targets": targets}
+    everything = lm(inputs)
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    weights = (targets != 0).astype("float32")
+    found = lm({**inputs, "sample_weight": weights})
+    assert set(found) == {"loss", "log_probability"}
+    for name, values in found.items():
+        np.testing.assert_allclose(
+            weights * ops.convert_to_numpy(values),
+            weights * ops.convert_to_numpy(everything[name]),
+            rtol=1e-4,
+            atol=1e-5,
+        )
+    with pytest.raises(ValueError, match='with these, "sample_weight"'):
+        lm({"token_ids": tokens, "sample_weight": weights})

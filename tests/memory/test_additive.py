@@ -1,0 +1,157 @@
+"""The ways to compute scores of additive attention, beside the plain one."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+from keras import ops
+
+from memlm_keras.memory import additive
+
+LOOPS = {"torch", "jax"}
+every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
+
+
+def plain(keys, queries, kernel, slots):
+    """One slot after the other, as the paper has it."""
+    time = queries.shape[1]
+    return ops.concatenate(
+        [
+            ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
+            for slot in range(slots)
+        ],
+        axis=-1,
+    )
+
+
+def numbers(seed, batch, time, slots, units):
+    """Keys, queries, kernel, what is seen, and a direction of the scores."""
+    random = np.random.default_rng(seed)
+
+    def draw(*shape):
+        return random.normal(size=shape).astype("float32")
+
+    filled = random.integers(0, slots + 1, size=batch)
+    places = np.arange(time)[:, None] + np.arange(slots)[None]
+    seen = places[None] >= slots - filled[:, None, None]
+    return (
+        draw(batch, slots + time, units) / 2,
+        draw(batch, time, units) / 2,
+        draw(units, 1),
+        seen,
+        draw(batch, time, slots) * seen,
+    )
+
+
+def choose(way, monkeypatch):
+    if way == "blocks":
+        monkeypatch.setattr(additive, "implementation", lambda queries: None)
+
+
+@every_way
+@settings(max_examples=5 if keras.backend.backend() == "jax" else 15)
+@given(
+    batch=st.integers(1, 3),
+    time=st.integers(1, 40),
+    slots=st.integers(1, 40),
+    units=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+)
+def test_scores_and_gradients_are_those_of_the_plain_loop(
+    way, gradients, batch, time, slots, units, seed
+):
+    *tensors, seen, toward = numbers(seed, batch, time, slots, units)
+
+    def loss(score):
+        return lambda tensors: ops.sum(score(*tensors) * tensor(toward))
+
+    def score(keys, queries, kernel):
+        return additive.additive_scores(
+            keys, queries, kernel, ops.convert_to_tensor(seen)
+        )
+
+    def expected(keys, queries, kernel):
+        return plain(keys, queries, kernel, slots)
+
+    with pytest.MonkeyPatch.context() as patch:
+        choose(way, patch)
+        found = ops.convert_to_numpy(score(*map(tensor, tensors)))
+        found_gradients = gradients(loss(score), tensors)
+    wanted = ops.convert_to_numpy(expected(*map(tensor, tensors)))
+    np.testing.assert_allclose(found * seen, wanted * seen, atol=1e-5)
+    for ours, theirs in zip(
+        found_gradients, gradients(loss(expected), tensors)
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+def tensor(array):
+    return ops.convert_to_tensor(array)
+
+
+def test_the_loop_runs_on_a_cpu_only():
+    _, queries, *_ = numbers(1, 2, 3, 4, 5)
+    loops = keras.backend.backend() in LOOPS
+    assert (additive.implementation(tensor(queries)) is not None) == loops
+    assert additive.implementation(tensor(queries[:, :1])) is None
+
+
+def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
+    """On PyTorch the rows that a cache holds are read together."""
+    *tensors, seen, toward = numbers(2, 5, 4, 3, 6)
+
+    def loss(tensors):
+        scores = additive.additive_scores(*tensors, tensor(seen))
+        return ops.sum(scores * tensor(toward))
+
+    whole = gradients(loss, tensors)
+    monkeypatch.setattr(additive, "_CACHED", 2 * 4 * 6)
+    for ours, theirs in zip(gradients(loss, tensors), whole):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+@every_way
+def test_slots_that_no_step_sees(way, monkeypatch, gradients):
+    """They have no gradient, and a loop does not even read them."""
+    choose(way, monkeypatch)
+    keys, queries, kernel, *_ = numbers(3, 2, 3, 9, 4)
+    seen = np.arange(3)[:, None] + np.arange(9)[None] >= 7
+    seen = np.broadcast_to(seen, (2, 3, 9))
+    skipped = way == "chosen" and keras.backend.backend() in LOOPS
+    # Position 5 is in the oldest slot that a step sees, but for another step.
+    keys[:, :5] = np.nan if skipped else 100.0
+
+    def loss(tensors):
+        scores = additive.additive_scores(*tensors, tensor(seen))
+        return ops.sum(scores * tensor(seen.astype("float32")))
+
+    found = gradients(loss, [keys, queries, kernel])
+    np.testing.assert_array_equal(found[0][:, :7], 0.0)
+    assert np.all(found[0][:, 7:10] != 0.0)
+    assert all(np.all(np.isfinite(gradient)) for gradient in found)
+
+
+@every_way
+def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
+    choose(way, monkeypatch)
+    *tensors, seen, toward = numbers(4, 2, 20, 30, 8)
+
+    def loss(dtype):
+        def of(tensors):
+            scores = additive.additive_scores(
+                *(ops.cast(each, dtype) for each in tensors), tensor(seen)
+            )
+            assert keras.backend.standardize_dtype(scores.dtype) == dtype
+            return ops.sum(ops.cast(scores, "float32") * tensor(toward))
+
+        return of
+
+    for half, full in zip(
+        gradients(loss("bfloat16"), tensors),
+        gradients(loss("float32"), tensors),
+    ):
+        np.testing.assert_allclose(
+            half, full, atol=0.03 * np.abs(full).max() + 0.05
+        )
