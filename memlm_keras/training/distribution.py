@@ -158,8 +158,11 @@ def assign_rows(variable, value):
     """
     replica = _replica()
     if replica is not None:
-        begin = [replica.replica_id_in_sync_group * value.shape[0]]
-        begin += [0] * (len(value.shape) - 1)
+        # Batches that are dealt may not say how many rows they have.
+        rows = variable.shape[0] // replica.num_replicas_in_sync
+        begin = [replica.replica_id_in_sync_group * rows]
+        begin += [0] * (len(variable.shape) - 1)
+        value = ops.reshape(value, (rows, *variable.shape[1:]))
         value = ops.slice_update(ops.convert_to_tensor(variable), begin, value)
     variable.assign(value)
 

@@ -20,6 +20,7 @@ from memlm_keras.data import PairBatches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
 from memlm_keras.experiments import command_line
+from memlm_keras.heads import blocks
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.serving import export
@@ -97,25 +98,21 @@ def sentences():
 
 
 def pointing():
-    """What a pointer learns stands beside the loss of Keras."""
+    """What a pointer learns and a divergence stand beside the loss of Keras.
+
+    Nothing is drawn.
+    """
+    smoothing = VariationalSmoothing("linear_interpolation", 0.0, l2=0.1)
+    initializer = keras.initializers.RandomUniform(-0.7, 0.7, seed=2)
     model = language_model(
         keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         ),
         clip="clipvalue",
         mixture=PointerSentinel(4),
-    )
-    return model, documents(), None
-
-
-def smoothed():
-    """The loss has a divergence besides; nothing is drawn."""
-    smoothing = VariationalSmoothing("linear_interpolation", 0.0, l2=0.1)
-    initializer = keras.initializers.RandomUniform(-0.7, 0.7, seed=2)
-    model = language_model(
         embedding=SmoothedEmbedding(
             smoothing=smoothing, embeddings_initializer=initializer
-        )
+        ),
     )
     model.smoothing.adapt(StreamStatistics.count(text(), V))
     return model, documents(), None
@@ -142,30 +139,29 @@ def classifier():
 
 CASES = {
     function.__name__: function
-    for function in (plain, sentences, pointing, smoothed, classifier)
+    for function in (plain, sentences, pointing, classifier)
 }
 
 
 @functools.cache
 def trained(case, devices):
-    """Weights, carried state and all, and the history of a training."""
+    """A model, its weights, carried state and all, and its history."""
     with on(devices):
         model, batches, validation = CASES[case]()
         history = model.fit(
             batches, epochs=2, validation_data=validation, verbose=0
         ).history
-        distribution.gather_rows(
-            model, [v for v in model.weights if "carried_training" in v.path]
-        )
-    return arrays(model.weights), history
+        distribution.gather_rows(model, carried(model))
+    return model, arrays(model.weights), history
 
 
-@pytest.mark.parametrize(
-    "case, devices", [(case, 4 if case == "plain" else 2) for case in CASES]
-)
-def test_it_is_the_training_of_one_device(case, devices):
-    expected, expected_history = trained(case, None)
-    found, history = trained(case, devices)
+def carried(model):
+    return [v for v in model.weights if "carried_training" in v.path]
+
+
+def require_equal_training(case, devices):
+    _, expected, expected_history = trained(case, None)
+    _, found, history = trained(case, devices)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, **CLOSE)
     assert history.keys() == expected_history.keys()
@@ -173,36 +169,45 @@ def test_it_is_the_training_of_one_device(case, devices):
         np.testing.assert_allclose(history[name], values, **CLOSE)
 
 
-def test_what_is_tested_tells_devices_apart():
-    """Devices have other numbers of tokens, and steps are clipped."""
+@pytest.mark.parametrize("case", ["plain", "pointing", "classifier"])
+def test_it_is_the_training_of_one_device(case):
+    require_equal_training(case, 2)
+
+
+def test_sentences_in_blocks(monkeypatch):
+    """One row a device, with losses in blocks where replicas compute them."""
+    trained("sentences", None)
+    original, called = blocks.block_losses, []
+
+    def recorded(*arguments, **keywords):
+        called.append(keras.ops.shape(arguments[0]))
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(blocks, "BLOCK", 3 * V)
+    monkeypatch.setattr(blocks, "block_losses", recorded)
+    require_equal_training("sentences", 4)
+    assert bool(called) == (BACKEND == "tensorflow")
+
+
+def test_devices_have_other_numbers_of_tokens():
     weights = [batch[2] for batch in map(documents().__getitem__, range(3))]
     assert any(w[:2].sum() != w[2:].sum() for w in weights)
-    expected, _ = trained("plain", None)
-    with on(2):
-        model, batches, _ = plain()
-        model.compile(keras.optimizers.SGD(0.4, momentum=0.9))
-        model.fit(batches, epochs=2, verbose=0)
-    assert np.abs(model.get_weights()[0] - expected[0]).max() > 0.1
 
 
 def test_each_device_carries_the_state_of_its_rows():
-    with on(4):
-        model, batches, _ = plain()
-        model.fit(batches, verbose=0)
-        state = [v for v in model.weights if "carried_training" in v.path]
-        distribution.gather_rows(model, state)
+    model, _, _ = trained("plain", 2)
+    state = carried(model)
     assert state and all(variable.shape[0] == 4 for variable in state)
     for variable in state:
         if BACKEND == "jax":
             parts = [s.data.shape[0] for s in variable.value.addressable_shards]
-            assert parts == [1] * 4
+            assert parts == [2] * 2
         else:
             parts = model.distribute_strategy.experimental_local_results(
                 variable.value
             )
-            assert len(parts) == 4
-            for part in parts:
-                np.testing.assert_array_equal(part, parts[0])
+            assert len(parts) == 2
+            np.testing.assert_array_equal(*parts)
 
 
 def test_dropout_masks():
@@ -221,7 +226,7 @@ def test_dropout_masks():
         strategy = tf.distribute.get_strategy()
         found = strategy.run(lambda: layer(tf.ones((2, 30)), training=True))
         parts = strategy.experimental_local_results(found)
-    np.testing.assert_array_equal(parts[0], parts[1])
+    np.testing.assert_array_equal(*parts)
 
 
 # === Runs that go on ===
@@ -232,7 +237,7 @@ class Interrupted(BaseException):
 
 
 def run(path, devices, stop_at=None):
-    """Weights and history of three epochs, or of what is left of them."""
+    """Weights and history of two epochs, or of what is left of them."""
     with on(devices):
         model, batches, validation = plain()
         done = []
@@ -244,7 +249,7 @@ def run(path, devices, stop_at=None):
 
         model.fit(
             batches,
-            epochs=3,
+            epochs=2,
             validation_data=validation,
             verbose=0,
             callbacks=[
@@ -252,26 +257,22 @@ def run(path, devices, stop_at=None):
                 keras.callbacks.LambdaCallback(on_train_batch_end=count),
             ],
         )
-        distribution.gather_rows(
-            model, [v for v in model.weights if "carried_training" in v.path]
-        )
+        distribution.gather_rows(model, carried(model))
     return arrays(model.weights), model.history.history
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """What two devices end with, and where they were interrupted."""
-    folder = tmp_path_factory.mktemp("runs")
-    interrupted = folder / "interrupted.npz"
+def interrupted(tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "checkpoint.npz"
     with pytest.raises(Interrupted):
-        run(interrupted, 2, len(documents()) + 6)
-    return *run(folder / "whole.npz", 2), interrupted
+        run(path, 2, len(documents()) - 1)
+    return path
 
 
-@pytest.mark.parametrize("devices", [2, 4, None])
-def test_an_interrupted_run_goes_on(runs, devices, tmp_path):
-    """On as many devices, on more, and on one."""
-    weights, history, interrupted = runs
+@pytest.mark.parametrize("devices", [2, None])
+def test_an_interrupted_run_goes_on(interrupted, devices, tmp_path):
+    """On as many devices, and on one."""
+    _, weights, history = trained("plain", 2)
     path = shutil.copy(interrupted, tmp_path / "checkpoint.npz")
     found, resumed = run(path, devices)
     same = devices == 2 and BACKEND == "jax"
@@ -280,11 +281,11 @@ def test_an_interrupted_run_goes_on(runs, devices, tmp_path):
         np.testing.assert_allclose(a, b, **tolerance)
     for name, values in history.items():
         # Of the epoch that was interrupted, sums are added up otherwise.
-        np.testing.assert_allclose(resumed[name], values[1:], **CLOSE)
+        np.testing.assert_allclose(resumed[name], values, **CLOSE)
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """A run on two devices goes on with four, and is refused on one more."""
+    """A run on two devices is refused on more than there are."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path))
     monkeypatch.setenv("KERAS_BACKEND", BACKEND)
     monkeypatch.chdir(tmp_path)
@@ -302,11 +303,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert "data_parallel" in folder.name
     config = (folder / "config.json").read_text()
     assert '"distribution": "data_parallel"' in config
-    status, told = memlm("--devices=4", "--epochs=2")
-    assert status == 0, told.err
-    assert "Going on" in told.out
-    assert command_line.main(["evaluate", str(folder), "--verbose=0"]) == 0
-    status, told = memlm("--devices=5", "--epochs=3")
+    status, told = memlm("--devices=5", "--epochs=2")
     assert status == 2
     assert "`devices` must be 1 to 4" in told.err
 
@@ -316,27 +313,23 @@ def test_the_command(tmp_path, monkeypatch, capsys):
 
 def test_scores_and_copies(tmp_path):
     tokens = np.random.default_rng(0).integers(V, size=(3, 7))
-    batches = documents()
-    with on(2):
-        model, _, _ = plain()
-        model.fit(batches, verbose=0)
-        evaluated = model.evaluate(batches, verbose=0, return_dict=True)
+    model, _, history = trained("plain", 2)
+    _, _, batches = plain()
+    # Models of TensorFlow know where they are; on JAX it is said of all.
+    with on(2 if BACKEND == "jax" else None):
         scores, weights = model.score_batches(batches)
-        nats = -np.sum(scores * weights) / np.sum(weights)
         predicted = model.predict(batches, verbose=0)
         sampled = model.generate([1, 2], 5, "greedy")
         model.save(tmp_path / "model.keras")
         vocabulary = Vocabulary([f"word{number}" for number in range(V - 2)])
         assert len(vocabulary) == V
         export(model, tmp_path / "exported" / "1", vocabulary=vocabulary)
-        expected = keras.ops.convert_to_numpy(model(tokens))
-    np.testing.assert_allclose(evaluated["nats"], nats, rtol=1e-4)
-    assert predicted.shape == (len(batches) * 4, 6, V)
+        expected = keras.ops.log_softmax(model(tokens))
+        expected = keras.ops.convert_to_numpy(expected)
+    nats = -np.sum(scores * weights) / np.sum(weights)
+    np.testing.assert_allclose(history["val_nats"][-1], nats, rtol=1e-4)
+    assert predicted.shape == (len(batches) * 8, 5, V)
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    found = keras.ops.convert_to_numpy(loaded(tokens))
-    np.testing.assert_allclose(found, expected, **CLOSE)
-    again = loaded.evaluate(batches, verbose=0, return_dict=True)
-    np.testing.assert_allclose(again["nats"], nats, rtol=1e-4)
     np.testing.assert_array_equal(loaded.generate([1, 2], 5, "greedy"), sampled)
     np.testing.assert_allclose(
         loaded.predict(batches, verbose=0), predicted, **CLOSE
@@ -347,16 +340,17 @@ def test_scores_and_copies(tmp_path):
     found = served.signatures["serving_default"](
         token_ids=tensorflow.constant(tokens, "int32")
     )
-    np.testing.assert_allclose(found["logits"], expected, **CLOSE)
+    np.testing.assert_allclose(found["log_probabilities"], expected, **CLOSE)
 
 
-@pytest.mark.parametrize("method", ["fit", "evaluate", "validation"])
-def test_rows_that_cannot_be_dealt_are_refused(method):
-    odd = Batches(text(), 6, 6)
-    with on(4):
-        model, batches, _ = plain()
-        with pytest.raises(ValueError, match="6 rows for 4 devices"):
-            if method == "validation":
-                model.fit(batches, validation_data=odd, verbose=0)
-            else:
-                getattr(model, method)(odd, verbose=0)
+def test_rows_that_cannot_be_dealt_are_refused():
+    model, _, _ = trained("plain", 2)
+    odd = Batches(text(), 3, 6)
+    with on(2 if BACKEND == "jax" else None):
+        for call in (
+            lambda: model.fit(odd, verbose=0),
+            lambda: model.fit(documents(), validation_data=odd, verbose=0),
+            lambda: model.evaluate(odd, verbose=0),
+        ):
+            with pytest.raises(ValueError, match="3 rows for 2 devices"):
+                call()

@@ -14,18 +14,22 @@ from memlm_keras.training import data_parallel
 
 TESTS = pathlib.Path(__file__).with_name("several_devices.py")
 BACKEND = keras.backend.backend()
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+# In a process of their own: all but the tests of one model that is trained.
+OTHERS = "sentences or pointing or classifier or dropout or command"
 
 
 @pytest.mark.skipif(
     BACKEND == "torch", reason="`fit` of PyTorch trains on one device"
 )
-def test_on_four_devices():
+@pytest.mark.parametrize("part", [OTHERS, f"not ({OTHERS})"])
+def test_on_four_devices(part):
     flags = [
         "--xla_force_host_platform_device_count=4",
         "--xla_backend_optimization_level=0",
     ]
     process = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS],
+        [*PYTEST, TESTS, "-k", part],
         env={**os.environ, "XLA_FLAGS": " ".join(flags)},
         capture_output=True,
         text=True,
