@@ -22,7 +22,9 @@ OTHERS = "sentences or pointing or classifier or dropout or command"
 @pytest.mark.skipif(
     BACKEND == "torch", reason="`fit` of PyTorch trains on one device"
 )
-@pytest.mark.parametrize("part", [OTHERS, f"not ({OTHERS})"])
+@pytest.mark.parametrize(
+    "part", [OTHERS, f"not ({OTHERS})"], ids=["others", "one_model"]
+)
 def test_on_four_devices(part):
     flags = [
         "--xla_force_host_platform_device_count=4",
