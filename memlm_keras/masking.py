@@ -207,7 +207,10 @@ def _in_blocks(by_step, values, slots):
         tensors by step.
     """
     block = max(slots, _LEAST_BLOCK)
-    if by_step.shape[1] is not None and by_step.shape[1] <= 2 * block:
+    time = by_step.shape[1]
+    # JAX infers shapes of symbols, which do not compare with numbers.
+    short = not isinstance(time, int) or time <= 2 * block
+    if time is not None and short:
         return by_step, values, lambda tensor: tensor
     batch_size, time, *_ = ops.shape(by_step)
     count = (time + block - 1) // block

@@ -11,6 +11,7 @@ from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.training.distribution import num_devices
 
 PUBLIC = ("embedded", "ptb", "wikitext-2", "cbt")
 PAIRS = ("embedded", "snli", "sick")
@@ -243,11 +244,13 @@ def evaluation_batches(experiment, model, split):
     if not settings["documents"]:
         # One row reads a continuous text as published figures do.
         return corpus.batches(split, 1, 100)
-    # Documents are independent, so more rows change nothing.
+    # Documents are independent, so more rows change nothing, empty ones that
+    # give each device as many neither.
     starts = getattr(corpus, split).document_starts
+    rows = min(settings["batch_size"], len(starts))
     return corpus.batches(
         split,
-        batch_size=min(settings["batch_size"], len(starts)),
+        batch_size=rows + -rows % num_devices(model),
         segment_length=settings["segment_length"],
         documents=True,
     )

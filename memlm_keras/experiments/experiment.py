@@ -1,5 +1,6 @@
 """One experiment: a preset, a dataset and what is changed of the preset."""
 
+import contextlib
 import functools
 
 import keras
@@ -29,12 +30,14 @@ TASKS = {
         KneserNeyTask,
     )
 }
-# Batches between checkpoints.
-
 # Overrides that are no settings by themselves: others follow from them.
 _READING = ("document_start", "tokenize")
 # In run folders' names, without their value.
-_SWITCHES = {"match_parameters": "matched", "lowercase": "lowercase"}
+_SWITCHES = {
+    "match_parameters": "matched",
+    "lowercase": "lowercase",
+    "distribution": "data_parallel",
+}
 # Paths: the texts that they lead to are known by the fingerprint.
 _UNNAMED = ("data_dir", "document_start", "tokenize", "vectors")
 
@@ -158,6 +161,7 @@ class Experiment:
         folder,
         epochs=None,
         patience=None,
+        devices=None,
         checkpoint_frequency=500,
         tensorboard=False,
         verbose=1,
@@ -176,6 +180,8 @@ class Experiment:
             folder: path of the run folder.
             epochs, patience: integers; `None` is the preset's, and, of a
                 finished run, what it was trained with.
+            devices: integer, of an experiment with a `distribution`, how many
+                to train on; `None` for all.
             checkpoint_frequency: integer, batches between checkpoints.
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
@@ -189,12 +195,14 @@ class Experiment:
             What `results.json` holds, a dict.
 
         Raises:
-            UsageError: if the folder holds a run of other settings, or
-                something cannot be measured of this model.
+            UsageError: if the folder holds a run of other settings, something
+                cannot be measured of this model, or there are not so many
+                devices.
             OSError: if the folder cannot be written.
         """
         measures = measures or {}
         self.task.check_measures(self, measures)
+        scope = self._scope(devices)
         run_folder = RunFolder(folder)
         if overwrite:
             run_folder.move_aside()
@@ -210,35 +218,50 @@ class Experiment:
             return run_folder.write_results(
                 self.settings, results, epochs, patience, command
             )
-        model, callbacks = self.make()
-        print(
-            f"{self.preset_name}: {model.count_params():,} parameters on "
-            f"{self.corpus.name}, run folder {folder}"
-        )
-        if tensorboard:
-            path = run_folder.path / "tensorboard"
-            callbacks.append(keras.callbacks.TensorBoard(str(path)))
-        finite = self._train(
-            model,
-            callbacks,
-            run_folder,
-            epochs=epochs,
-            patience=patience,
-            frequency=checkpoint_frequency,
-            verbose=verbose,
-        )
-        measured = {
-            "parameters": model.count_params(),
-            "finite": finite,
-            **report.summary_of_log(run_folder.log(), self.task.monitor),
-            **self.task.measure(self, model, verbose),
-        }
+        with scope:
+            model, callbacks = self.make()
+            print(
+                f"{self.preset_name}: {model.count_params():,} parameters on "
+                f"{self.corpus.name}, run folder {folder}"
+            )
+            if tensorboard:
+                path = run_folder.path / "tensorboard"
+                callbacks.append(keras.callbacks.TensorBoard(str(path)))
+            finite = self._train(
+                model,
+                callbacks,
+                run_folder,
+                epochs=epochs,
+                patience=patience,
+                frequency=checkpoint_frequency,
+                verbose=verbose,
+            )
+            measured = {
+                "parameters": model.count_params(),
+                "finite": finite,
+                **report.summary_of_log(run_folder.log(), self.task.monitor),
+                **self.task.measure(self, model, verbose),
+            }
         run_folder.write_results(
             self.settings, measured, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results
+
+    def _scope(self, devices):
+        """Context in which the model is made and trained."""
+        if "distribution" not in self.overrides:
+            if devices is not None:
+                raise UsageError(
+                    "devices is of --distribution=data_parallel. Received: "
+                    f"devices={devices}"
+                )
+            return contextlib.nullcontext()
+        try:
+            return training.data_parallel(devices)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
 
     def _measure_more(self, run_folder, model, measures, verbose):
         """Adds what is asked for and lacking to the results; returns them."""

@@ -130,6 +130,13 @@ TRAINING = (
         at_least=1,
     ),
     _neural("learning_rate", float, "Initial learning rate.", at_least=0),
+    _neural(
+        "distribution",
+        str,
+        "Train on several devices, each with some rows of every batch; of JAX "
+        "and TensorFlow.",
+        choices=("data_parallel",),
+    ),
     _of_language(
         "halve_after", int, "Epochs at the initial learning rate.", at_least=0
     ),
@@ -192,6 +199,14 @@ RUNNING = (
         int,
         "Epochs without a better validation perplexity, or accuracy.",
         at_least=0,
+    ),
+    Option(
+        "devices",
+        int,
+        "With --distribution: how many; by default all. A run may go on with "
+        "another number.",
+        at_least=1,
+        kinds=NEURAL,
     ),
     Option(
         "checkpoint_frequency",

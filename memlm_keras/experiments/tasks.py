@@ -71,6 +71,7 @@ class Task:
                 "batch_size", preset["data"]["batch_size"]
             ),
             "learning_rate": overrides.get("learning_rate", rate),
+            "distribution": overrides.get("distribution"),
         }
 
     def make(self, experiment, **arguments):

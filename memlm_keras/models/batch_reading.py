@@ -3,10 +3,12 @@
 import keras
 import numpy as np
 from keras import ops
+from keras import tree
 
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
+from memlm_keras.training import distribution
 
 
 def read(model, function, batches):
@@ -22,12 +24,13 @@ def read(model, function, batches):
         Pairs of what the function found and the batch's sample weight.
     """
     require_readable(model, batches)
-    start = state = model.initial_state(batches.batch_size)
+    start = model.initial_state(batches.batch_size)
+    start = state = tree.map_structure(distribution.deal, start)
     for inputs, targets, sample_weight in batches:
         state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
         found, state = function(
-            ops.convert_to_tensor(inputs["token_ids"]),
-            ops.convert_to_tensor(targets),
+            distribution.deal(ops.convert_to_tensor(inputs["token_ids"])),
+            distribution.deal(ops.convert_to_tensor(targets)),
             state,
         )
         yield found, sample_weight

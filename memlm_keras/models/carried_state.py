@@ -7,6 +7,8 @@ from keras import ops
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
+from memlm_keras.training import distribution
+
 
 class CarriedState(keras.layers.Layer):
     """Non-trainable weights that hold a model's state between batches.
@@ -17,6 +19,10 @@ class CarriedState(keras.layers.Layer):
     model: they are left out of saved files, and checkpoints for exact resume
     save them as variables.
 
+    On several devices each has the state of its own rows. JAX lays it out as
+    it does batches. Replicas of TensorFlow have room for all of it and write
+    their own rows; a `Checkpoint` puts these together.
+
     Args:
         initial_state: dict of tensors, batch first; says what is carried.
         **kwargs: arguments of `keras.layers.Layer`.
@@ -24,32 +30,34 @@ class CarriedState(keras.layers.Layer):
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
-        self._state = {
-            name: self.add_weight(
-                name=name,
-                shape=value.shape,
-                dtype=keras.backend.standardize_dtype(value.dtype),
-                initializer="zeros",
-                trainable=False,
-            )
-            for name, value in initial_state.items()
-        }
+        with keras.name_scope(self.name):
+            self._state = {
+                name: keras.Variable(
+                    "zeros",
+                    shape=value.shape,
+                    dtype=keras.backend.standardize_dtype(value.dtype),
+                    trainable=False,
+                    autocast=False,
+                    layout=distribution.row_layout(value.shape),
+                    name=name,
+                )
+                for name, value in initial_state.items()
+            }
         # Never called as a layer, so nothing else would mark it as built.
         self.built = True
 
     def read(self):
         """Returns the state, a dict of tensors."""
         return {
-            name: ops.convert_to_tensor(variable)
+            name: distribution.rows_of_replica(ops.convert_to_tensor(variable))
             for name, variable in self._state.items()
         }
 
     def write(self, state):
         """Keeps `state`, cut from the gradient."""
         for name, variable in self._state.items():
-            variable.assign(
-                ops.cast(ops.stop_gradient(state[name]), variable.dtype)
-            )
+            value = ops.cast(ops.stop_gradient(state[name]), variable.dtype)
+            distribution.assign_rows(variable, value)
 
     def save_own_variables(self, store):
         """Saves nothing: a saved model begins with an empty context."""
@@ -84,7 +92,8 @@ class CarriedStates:
         """Makes room for a state of so many rows; returns a `CarriedState`."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
-            state = CarriedState(self.model.initial_state(rows), name=name)
+            with distribution.variable_scope(self.model):
+                state = CarriedState(self.model.initial_state(rows), name=name)
             self._states[name] = state
             if mode == "training":
                 setattr(self.model, name, state)

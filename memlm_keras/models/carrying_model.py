@@ -18,6 +18,7 @@ from memlm_keras.models.inference import computes_in
 from memlm_keras.models.inference import xla_pays
 from memlm_keras.models.sequence_model import SequenceModel
 from memlm_keras.models.streaming import StreamingModel
+from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import TokenCrossEntropy
@@ -84,7 +85,10 @@ class CarryingModel(StreamingModel, SequenceModel):
     def _carry(self, reset, inputs, training):
         """Predicts from the carried state, and carries the new one on."""
         mode = "training" if training else "evaluation"
-        rows = reset.shape[0] or self._carried.rows[mode]
+        replicas = distribution.num_replicas()
+        rows = self._carried.rows[mode]
+        if reset.shape[0] is not None:
+            rows = reset.shape[0] * replicas
         carried = self._carried.get(mode, rows)
         if carried is None and in_symbolic_scope():
             # Shapes do not depend on what is carried.
@@ -97,7 +101,8 @@ class CarryingModel(StreamingModel, SequenceModel):
                 "and `evaluate` do so for batches of one size"
             )
         state = carried.read()
-        state = reset_rows(state, self.backbone.initial_state(rows), reset)
+        start = self.backbone.initial_state(rows // replicas)
+        state = reset_rows(state, start, reset)
         prediction, state = self.backbone.forward(
             state=state, training=training, **inputs
         )
@@ -114,6 +119,9 @@ class CarryingModel(StreamingModel, SequenceModel):
             batch_size: integer or `None`, rows in training.
             evaluation_batch_size: integer or `None`, rows in evaluation.
         """
+        devices = distribution.num_devices(self)
+        distribution.require_divisible(batch_size, devices)
+        distribution.require_divisible(evaluation_batch_size, devices)
         rows = self._carried.rows
         if batch_size not in (None, rows["training"]):
             self._carried.make("training", batch_size)
@@ -229,7 +237,8 @@ class CarryingModel(StreamingModel, SequenceModel):
         )
         if training and self.mixture is not None and self.mixture.supervised:
             besides = y_pred["loss"] + y_pred["log_probability"]
-            loss = loss + TokenCrossEntropy()(y, besides, sample_weight)
+            share = distribution.share_of_weight(sample_weight)
+            loss = loss + share * TokenCrossEntropy()(y, besides, sample_weight)
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):

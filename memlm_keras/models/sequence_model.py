@@ -9,6 +9,7 @@ from memlm_keras import registry
 from memlm_keras.models import batch_reading
 from memlm_keras.models import inference
 from memlm_keras.serialization import deserialize
+from memlm_keras.training import distribution
 
 
 class SequenceModel(keras.Model):
@@ -96,7 +97,13 @@ class SequenceModel(keras.Model):
         """
         inference.warn_of_slow_precision(self)
         self._jit_compile_argument = kwargs.get("jit_compile", "auto")
-        if self._jit_compile_argument == "auto" and self.compiles_best():
+        # Replicas exchange what XLA cannot compile.
+        alone = distribution.num_devices(self) == 1
+        if (
+            self._jit_compile_argument == "auto"
+            and alone
+            and self.compiles_best()
+        ):
             kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics()
@@ -106,6 +113,17 @@ class SequenceModel(keras.Model):
             weighted_metrics=weighted_metrics,
             **kwargs,
         )
+        distribution.clip_sum_of_gradients(self)
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """Keras' own; on several devices, the share of this one's rows."""
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
+            # What a layer adds is the same on all: shares of it make it whole.
+            loss = loss * distribution.share_of_weight(sample_weight)
+        return loss
 
     def default_loss(self):
         """The loss that `"auto"` stands for."""
@@ -229,6 +247,20 @@ class SequenceModel(keras.Model):
     def check_data(self, *data):
         """Raises `ValueError` for batches that the model cannot read."""
         batch_reading.require_readable(self, *data)
+        for part in data:
+            distribution.require_divisible(
+                getattr(part, "batch_size", None),
+                distribution.num_devices(self),
+            )
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        # What Keras calls on TensorFlow. It would build by the mean of the
+        # batches of all replicas, and a "reset" has none.
+        if iterator is not None and distribution.num_devices(self) > 1:
+            _, _, batches = next(iter(iterator))
+            data_batch = distribution.of_first_replica(self, next(batches))
+            iterator = None
+        super()._maybe_symbolic_build(iterator, data_batch)
 
     # === Serialization ===
 

@@ -12,6 +12,7 @@ from memlm_keras.training.callbacks import StopOnNaN
 from memlm_keras.training.callbacks import Throughput
 from memlm_keras.training.callbacks import halve_after
 from memlm_keras.training.checkpoint import Checkpoint
+from memlm_keras.training.distribution import data_parallel
 from memlm_keras.training.losses import Nats
 from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import SentenceCrossEntropy
@@ -29,5 +30,6 @@ __all__ = [
     "Throughput",
     "TokenCrossEntropy",
     "TokenLoss",
+    "data_parallel",
     "halve_after",
 ]

@@ -6,6 +6,7 @@ import sys
 import keras
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.training import distribution
 from memlm_keras.training import run_state
 
 
@@ -165,6 +166,14 @@ class Checkpoint(keras.callbacks.Callback):
     def save(self, epoch, batch):
         """Writes the checkpoint: the next batch to train on is `batch`."""
         optimizer = self.model.optimizer
+        distribution.gather_rows(
+            self.model,
+            [
+                variable
+                for variable in self.model.non_trainable_variables
+                if "carried_training_state_" in variable.path
+            ],
+        )
         meta = {
             "backend": keras.backend.backend(),
             "epoch": epoch,

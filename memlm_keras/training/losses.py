@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from memlm_keras.heads import token_losses
+from memlm_keras.training import distribution
 
 
 class TokenLoss(keras.losses.Loss):
@@ -70,7 +71,8 @@ class SentenceCrossEntropy(TokenLoss):
 
     def call(self, y_true, y_pred):
         losses = super().call(y_true, y_pred)
-        return losses / ops.cast(ops.shape(y_true)[0], losses.dtype)
+        rows = ops.shape(y_true)[0] * distribution.num_replicas()
+        return losses / ops.cast(rows, losses.dtype)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

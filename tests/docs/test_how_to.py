@@ -34,7 +34,7 @@ TRAINED = (
 )
 # Commands that are run where their run folder is there.
 OF_RUNS = ("attention", "evaluate", "generate", "score")
-OTHER_PROGRAMS = ("apt-get", "cp", "export", "mkdir", "python")
+OTHER_PROGRAMS = ("apt-get", "cp", "export", "mkdir", "python", "torchrun")
 
 
 def blocks(page):

@@ -103,3 +103,12 @@ def test_memory_grows_with_time_and_no_faster(slots, monkeypatch):
     short, long = max(largest[:2]), max(largest[2:])
     assert long <= 2.2 * short
     assert long <= 800 * 4 * max(slots, 32)
+
+
+def test_shapes_of_an_open_time_are_inferred():
+    def read(steps):
+        seen = ops.pad(steps, [[0, 0], [3, 0], [0, 0]])
+        return masking.banded_sum(masking.banded_products(steps, seen, 4), seen)
+
+    found = keras.layers.Lambda(read)(keras.Input((None, 5)))
+    assert found.shape == (None, None, 5)

@@ -1,0 +1,57 @@
+"""Several devices: where they are, and what is refused."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.training import data_parallel
+
+TESTS = pathlib.Path(__file__).with_name("several_devices.py")
+BACKEND = keras.backend.backend()
+PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+# In a process of their own: all but the tests of one model that is trained.
+OTHERS = "sentences or pointing or classifier or dropout or command"
+
+
+@pytest.mark.skipif(
+    BACKEND == "torch", reason="`fit` of PyTorch trains on one device"
+)
+@pytest.mark.parametrize(
+    "part", [OTHERS, f"not ({OTHERS})"], ids=["others", "one_model"]
+)
+def test_on_four_devices(part):
+    flags = [
+        "--xla_force_host_platform_device_count=4",
+        "--xla_backend_optimization_level=0",
+    ]
+    process = subprocess.run(
+        [*PYTEST, TESTS, "-k", part],
+        env={**os.environ, "XLA_FLAGS": " ".join(flags)},
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 0, process.stdout + process.stderr
+
+
+@pytest.mark.skipif(
+    BACKEND != "torch", reason="other backends train on several devices"
+)
+def test_pytorch_is_refused_with_what_would_do(tmp_path):
+    with pytest.raises(ValueError, match="DistributedDataParallel"):
+        data_parallel()
+    experiment = Experiment("daniluk2017/lstm", distribution="data_parallel")
+    with pytest.raises(UsageError, match="KERAS_BACKEND=jax"):
+        experiment.run(tmp_path / "run")
+    assert not list(tmp_path.iterdir())
+
+
+def test_devices_need_a_distribution(tmp_path):
+    with pytest.raises(UsageError, match="--distribution=data_parallel"):
+        Experiment("daniluk2017/lstm").run(tmp_path / "run", devices=2)
+    assert not list(tmp_path.iterdir())
