@@ -1,8 +1,8 @@
 """How the cost of a step grows with a size, as pictures.
 
-    python -m benchmarks.growth --out=docs/performance_growth.json --pictures=docs/pictures
+    python -m benchmarks.growth --out=grown.json --pictures=docs/pictures
     python -m benchmarks.growth --sizes=window,copies
-    python -m benchmarks.growth --show=docs/performance_growth.json --pictures=docs/pictures
+    python -m benchmarks.growth --show=grown.json --pictures=docs/pictures
 
 At each size the contenders take turns, as in `python -m benchmarks`. A dashed
 line is the limit that the cost should keep.
