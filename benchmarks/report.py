@@ -86,9 +86,16 @@ def record(measured, threads, rounds):
 def document(found):
     """The page of a recorded run, as Markdown."""
     libraries = ", ".join(f"{k} {v}" for k, v in found["libraries"].items())
+    rounds = {
+        len(result["seconds"])
+        for results in found["cases"].values()
+        for result in results
+        if result["seconds"]
+    }
+    rounds = " or ".join(map(str, sorted(rounds)))
     lines = [
         f"{found['date']}, {found['processor']}, {found['threads']} threads of "
-        f"{found['cores']} cores; {libraries}. Medians of {found['rounds']} "
+        f"{found['cores']} cores; {libraries}. Medians of {rounds} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
         "product by the same library in the same process. Memory is how far "
