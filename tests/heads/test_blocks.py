@@ -63,6 +63,7 @@ def test_losses_and_gradients(
 ):
     monkeypatch.setattr(blocks, "BLOCK", rows * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
 
     def in_blocks(inputs, kernel, bias):
         return blocks.block_losses(
@@ -190,6 +191,7 @@ def test_logits_are_never_held_at_once(head, pays, monkeypatch):
     size, positions = 500, 2 * 64
     monkeypatch.setattr(blocks, "BLOCK", size * (8 if pays else 1000))
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     head = type(head)()
     lm = LanguageModel(size, UNITS, [keras.layers.LSTM(UNITS)], head=head)
     tokens = np.arange(positions, dtype="int32").reshape(2, 64)
@@ -261,6 +263,7 @@ def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     original = blocks.block_losses
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
     monkeypatch.setattr(
         blocks,
@@ -293,6 +296,7 @@ def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
     plain, history = outcome(made("tied"), **arguments)
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
     found, of_blocks = outcome(made("tied"), **arguments)
     for one, other in zip(found, plain, strict=True):
@@ -304,6 +308,7 @@ def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
 def test_mixed_bfloat16_learns_as_float32(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
     _, history = outcome(made("tied"))
     _, of_bfloat16 = outcome(made("tied", dtype="mixed_bfloat16"))
@@ -345,6 +350,7 @@ def test_heads_that_do_more_are_called(head, monkeypatch):
     lm = LanguageModel(V, 8, [keras.layers.LSTM(8)], head=head())
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     tokens = TOKENS[None, :17]
     logits = lm(tokens[:, :-1])
     expected = -ops.convert_to_numpy(token_losses(logits, tokens[:, 1:]))
@@ -358,6 +364,7 @@ def test_weights_among_the_inputs_of_a_call(monkeypatch):
     everything = lm(inputs)
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
     weights = (targets != 0).astype("float32")
     found = lm({**inputs, "sample_weight": weights})
     assert set(found) == {"loss", "log_probability"}
