@@ -70,8 +70,10 @@ def test_padding_changes_nothing(name, random):
         np.testing.assert_allclose(
             row[: len(sentence)],
             forced(model, sentence, [0, *sentence[:-1]]),
-            rtol=1e-4,
-            atol=1e-5,
+            # Products of a single row round otherwise, and reading and writing
+            # a memory of keys of length one makes more of it.
+            rtol=1e-3,
+            atol=2e-4,
         )
 
 
