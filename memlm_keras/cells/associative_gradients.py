@@ -7,8 +7,8 @@ way back and adds to the gradient of each matrix. Here
 * the memory before a step is what it was behind it, less what was written;
 * the gradient of a matrix is one product over all steps, behind the loop;
 * the permutations of keys are look-ups there and back;
-* what a step backward reads was taken from the sequence by the step before, as
-  XLA on a CPU would take it anew for each copy of the memory.
+* the loop backward carries what its next step reads, as XLA on a CPU would
+  otherwise slice the sequence once for each copy of the memory.
 
 Gradients are those of the steps themselves, to rounding of float32. In
 bfloat16 what is written could not be taken back, and steps are differentiated.

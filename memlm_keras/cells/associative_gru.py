@@ -210,6 +210,14 @@ class AssociativeGRUCell(AssociativeCell):
             self.traced(complex_vectors.join(key), values, output, written),
         )
 
+    @property
+    def has_own_gradient(self):
+        """Whether `run` is of these equations, and not of a subclass'."""
+        return all(
+            getattr(type(self), name) is getattr(AssociativeGRUCell, name)
+            for name in ("advance", "trace", "step")
+        )
+
     def run(self, projected, states, mask=None):
         """Runs the steps of a sequence with a backward pass of its own.
 

@@ -95,6 +95,7 @@ def _is_usual(layer, inputs, training):
         and getattr(cell, "reset_after", True)
         and getattr(inputs, "_keras_mask", None) is None
         and layer.quantization_mode is None
+        and layer.activity_regularizer is None
     )
 
 

@@ -94,7 +94,7 @@ class ProjectedRNN(keras.layers.RNN):
     def _runs_itself(self):
         """Whether the cell's own `run` is this loop."""
         return (
-            hasattr(self.cell, "run")
+            getattr(self.cell, "has_own_gradient", False)
             # There the steps are differentiated as they ran, one by one.
             and keras.backend.backend() != "torch"
             and self.compute_dtype == "float32"

@@ -76,7 +76,11 @@ class BlockLosses:
         """
         kernel, words_first = self.block_kernel() or (None, False)
         size = 0 if kernel is None else kernel.shape[0 if words_first else 1]
-        if not pay(targets.shape, size):
+        if (
+            not uses_blocks(targets.shape, size)
+            or keras.backend.standardize_dtype(kernel.dtype) != "float32"
+            or self.activity_regularizer is not None
+        ):
             return token_losses(self(inputs), targets)
         with AutocastScope(None):
             # Gradients are summed in the dtype of the variables.
@@ -115,7 +119,7 @@ def head_losses(head, outputs, targets, weights=None, training=False):
     return token_losses(head(outputs), targets)
 
 
-def pay(shape, vocabulary_size):
+def uses_blocks(shape, vocabulary_size):
     """Whether losses are computed in blocks.
 
     Args:

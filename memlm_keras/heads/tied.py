@@ -2,9 +2,13 @@
 
 import keras
 
+from memlm_keras.embeddings.embedding import Embedding
 from memlm_keras.heads.blocks import BlockLosses
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
+
+# Of embeddings whose projection is the product with their matrix.
+_USUAL_CALLS = (Embedding.call, keras.layers.ReversibleEmbedding.call)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -66,6 +70,8 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
         embedding = self.embedding
         usual = (
             type(self).call is TiedProjection.call
+            and type(embedding).call in _USUAL_CALLS
+            and embedding.reverse_dtype in (None, self.compute_dtype)
             and embedding.tie_weights
             and embedding.logit_soft_cap is None
             and embedding.quantization_mode is None

@@ -76,8 +76,9 @@ def _in_blocks(keys, queries, kernel, window):
         return ops.matmul(hidden, kernel)[..., 0]
 
     time = queries.shape[1]
-    if time is None:
-        # An open time cannot be cut into blocks.
+    if not isinstance(time, int) or 2 * window <= _BLOCK:
+        # An open time cannot be cut into blocks, and around a short window most
+        # of a block is seen by no step.
         return ops.concatenate(
             [
                 ops.matmul(
@@ -116,7 +117,7 @@ def _torch_function():
     def in_parts(*tensors):
         """Rows of the batch, as many as the cache holds, in float32."""
         _, time, units = tensors[1].shape
-        rows = max(1, _CACHED // (time * units))
+        rows = max(1, _CACHED // max(1, time * units))
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
 

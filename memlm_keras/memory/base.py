@@ -270,6 +270,11 @@ class Memory(keras.layers.Layer):
             shape = [given or size for given, size in zip(tensor.shape, some)]
             return keras.KerasTensor(shape, tensor.dtype)
 
+        if keywords.get("positions") is not None:
+            positions = keywords["positions"]
+            if not isinstance(positions, keras.KerasTensor):
+                positions = ops.convert_to_tensor(positions, "int32")
+            keywords = {**keywords, "positions": positions}
         steps = keywords.get("positions")
         steps = outputs if steps is None else steps
 

@@ -217,8 +217,8 @@ class CarryingModel(StreamingModel, SequenceModel):
         if isinstance(self.loss, TokenLoss) and self._measures_losses:
             weights = ops.ones_like(y, dtype="float32")
             if sample_weight is not None:
-                rows = len(sample_weight.shape) == 1
-                weights *= sample_weight[:, None] if rows else sample_weight
+                given = ops.cast(sample_weight, "float32")
+                weights *= given[:, None] if len(given.shape) == 1 else given
             inputs["sample_weight"] = weights
         inputs = tree.map_structure(ops.convert_to_tensor, inputs)
         return inputs, y, sample_weight
@@ -237,7 +237,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         )
         if training and self.mixture is not None and self.mixture.supervised:
             besides = y_pred["loss"] + y_pred["log_probability"]
-            share = distribution.share_of_weight(sample_weight)
+            share = distribution.share_of_weight(sample_weight, y)
             loss = loss + share * TokenCrossEntropy()(y, besides, sample_weight)
         return loss
 

@@ -122,7 +122,7 @@ class SequenceModel(keras.Model):
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
             # What a layer adds is the same on all: shares of it make it whole.
-            loss = loss * distribution.share_of_weight(sample_weight)
+            loss = loss * distribution.share_of_weight(sample_weight, y)
         return loss
 
     def default_loss(self):

@@ -191,7 +191,7 @@ def of_first_replica(model, batch):
 # === Sums ===
 
 
-def share_of_weight(weight):
+def share_of_weight(weight, targets):
     """Share of this replica in the mean over the rows of all replicas.
 
     Keras takes the mean of the means of replicas, so that a token would count
@@ -199,14 +199,18 @@ def share_of_weight(weight):
     mean over all rows.
 
     Args:
-        weight: tensor, what the mean was divided by the sum of; or `None`.
+        weight: tensor, what the mean was divided by the sum of; `None` for
+            ones.
+        targets: tensor, of which the mean is, one number each.
 
     Returns:
         Float32 scalar tensor, in the mean over replicas 1; or the number 1.
     """
     replica = _replica()
-    if replica is None or weight is None:
+    if replica is None:
         return 1
+    if weight is None:
+        weight = ops.ones_like(targets, dtype="float32")
     weight = ops.sum(ops.cast(weight, "float32"))
     mean = _sum_of_all(weight) / replica.num_replicas_in_sync
     return ops.divide_no_nan(weight, mean)

@@ -158,3 +158,14 @@ def test_bfloat16_differentiates_its_steps(runs):
     layer = made(None, dtype="mixed_bfloat16")
     layer(np.ones((2, 3, 4), "float32"), training=True)
     assert not runs
+
+
+def test_equations_of_a_subclass_are_differentiated():
+    class Doubled(AssociativeGRUCell):
+        def step(self, projected, states):
+            output, states = super().step(projected, states)
+            return 2 * output, states
+
+    assert AssociativeGRUCell(4).has_own_gradient
+    assert DualAssociativeGRUCell(4).has_own_gradient
+    assert not Doubled(4).has_own_gradient

@@ -138,3 +138,9 @@ def test_language_models_run_it(name, monkeypatch):
     lm.compile()
     lm.fit(np.array([[1, 2, 3]]), np.array([[2, 3, 4]]), verbose=0)
     assert ran[-1] == is_fused(name)
+
+
+def test_a_penalty_on_activities_is_left_to_the_layer(inputs):
+    layer = made("lstm", activity_regularizer=keras.regularizers.L2(0.1))
+    fused.run_layer(layer, ops.array(inputs))
+    assert len(layer.losses) > 0

@@ -216,6 +216,44 @@ def test_logits_are_never_held_at_once(head, pays, monkeypatch):
         assert (held < size * positions // 2) == pays
 
 
+class Scaled(keras.layers.ReversibleEmbedding):
+    def call(self, inputs, reverse=False):
+        outputs = super().call(inputs, reverse=reverse)
+        return 3 * outputs if reverse else outputs
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        lambda: TiedProjection(Scaled(V, UNITS)),
+        lambda: OutputProjection(V, activation="tanh"),
+        lambda: OutputProjection(V, dtype="bfloat16"),
+    ],
+)
+def test_heads_that_do_more_are_called(head, arrays, targets, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
+    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    head, inputs = head(), arrays[0]
+    expected = token_losses(head(inputs), targets)
+    found = head.token_losses(ops.array(inputs), ops.array(targets))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found), ops.convert_to_numpy(expected), rtol=1e-5
+    )
+
+
+def test_weights_of_any_dtype():
+    lm = made("own")
+    lm.compile("sgd")
+    tokens = TOKENS[:80].reshape(4, 20)
+    weights = np.ones((4, 20), "int32")
+    weights[0] = 0
+    history = lm.fit(
+        tokens[:, :-1], tokens[:, 1:], sample_weight=weights[:, 1:], verbose=0
+    )
+    assert np.isfinite(history.history["loss"][0])
+
+
 # === Models ===
 
 TOKENS = np.random.default_rng(0).integers(1, V, size=120).astype("int32")

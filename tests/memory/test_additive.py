@@ -155,3 +155,12 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
         np.testing.assert_allclose(
             half, full, atol=0.03 * np.abs(full).max() + 0.05
         )
+
+
+def test_no_steps_have_no_scores():
+    keys, queries, kernel, seen, _ = numbers(0, 2, 1, 3, 4)
+    found = additive.additive_scores(
+        *map(ops.array, (keys, queries[:, :0], kernel)),
+        ops.array(seen[:, :0]),
+    )
+    assert found.shape == (2, 0, 3)

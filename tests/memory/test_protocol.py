@@ -477,3 +477,9 @@ def test_lower_precision_with_a_mask(name, policy):
     state = embedded(layer, state)
     again = layer(outputs, token_ids, state=state, mask=MASKS)
     assert np.all(np.isfinite(arrays(keras.ops.cast(again, "float32"))))
+
+
+def test_positions_as_a_list_of_a_symbolic_call():
+    memory = memories.Attention(window=3)
+    inputs = keras.Input((7, 4), 2)
+    assert memory(inputs, positions=[[5], [2]]).shape == (2, 1, 4)
