@@ -230,7 +230,7 @@ class Scaled(keras.layers.ReversibleEmbedding):
         lambda: OutputProjection(V, dtype="bfloat16"),
     ],
 )
-def test_heads_that_do_more_are_called(head, arrays, targets, monkeypatch):
+def test_losses_of_heads_that_do_more(head, arrays, targets, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK", 5 * V)
     monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
     monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
