@@ -200,6 +200,7 @@ PUBLIC_NAMES = {
         "Throughput",
         "TokenCrossEntropy",
         "TokenLoss",
+        "data_parallel",
         "halve_after",
     ],
 }
