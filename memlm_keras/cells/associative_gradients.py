@@ -23,6 +23,7 @@ from keras.src.backend import rnn
 from memlm_keras.cells import complex_vectors
 from memlm_keras.cells.complex_vectors import join
 from memlm_keras.cells.complex_vectors import split
+from memlm_keras.gradients import with_gradient
 
 
 def look_up(key, positions):
@@ -71,7 +72,7 @@ def run(cell, projected, states, mask=None):
     Returns:
         The outputs, `(B, T, H)`, and the list of the states behind.
     """
-    time, h, count = ops.shape(projected)[1], cell.units, len(states)
+    h, count = cell.units, len(states)
     positions, weights = cell.shared_by_steps()
     begun = None
     if mask is not None:
@@ -82,35 +83,31 @@ def run(cell, projected, states, mask=None):
             begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
         mask = ops.transpose(mask)[:, None]
 
-    @ops.custom_gradient
-    def sequence(projected, *others):
+    def forward(projected, *others):
         states, weights = others[:count], others[count:]
         kept, memory = _forward(
             cell, projected, states, positions, weights, mask
         )
+        results = ops.transpose(kept[:, :h], (2, 0, 1)), cell.flat(turn(memory))
+        return results, (states, weights, kept, memory)
 
-        def gradient(*arguments, upstream=None):
-            upstream = arguments[0] if upstream is None else upstream
-            return _backward(
-                cell,
-                states,
-                positions,
-                weights,
-                mask,
-                kept,
-                memory,
-                upstream,
-            )
+    def backward(kept, d_outputs, d_memory):
+        states, weights, kept, memory = kept
+        return _backward(
+            cell,
+            states,
+            positions,
+            weights,
+            mask,
+            kept,
+            memory,
+            d_outputs,
+            d_memory,
+        )
 
-        outputs = ops.transpose(kept[:, :h], (2, 0, 1))
-        # As one tensor, as Keras bears no more of them on PyTorch.
-        outputs = ops.reshape(outputs, (-1, time * h))
-        flat = cell.flat(turn(memory))
-        return ops.concatenate([outputs, flat], axis=-1), gradient
-
-    both = sequence(projected, *states, *weights)
-    outputs = ops.reshape(both[:, : time * h], (-1, time, h))
-    memory = ops.reshape(both[:, time * h :], (-1, cell.num_copies * h))
+    outputs, memory = with_gradient(forward, backward)(
+        projected, *states, *weights
+    )
     states = [outputs[:, -1], memory, *states[2:]]
     if begun is not None:
         outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
@@ -155,7 +152,17 @@ def _forward(cell, projected, states, positions, weights, mask):
     return kept, memory
 
 
-def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
+def _backward(
+    cell,
+    states,
+    positions,
+    weights,
+    mask,
+    kept,
+    memory,
+    d_outputs,
+    d_memory,
+):
     """Gradients of the projected inputs, the states and the weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
     hidden = ops.transpose(states[0])
@@ -165,9 +172,7 @@ def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
     inverse = inverse_of(positions)
-    time = ops.shape(kept)[0]
-    d_outputs = ops.reshape(upstream[:, : time * h], (-1, time, h))
-    d_memory = turn(cell.copies(upstream[:, time * h :]))
+    d_memory = turn(cell.copies(d_memory))
 
     inputs = [kept, ops.transpose(d_outputs, (1, 2, 0))]
     if mask is not None:
