@@ -64,6 +64,45 @@ class Corpus:
                     digest.update(np.ascontiguousarray(array))
         return digest.hexdigest()[:16]
 
+    def with_first_lines(self, lines):
+        """The same corpus with less of the training text.
+
+        Args:
+            lines: integer, how many of its first lines are left.
+
+        Returns:
+            `Corpus` of the words of these lines; others are unknown.
+
+        Raises:
+            ValueError: There are not so many lines.
+        """
+        tokens, documents = self.train.tokens, self.train.document_starts
+        end_of_sentence_id = self.vocabulary.end_of_sentence_id
+        starts = sentence_starts(tokens, end_of_sentence_id)
+        if not 1 <= lines <= len(starts):
+            raise ValueError(
+                f"`lines` must be 1 .. {len(starts)}, as the training text has "
+                f"so many. Received: lines={lines}"
+            )
+        tokens = tokens[: [*starts, len(tokens)][lines]]
+        if documents is not None:
+            documents = documents[documents < len(tokens)]
+        old = self.vocabulary
+        kept = np.unique(tokens)
+        kept = kept[kept > max(old.end_of_sentence_id, old.unknown_id)]
+        words = {**old.get_config(), "tokens": [old.tokens[i] for i in kept]}
+        vocabulary = type(old).from_config(words)
+        new = np.full(len(old), vocabulary.unknown_id, "int32")
+        new[old.end_of_sentence_id] = vocabulary.end_of_sentence_id
+        new[kept] = vocabulary.encode([old.tokens[i] for i in kept])
+        splits = [
+            Split(new[split.tokens], split.document_starts)
+            for split in (Split(tokens, documents), self.validation, self.test)
+        ]
+        return dataclasses.replace(
+            self, vocabulary=vocabulary, **dict(zip(SPLITS, splits))
+        )
+
     def batches(
         self,
         split,

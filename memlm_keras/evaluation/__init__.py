@@ -11,6 +11,7 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
+from memlm_keras.evaluation.sentences import sentence_losses
 
 __all__ = [
     "CacheChoice",
@@ -24,4 +25,5 @@ __all__ = [
     "perplexity",
     "reconstruction",
     "sampled_perplexity",
+    "sentence_losses",
 ]

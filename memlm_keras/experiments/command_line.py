@@ -9,6 +9,7 @@
     memlm export RUN [FOLDER]
     memlm predict RUN PREMISE HYPOTHESIS
     memlm table PAPER/TABLE
+    memlm claims [CLAIM ...]
 
 RUN is a run folder, or a `.keras` file. Exit status 0: done; 1: failed; 2:
 wrong use; 130 and 143: interrupted, with the line that goes on.

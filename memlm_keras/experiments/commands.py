@@ -21,6 +21,7 @@ from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
+from memlm_keras.experiments.subcommands import as_flag
 from memlm_keras.experiments.table import TableRuns
 from memlm_keras.experiments.table_runs import fill
 from memlm_keras.experiments.tasks import smoothing_of
@@ -285,16 +286,10 @@ def table(positional, values, command):
             # A progress bar would fill the log with every step.
             "verbose": 2,
         }
-        return [preset, *(_flag(k, v) for k, v in told.items())]
+        return [preset, *(as_flag(k, v) for k, v in told.items())]
 
     failed = fill(runs, seeds, flags_of, finished_only, overwrite, command)
     return 1 if failed else 0
-
-
-def _flag(name, value):
-    if isinstance(value, bool):
-        return f"--{name}" if value else f"--no{name}"
-    return f"--{name}={value}"
 
 
 def _grid(texts):

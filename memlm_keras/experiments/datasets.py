@@ -96,6 +96,11 @@ class Dataset:
         Returns:
             `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
         """
+        corpus = self._load(vocabulary)
+        lines = self.reading.get("training_lines")
+        return corpus if lines is None else corpus.with_first_lines(lines)
+
+    def _load(self, vocabulary):
         data_dir = self.reading.get("data_dir")
         if vocabulary is None:
             words = self._those("vocabulary_size", "minimum_count")

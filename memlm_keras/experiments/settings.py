@@ -54,6 +54,13 @@ READING = (
         "once, unless the text has unknown words to learn from anyway.",
         at_least=1,
     ),
+    _of_texts(
+        "training_lines",
+        int,
+        "Train on so many first lines of the training text; words that they "
+        "do not hold are unknown.",
+        at_least=1,
+    ),
     _of_language(
         "cbt_train_on",
         str,

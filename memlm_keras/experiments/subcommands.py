@@ -154,6 +154,13 @@ class Command:
         }
 
 
+def as_flag(name, value):
+    """A value as the flag that says it."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={value}"
+
+
 _DATASET = Option(
     "dataset",
     str,
@@ -272,6 +279,42 @@ COMMANDS = {
             [settings.PASSAGE, settings.SENTENCE],
             module="commands",
             grid=True,
+        ),
+        Command(
+            "claims",
+            "Decides claims of the papers: trains what they compare, and "
+            "writes verdicts. CLAIM is PAPER or PAPER/CLAIM; by default all.",
+            ("[CLAIM ...]",),
+            [
+                Option("setting", str, "The runs of this setting only."),
+                Option(
+                    "size",
+                    str,
+                    "Sizes of models: small (the default), or the paper's.",
+                    choices=("small", "paper"),
+                ),
+                Option("queue", bool, "Show the runs to come, and train none."),
+                Option(
+                    "finished_only",
+                    bool,
+                    "Train nothing, and write what finished runs decide.",
+                ),
+                Option(
+                    "minutes",
+                    float,
+                    "Interrupt after so long; the same command goes on.",
+                    at_least=0,
+                ),
+                Option(
+                    "out",
+                    str,
+                    "Folder of claims.md and the logs it rests on; by default "
+                    "claims.",
+                ),
+                Option("run_dir", str, "Folder that run folders go in."),
+                next(o for o in settings.READING if o.name == "data_dir"),
+            ],
+            module="claim_runs",
         ),
     )
 }

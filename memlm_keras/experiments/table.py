@@ -322,6 +322,31 @@ def _required(measure, asked):
     return dataclasses.replace(measure, optional=False, made_with=made_with)
 
 
+def experiment_of(recipe):
+    """The experiment of a recipe, without overrides that it has no use for.
+
+    Args:
+        recipe: dict, as of `TableRuns.recipes`.
+
+    Raises:
+        UsageError: for what cannot be, and if there is no use for one of its
+            own changes.
+    """
+    overrides = {**recipe["overrides"], **recipe["changes"]}
+    while True:
+        try:
+            return Experiment(
+                recipe["preset"],
+                recipe["dataset"],
+                seed=recipe["seed"],
+                **overrides,
+            )
+        except NoUseError as error:
+            if error.option in recipe["changes"]:
+                raise
+            del overrides[error.option]
+
+
 def describe(recipes):
     """Names and settings of experiments, read in a fresh process.
 
@@ -337,21 +362,8 @@ def describe(recipes):
     """
     found, used, corpora = [], set(), {}
     for recipe in recipes:
-        overrides = {**recipe["overrides"], **recipe["changes"]}
-        while True:
-            try:
-                experiment = Experiment(
-                    recipe["preset"],
-                    recipe["dataset"],
-                    seed=recipe["seed"],
-                    **overrides,
-                )
-                break
-            except NoUseError as error:
-                if error.option in recipe["changes"]:
-                    raise
-                del overrides[error.option]
-        used |= set(overrides)
+        experiment = experiment_of(recipe)
+        used |= set(experiment.overrides)
         key = (experiment.dataset.sentences, experiment.kind)
         if key in corpora:
             experiment.corpus = corpora[key]

@@ -137,7 +137,7 @@ def fill(
             print("finished before;", report.outcome(kept[run], table.measures))
             continue
         run_begin = time.monotonic()
-        failure = _train_one(run, train(run.recipe))
+        failure = train_one(run, train(run.recipe))
         results = None if failure else RunFolder(run.folder).results()
         if results is None:
             progress.failed.add(run)
@@ -176,8 +176,17 @@ def _kept_results(table, run, any_epochs):
     return None
 
 
-def _train_one(run, flags):
-    """Trains one run; returns `None`, or what went wrong."""
+def train_one(run, flags, seconds=None):
+    """Trains one run in a process of its own.
+
+    Args:
+        run: what has the `folder` of a run, a `pathlib.Path`.
+        flags: list of strings, arguments of `memlm train`.
+        seconds: float, after which the run is interrupted, or `None`.
+
+    Returns:
+        `None`, or what went wrong; an interrupted run went wrong, too.
+    """
     log = run.folder / "log.txt"
     paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
     try:
@@ -192,7 +201,8 @@ def _train_one(run, flags):
                         **os.environ,
                         "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                     },
-                )
+                ),
+                seconds,
             )
     except OSError as error:
         return f"failed: {error}"
@@ -205,9 +215,12 @@ def _train_one(run, flags):
     )
 
 
-def _finish(process):
+def _finish(process, seconds):
     """Waits for a run; if we are to end, so is the run, but orderly."""
     try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.terminate()
         return process.wait()
     except BaseException:
         process.terminate()

@@ -122,7 +122,7 @@ def fill(tmp_path, monkeypatch):
             for recipe in recipes
         ]
 
-    monkeypatch.setattr(table_runs, "_train_one", train_one)
+    monkeypatch.setattr(table_runs, "train_one", train_one)
     monkeypatch.setattr(table_runs, "in_fresh_process", describe)
 
     def fill(rows, seeds=(0, 1), finished_only=False, **others):

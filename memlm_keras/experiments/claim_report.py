@@ -1,0 +1,131 @@
+"""The document of the papers' claims and our verdicts."""
+
+import statistics
+
+import numpy as np
+
+from memlm_keras import files
+from memlm_keras import presets
+from memlm_keras.experiments.claims import NOT_DECIDED
+from memlm_keras.experiments.claims import difference
+from memlm_keras.experiments.claims import verdict
+from memlm_keras.experiments.claims_of_papers import CLAIMS
+from memlm_keras.experiments.claims_of_papers import SETTINGS
+
+_INTRODUCTION = """# Claims
+
+Each claim of the five papers about which model is better, what it rests on
+there, and what our runs say of it. A difference is in per cent of the
+perplexity of the second model (of pairs, in points of accuracy), positive
+where the claim is right, with an interval of 95%: seeds of both models are
+drawn anew, and so are the sentences of the test text, the same for both. A
+claim *holds* where the whole interval is on its side, and *does not hold*
+where none of it is that would matter; of equal models the interval must lie
+within 2%. With fewer seeds than a setting asks for, nothing is decided. The
+papers' numbers are of other texts or sizes, and stand beside ours to be
+compared with each other only.
+"""
+_COLUMNS = (
+    "claim",
+    "theirs",
+    "setting",
+    "ours",
+    "difference",
+    "seeds",
+    "verdict",
+)
+
+
+def write(path, models, losses, size, command):
+    """Writes the document, whole.
+
+    Args:
+        path: path of a Markdown file.
+        models: dict of `Model`s by setting and text.
+        losses: dict of their `Losses`, or `None` where there are none yet.
+        size: `"small"` or `"paper"`.
+        command: string, what was typed.
+    """
+    lines = [_INTRODUCTION, f"    {command}", ""]
+    for name in dict.fromkeys(claim.paper for claim in CLAIMS):
+        lines += [f"## {presets.papers()[name].citation}", ""]
+        lines += _row(_COLUMNS) + ["|" + "---|" * len(_COLUMNS)]
+        for claim in CLAIMS:
+            if claim.paper == name:
+                lines += _of_claim(claim, losses)
+        lines.append("")
+    lines += ["## Settings and runs", ""]
+    lines += _of_settings(models, losses, size)
+    with files.atomic_path(path) as temporary:
+        temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _of_claim(claim, losses):
+    stated = f"{claim.statement} ({claim.where})"
+    if not claim.settings:
+        cells = (stated, claim.published, "", claim.missing, "", "")
+        return _row((*cells, NOT_DECIDED))
+    lines = []
+    for name in claim.settings:
+        setting = SETTINGS[name]
+        both = [losses[name, text] for text in (claim.better, claim.than)]
+        found = None if None in both else difference(*both)
+        is_pairs = claim.paper == "weissenborn2016"
+        cells = (
+            stated,
+            claim.published,
+            name,
+            f"{claim.better} {_level(both[0], is_pairs)}, "
+            f"{claim.than} {_level(both[1], is_pairs)}",
+            "" if found is None else _in_percent(found, is_pairs),
+            f"{0 if found is None else found.seeds} of {setting.seeds}",
+            f"*{verdict(claim, found, setting.seeds)}*",
+        )
+        lines += _row(cells)
+    return lines
+
+
+def _level(losses, is_pairs):
+    """Mean and standard deviation of a perplexity, or of an accuracy."""
+    if losses is None:
+        return "?"
+    found = losses.by_seed
+    values = 100 * (1 - found) if is_pairs else np.exp(found)
+    text = f"{values.mean():.1f}"
+    if len(values) > 1:
+        text += f" ± {statistics.stdev(values):.1f}"
+    return text
+
+
+def _in_percent(found, is_pairs):
+    """A `Difference` as people read it."""
+    numbers = found.mean, found.low, found.high
+    if is_pairs:
+        shown = [100 * number for number in numbers]
+    else:
+        shown = [100 * (1 - np.exp(-number)) for number in numbers]
+    return "{:.1f} ({:.1f} to {:.1f})".format(*shown)
+
+
+def _of_settings(models, losses, size):
+    lines = []
+    for name, setting in SETTINGS.items():
+        lines += [f"### {name}", "", f"{setting.description}.", ""]
+        if size == "paper":
+            lines[-2] = "At the paper's size."
+        for (of, _), model in models.items():
+            if of != name:
+                continue
+            runs = [model.run(seed) for seed in range(setting.seeds)]
+            lines.append(f"    {runs[0].command}")
+        found = [
+            found.seeds
+            for (of, _), found in losses.items()
+            if of == name and found
+        ]
+        lines += ["", f"{sum(found)} runs are finished.", ""]
+    return lines
+
+
+def _row(cells):
+    return ["| " + " | ".join(cells) + " |"]
