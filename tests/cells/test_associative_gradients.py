@@ -10,6 +10,7 @@ from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import associative_gradients
+from memlm_keras.cells import complex_vectors
 from memlm_keras.data import PairBatches
 
 # Elsewhere the steps themselves are differentiated.
@@ -85,9 +86,10 @@ MASKS = {
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("source_key", [None, "shared", "separate"])
-def test_outputs_states_and_gradients(source_key, mask, gradients, runs):
+@pytest.mark.parametrize("key", complex_vectors.KEYS)
+def test_outputs_states_and_gradients(key, source_key, mask, gradients, runs):
     mask = MASKS[mask]
-    layer = made(source_key)
+    layer = made(source_key, key=key)
     expected = outputs_and_gradients(layer, 5, mask, False, gradients)
     assert not runs
     found = outputs_and_gradients(layer, 5, mask, True, gradients)
