@@ -77,6 +77,9 @@ class LanguageModel(CarryingModel):
             * `"reset"`, `(batch,)` bool: then the context is the one carried
               from the call before, except in the rows marked here. Training
               and inference carry contexts of their own.
+            * `"positions"`, `(batch, queries)` int32, the only steps that
+              predict: then logits, targets, losses and weights are of these,
+              `queries` in place of `time`. All steps are read.
             * `"targets"`, `(batch, time)` int32, the next tokens: then the
               result is a dict of the `"loss"` of each token and its natural
               `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
