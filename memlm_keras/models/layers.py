@@ -159,7 +159,7 @@ class Initializers:
 
 
 def embeddings_start(readers):
-    """How embeddings begin where nothing is said of them.
+    """Initializer of embeddings of which nothing is said.
 
     Args:
         readers: recurrent layers that read them.
