@@ -239,7 +239,18 @@ class AssociativeGRUCell(AssociativeCell):
 
         See `memlm_keras.cells.associative_gradients`.
         """
-        return associative_gradients.run(self, projected, states, mask)
+        run = associative_gradients.run
+        if keras.backend.backend() == "torch":
+            from memlm_keras.cells import associative_torch
+
+            run = associative_torch.run
+        outputs, states = run(self, projected, states, mask)
+        if mask is not None and keras.backend.backend() != "jax":
+            # There Keras gives zeros before the first step that counts, and
+            # the first state elsewhere.
+            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
+            outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
+        return outputs, states
 
     def get_config(self):
         return {
