@@ -12,6 +12,7 @@ way back and adds to the gradient of each matrix. Here
 
 Gradients are those of the steps themselves, to rounding of float32. In
 bfloat16 what is written could not be taken back, and steps are differentiated.
+On PyTorch, `associative_torch` does the same in place.
 """
 
 import keras
@@ -70,18 +71,13 @@ def run(cell, projected, states, mask=None):
         mask: optional bool tensor `(B, T)`, `True` where a step counts.
 
     Returns:
-        The outputs, `(B, T, H)`, and the list of the states behind.
+        The outputs, `(B, T, H)`, those of steps that do not count as of the
+        step before, and the list of the states behind.
     """
     h, count = cell.units, len(states)
     positions, weights = cell.shared_by_steps()
-    begun = None
     if mask is not None:
-        mask = ops.cast(mask, "bool")
-        if keras.backend.backend() == "tensorflow":
-            # There Keras gives zeros before the first step that counts, and
-            # the first state elsewhere.
-            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
-        mask = ops.transpose(mask)[:, None]
+        mask = ops.transpose(ops.cast(mask, "bool"))[:, None]
 
     def forward(projected, *others):
         states, weights = others[:count], others[count:]
@@ -108,10 +104,7 @@ def run(cell, projected, states, mask=None):
     outputs, memory = with_gradient(forward, backward)(
         projected, *states, *weights
     )
-    states = [outputs[:, -1], memory, *states[2:]]
-    if begun is not None:
-        outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
-    return outputs, states
+    return outputs, [outputs[:, -1], memory, *states[2:]]
 
 
 def _loop(step, inputs, states, go_backwards=False):
@@ -190,9 +183,7 @@ def _backward(
         keys = [
             split(key, 0) for key in _parts(projected_keys, [h] * count, axis=0)
         ]
-        permuted = [
-            look_up(complex_vectors.bound(key), positions) for key in keys
-        ]
+        permuted = [look_up(cell.as_key(key), positions) for key in keys]
         memory = _added(memory, permuted[0], -written)
         d_output = d_hidden
         d_written = copies * join(
@@ -230,7 +221,9 @@ def _backward(
         d_projected = []
         for key, d_key in zip(keys, d_keys):
             d_key = gradient_of_look_up(d_key, inverse)
-            d_projected += complex_vectors.bound_gradient(key, d_key)
+            d_projected += complex_vectors.normalize_gradient(
+                key, d_key, cell.key
+            )
         d_projected = join([*d_projected, d_gates], 0)
         d_before = to_hidden @ d_projected
         if mask is not None:
