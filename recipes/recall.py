@@ -52,20 +52,19 @@ def main(argv):
     command_line.import_keras(FLAGS.backend)
     from memlm_keras.experiments import recall
 
-    names = one_of("rows", FLAGS.rows or list(recall.ROWS), recall.ROWS)
-    one_of("setting", [FLAGS.setting], recall.SETTINGS)
+    names = FLAGS.rows or list(recall.ROWS)
+    require_known("rows", names, recall.ROWS)
+    require_known("setting", [FLAGS.setting], recall.SETTINGS)
     run_dir = pathlib.Path(FLAGS.run_dir)
-    found, runs = (
-        {},
-        list(
-            itertools.product(
-                tasks(recall.SETTINGS[FLAGS.setting]).items(),
-                map(int, FLAGS.units),
-                names,
-                map(int, FLAGS.seeds),
-            )
-        ),
+    runs = list(
+        itertools.product(
+            tasks(recall.SETTINGS[FLAGS.setting]).items(),
+            map(int, FLAGS.units),
+            names,
+            map(int, FLAGS.seeds),
+        )
     )
+    found = {}
     for number, ((x, task), units, name, seed) in enumerate(runs, start=1):
         print(f"{number}/{len(runs)} {name}, {units} units: {task}", flush=True)
         folder = run_dir / FLAGS.setting / recall.slug(task)
@@ -83,7 +82,7 @@ def main(argv):
         found.setdefault(x, []).append(results)
 
     for x, results in found.items():
-        title = f"{FLAGS.task}, {x} {AXES[FLAGS.task]}, {FLAGS.setting}"
+        title = f"{FLAGS.task}, {AXES[FLAGS.task]} {x}, {FLAGS.setting}"
         path = run_dir / f"{FLAGS.task}_{FLAGS.setting}_{x}_bytes.png"
         print(f"\n{title}\n")
         print("\n".join(recall.lines(results)))
@@ -115,14 +114,13 @@ def tasks(setting):
     }
 
 
-def one_of(flag, names, known):
-    """Returns names; ends the program where one is not known."""
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise app.UsageError(
-            f"--{flag} must be of {', '.join(known)}. Received: {unknown[0]}"
-        )
-    return names
+def require_known(flag, names, known):
+    """Ends the program where one of the names is not known."""
+    for name in names:
+        if name not in known:
+            raise app.UsageError(
+                f"--{flag} must be of {', '.join(known)}. Received: {name}"
+            )
 
 
 if __name__ == "__main__":

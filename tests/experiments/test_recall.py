@@ -138,7 +138,6 @@ def test_an_interrupted_run_leaves_nothing(run, tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             run()
     assert not list(tmp_path.iterdir())
-    assert run()["training_rows"] == 16
 
 
 def test_seeds_are_reproducible(run, tmp_path):
@@ -146,8 +145,6 @@ def test_seeds_are_reproducible(run, tmp_path):
     (tmp_path / "rate0.01").rename(tmp_path / "kept")
     again = run()["accuracy"], (tmp_path / "rate0.01/log.csv").read_text()
     assert again == first
-    run(seed=1)
-    assert (tmp_path / "rate0.01/log.csv").read_text() != first[1]
 
 
 def test_the_best_rate_counts(run, tmp_path):
@@ -160,9 +157,11 @@ def test_the_best_rate_counts(run, tmp_path):
     assert results["accuracy"] == max(r["accuracy"] for r in found)
 
 
-def test_a_row_may_have_a_rate_of_its_own(run):
-    assert run("pointer_sentinel")["rate"] == 0.003
-    assert run("pointer_sentinel", "two")["rate"] in (0.1, 0.001)
+def test_a_row_may_have_a_rate_of_its_own():
+    row = recall.ROWS["pointer_sentinel"]
+    assert recall.rates_of(row, recall.SETTINGS["small"]) == (0.003,)
+    assert len(recall.rates_of(row, recall.SETTINGS["zoology_64"])) == 4
+    assert recall.rates_of(recall.Row(), recall.SETTINGS["small"]) == (0.01,)
 
 
 def test_training_stops_where_it_is_learnt(run, monkeypatch):
@@ -188,7 +187,7 @@ RESULTS = {
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"accuracy": 0.96}, "learnt"),
+        ({"accuracy": 0.91}, "learnt"),
         ({}, "in part"),
         ({"accuracy": 0.26}, "not decided"),
         ({"accuracy": 0.04}, "not decided"),
@@ -257,7 +256,7 @@ def test_the_recipe_prints_a_table_and_draws(tmp_path):
     )
     found = recipe(*arguments, folder=tmp_path)
     assert found.returncode == 0, found.stderr[-2000:]
-    assert "| gru | " in found.stdout and "binding, 2 people" in found.stdout
+    assert "| gru | " in found.stdout and "binding, people 2" in found.stdout
     pictures = {path.name for path in tmp_path.glob("runs/recall/*.png")}
     assert pictures == {
         "binding_small.png",
