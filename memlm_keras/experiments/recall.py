@@ -132,7 +132,7 @@ ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """How a model is made and trained.
+    """Sizes of a task, and what models are made and trained with.
 
     Args:
         vocabulary_size, length, pairs: integers, of the task.
