@@ -14,6 +14,7 @@ from memlm_keras.data.recall import MQAR
 from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
 from memlm_keras.experiments import recall
+from memlm_keras.experiments import recall_rows
 
 ROOT = pathlib.Path(__file__).parents[2]
 TASK = MQAR(16, length=12, pairs=2)
@@ -25,7 +26,9 @@ TASK = MQAR(16, length=12, pairs=2)
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """`run(name, ...)`: a row trained for two epochs of two batches."""
-    tiny = recall.Setting(rows=8, batch_size=4, epochs=2, validation_rows=4)
+    tiny = recall_rows.Setting(
+        rows=8, batch_size=4, epochs=2, validation_rows=4
+    )
     two = dataclasses.replace(tiny, rates=(0.1, 0.001))
     monkeypatch.setattr(recall, "SETTINGS", {"tiny": tiny, "two": two})
 
@@ -87,7 +90,9 @@ def test_a_row_may_have_a_rate_of_its_own():
     row = recall.ROWS["pointer_sentinel"]
     assert recall.rates_of(row, recall.SETTINGS["small"]) == (0.003,)
     assert len(recall.rates_of(row, recall.SETTINGS["zoology_64"])) == 4
-    assert recall.rates_of(recall.Row(), recall.SETTINGS["small"]) == (0.01,)
+    assert recall.rates_of(recall_rows.Row(), recall.SETTINGS["small"]) == (
+        0.01,
+    )
 
 
 def test_training_stops_where_it_is_learnt(run, monkeypatch):

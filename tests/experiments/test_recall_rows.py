@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memlm_keras.data.recall import MQAR
-from memlm_keras.experiments import recall
+from memlm_keras.experiments import recall_rows
 
 TASK = MQAR(16, length=12, pairs=2)
 
@@ -15,7 +15,9 @@ TASK = MQAR(16, length=12, pairs=2)
 def test_previous_inputs_stand_beside_inputs(random):
     inputs = random.normal(size=(2, 5, 3)).astype("float32")
     layer = keras.layers.RNN(
-        recall.PreviousInputCell(3), return_sequences=True, return_state=True
+        recall_rows.PreviousInputCell(3),
+        return_sequences=True,
+        return_state=True,
     )
     before = np.concatenate([np.zeros((2, 1, 3)), inputs[:, :-1]], axis=1)
     expected = np.concatenate([inputs, before], axis=-1)
@@ -34,10 +36,10 @@ def test_previous_inputs_stand_beside_inputs(random):
     assert again.cell.output_size == 6
 
 
-@pytest.mark.parametrize("name", recall.ROWS)
+@pytest.mark.parametrize("name", recall_rows.ROWS)
 def test_rows_answer_at_the_positions_alone(name):
-    model = recall.make_model(
-        recall.ROWS[name], recall.Setting(), TASK, units=8, shift=True
+    model = recall_rows.make_model(
+        recall_rows.ROWS[name], recall_rows.Setting(), TASK, units=8, shift=True
     )
     token_ids, positions, _ = TASK.draw(3, np.random.default_rng(0))
     found = model({"token_ids": token_ids, "positions": positions})
@@ -53,29 +55,31 @@ def test_rows_answer_at_the_positions_alone(name):
 
 @pytest.mark.parametrize("window", [None, 3])
 def test_windows_are_the_papers_or_as_long_as_rows(window):
-    row = dataclasses.replace(recall.ROWS["attention"], window=window)
-    model = recall.make_model(row, recall.Setting(), TASK, units=8)
+    row = dataclasses.replace(recall_rows.ROWS["attention"], window=window)
+    model = recall_rows.make_model(row, recall_rows.Setting(), TASK, units=8)
     assert model.memory.window == (window or 12)
     lstm, slots = 2 * 8, (window or 12) * 8
     filled = 1
-    assert recall.state_bytes(model) == 4 * (lstm + slots + filled)
+    assert recall_rows.state_bytes(model) == 4 * (lstm + slots + filled)
 
 
 def test_settings_of_zoology_are_the_papers():
     found = {
         (s.length, s.pairs, s.batch_size)
-        for name, s in recall.SETTINGS.items()
+        for name, s in recall_rows.SETTINGS.items()
         if name.startswith("zoology") and s.zoology and not s.fresh
     }
     assert found == {(64, 4, 512), (128, 8, 512), (256, 16, 256)}
-    setting = recall.SETTINGS["zoology_64"]
+    setting = recall_rows.SETTINGS["zoology_64"]
     assert setting.rows == 100_000 and setting.epochs == 64
-    model = recall.make_model(recall.ROWS["key_value"], setting, TASK, units=8)
+    model = recall_rows.make_model(
+        recall_rows.ROWS["key_value"], setting, TASK, units=8
+    )
     assert model.tie_embeddings
     assert [layer.units for layer in model.recurrent] == [8, 16]
     deviation = np.std(keras.ops.convert_to_numpy(model.embedding.embeddings))
     assert 0.01 < deviation < 0.03
-    optimizer = recall._optimizer(setting, 0.01, steps=100)
+    optimizer = recall_rows.make_optimizer(setting, 0.01, steps=100)
     assert optimizer.weight_decay == 0.1
     rates = [float(optimizer._learning_rate(s)) for s in (0, 50, 100)]
     np.testing.assert_allclose(rates, [0.01, 0.005, 0], atol=1e-8)
