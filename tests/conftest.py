@@ -42,6 +42,7 @@ SAME_ON_EVERY_BACKEND = (
     "experiments/test_claims.py",
     "experiments/test_command_line.py",
     "experiments/test_experiment.py",
+    "experiments/test_recall.py",
     "experiments/test_run_folder.py",
     "experiments/test_table.py",
     "recipes/test_recipes.py",

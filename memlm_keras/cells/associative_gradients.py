@@ -183,9 +183,7 @@ def _backward(
         keys = [
             split(key, 0) for key in _parts(projected_keys, [h] * count, axis=0)
         ]
-        permuted = [
-            look_up(complex_vectors.bound(key), positions) for key in keys
-        ]
+        permuted = [look_up(cell.as_key(key), positions) for key in keys]
         memory = _added(memory, permuted[0], -written)
         d_output = d_hidden
         d_written = copies * join(
@@ -223,7 +221,9 @@ def _backward(
         d_projected = []
         for key, d_key in zip(keys, d_keys):
             d_key = gradient_of_look_up(d_key, inverse)
-            d_projected += complex_vectors.bound_gradient(key, d_key)
+            d_projected += complex_vectors.normalize_gradient(
+                key, d_key, cell.key
+            )
         d_projected = join([*d_projected, d_gates], 0)
         d_before = to_hidden @ d_projected
         if mask is not None:

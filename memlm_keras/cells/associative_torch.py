@@ -11,6 +11,7 @@ Shapes below: B batch, T time, H units, N_c copies.
 
 import torch
 
+from memlm_keras.cells import complex_vectors
 from memlm_keras.gradients import with_gradient
 
 
@@ -62,6 +63,7 @@ class _Loop:
 
     def __init__(self, cell, positions, projected, mask):
         self.units, self.num_keys = cell.units, cell.num_keys
+        self.least = complex_vectors.KEYS[cell.key]
         self.copies, self.numbers = positions.shape
         first = torch.arange(self.copies, device=positions.device)
         inverse = first[:, None] * self.numbers + positions.argsort(dim=1)
@@ -110,7 +112,7 @@ class _Loop:
         memory = memories[0] = memories[0].clone()
         permuted, buffer = torch.empty_like(memory), torch.empty_like(memory)
 
-        bounded = memory.new_empty(time, self.num_keys, batch, self.numbers)
+        keys = memory.new_empty(time, self.num_keys, batch, self.numbers)
         outputs = columns.new_empty(time + 1, batch, h)
         outputs[0] = hidden
         written = torch.empty_like(outputs[1:])
@@ -119,10 +121,14 @@ class _Loop:
         for step, (at, raw, update, reset, candidate) in enumerate(parts):
             torch.addmm(at, outputs[step], recurrent, out=at)
             raw = torch.view_as_real(raw)
-            torch.div(raw, _modulus(raw), out=torch.view_as_real(bounded[step]))
+            torch.div(
+                raw,
+                _modulus(raw, self.least),
+                out=torch.view_as_real(keys[step]),
+            )
             for index in reversed(range(count)):
                 if index == count - 1 or self.num_keys == 2:
-                    self._permuted(bounded[step, -bool(index)], permuted)
+                    self._permuted(keys[step, -bool(index)], permuted)
                 value = values[index, step]
                 self._read(permuted, memories[index], value, buffer)
                 value /= self.copies
@@ -136,14 +142,14 @@ class _Loop:
                 written[step] *= mask[step]
                 outputs[step + 1].lerp_(outputs[step], 1 - mask[step])
             memory.addcmul_(permuted, _complex(written[step])[:, None])
-        kept = columns, bounded, outputs, written, values, memory
+        kept = columns, keys, outputs, written, values, memory
         results = outputs[1:], torch.view_as_real(memory)
         return results, (kept, recurrent, kernels, begun[1:])
 
     def backward(self, kept, d_outputs, d_memory):
         """Gradients of the arguments of `forward`."""
         kept, recurrent, kernels, source = kept
-        columns, bounded, outputs, written, values, memory = kept
+        columns, all_keys, outputs, written, values, memory = kept
         h, mask = self.units, self.mask
         raw, update, reset, candidate = self._parts(columns)
         value = values[0]
@@ -154,10 +160,10 @@ class _Loop:
         by_candidate = update * (1 - candidate**2)
         by_update = (candidate - value) * update * (1 - update)
         by_reset = value * reset * (1 - reset)
-        modulus = _modulus(torch.view_as_real(raw))
-        # A modulus above one was fixed: there only the phase can change.
-        fixed = (modulus > 1).to(modulus.dtype)
-        bounded_parts = torch.view_as_real(bounded)
+        modulus = _modulus(torch.view_as_real(raw), self.least)
+        # Where a modulus was divided by, only the phase can change.
+        fixed = (modulus > self.least).to(modulus.dtype)
+        parts_of_keys = torch.view_as_real(all_keys)
 
         memory = memory.clone()
         d_memory = torch.view_as_complex(d_memory.contiguous()).clone()
@@ -170,7 +176,7 @@ class _Loop:
             source = torch.view_as_complex(source[0])
             other, d_source = torch.empty_like(source), torch.zeros_like(source)
         for step in reversed(range(len(columns))):
-            keys = self._permuted(bounded[step, 0], permuted)
+            keys = self._permuted(all_keys[step, 0], permuted)
             write = _complex(written[step])[:, None]
             # As it was before this step.
             memory.addcmul_(keys, write, value=-1)
@@ -199,12 +205,12 @@ class _Loop:
                 if self.num_keys == 1:
                     d_all[0].addcmul_(source, d_read.conj())
                 else:
-                    keys = self._permuted(bounded[step, 1], other)
+                    keys = self._permuted(all_keys[step, 1], other)
                     d_all.append(source * d_read.conj())
                 d_source.addcmul_(keys, d_read)
             for index, d_key in enumerate(d_all):
                 d_key = torch.view_as_real(self._gradient_of_permuted(d_key))
-                key = bounded_parts[step, index]
+                key = parts_of_keys[step, index]
                 along = (d_key * key).sum(dim=-1, keepdim=True)
                 along *= fixed[step, index]
                 d_key.addcmul_(key, along, value=-1)
@@ -236,10 +242,11 @@ class _Loop:
         )
 
 
-def _modulus(pairs):
-    """Moduli of complex numbers, and one where they are less."""
+def _modulus(pairs, least):
+    """Moduli of complex numbers, and the least where they are less."""
     # Faster than the modulus of complex numbers.
-    return pairs.square().sum(dim=-1, keepdim=True).clamp_(min=1).sqrt_()
+    squares = pairs.square().sum(dim=-1, keepdim=True)
+    return squares.clamp_(min=least**2).sqrt_()
 
 
 def _product(left, right):

@@ -85,10 +85,18 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("source_key", [None, "shared", "separate"])
-def test_outputs_states_and_gradients(source_key, mask, gradients, runs):
+@pytest.mark.parametrize(
+    "source_key, key",
+    [
+        (None, "bound"),
+        ("shared", "bound"),
+        ("separate", "bound"),
+        ("separate", "unit"),
+    ],
+)
+def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
     mask = MASKS[mask]
-    layer = made(source_key)
+    layer = made(source_key, key=key)
     expected = outputs_and_gradients(layer, 5, mask, False, gradients)
     assert not runs
     found = outputs_and_gradients(layer, 5, mask, True, gradients)
