@@ -97,7 +97,7 @@ class ClaimRun:
 
     @property
     def command(self):
-        """What to type."""
+        """The command that trains it."""
         return shlex.join(["memlm", "train", *self.flags])
 
 
