@@ -17,103 +17,93 @@ from absl import app
 from absl import flags
 
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import run_folder
-from memlm_keras.experiments import subcommands
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("backend", None, subcommands.BACKENDS, "Keras backend.")
+flags.DEFINE_string("backend", None, "tensorflow, jax or torch.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what is written.")
 
-WINDOW = 60
+WINDOW = 54  # Half a document.
 SENTENCE = "ruth ellis was born in york in 1871"
+LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
 
 
 def main(argv):
     del argv
     begin = time.time()
     command_line.import_keras(FLAGS.backend)
-
     import memlm_keras as memlm
+    from memlm_keras.experiments import run_folder
 
     run_dir = pathlib.Path(FLAGS.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     corpus = memlm.data.load("embedded")
     documents = memlm.data.embedded.documents_of(corpus.test, corpus.vocabulary)
-    passage = documents[0][:40]
+    passage = " <eos>".join(" ".join(documents[0]).split(" <eos>")[:5])
     print(f"{len(corpus.train):,} training tokens, which read like this:")
-    print_sentences(passage)
+    print(" ", passage.replace(" <eos>", "\n "))
     # Units of the LSTM, so that no model has more parameters than the first.
-    models = {
-        "lstm": (112, None),
-        "attention": (85, memlm.memory.Attention(WINDOW)),
-        "key_value_predict": (114, memlm.memory.KeyValuePredict(WINDOW)),
-        "attentive": (85, memlm.memory.Attentive("combined", WINDOW)),
+    memory = memlm.memory
+    kinds = {
+        "lstm": (100, lambda: None),
+        "attention": (77, lambda: memory.Attention(WINDOW)),
+        "key_value_predict": (99, lambda: memory.KeyValuePredict(WINDOW)),
+        "attentive": (77, lambda: memory.Attentive("combined", WINDOW)),
     }
-    rows = {}
-    for name, (units, memory) in models.items():
-        print(f"\n{name}")
-        begun = time.time()
-        models[name], perplexity = train(name, units, memory, corpus)
-        rows[name] = {
-            "parameters": models[name].count_params(),
-            "seconds": round(time.time() - begun),
-            "perplexity": perplexity,
-        }
+    models, rows = {}, {}
+    for name, kind in kinds.items():
+        models[name], rows[name] = train(name, *kind, corpus)
     optimum = memlm.data.embedded.optimal_perplexity(documents)
     rows["best possible"] = {"perplexity": optimum}
     print("\nTest perplexity (every token with <eos>, natural logarithm)")
-    line = "{:18}{:>12}{:>9}{:>12}{:>15}"
-    print(line.format("", *rows["lstm"], "ahead of lstm"))
+    print(LINE.format("", *rows["lstm"], "ahead of lstm"))
     for name, row in rows.items():
         row["ahead"] = 1 - row["perplexity"] / rows["lstm"]["perplexity"]
         found = [row.get("parameters", ""), row.get("seconds", "")]
         found += [f"{row['perplexity']:.2f}", f"{row['ahead']:.1%}"]
-        print(line.format(name, *found))
+        print(LINE.format(name, *found))
     print("The last line is exact: a reader who forgets nothing reaches it.")
-    settings = {"seed": FLAGS.seed, "epochs": FLAGS.epochs, "rows": rows}
-    run_folder.write_json(
-        run_dir / "results.json", {**settings, **run_folder.provenance()}
-    )
+    results = {"seed": FLAGS.seed, "epochs": FLAGS.epochs, "rows": rows}
+    results |= run_folder.provenance()
+    run_folder.write_json(run_dir / "results.json", results)
 
     lm = models["attention"]
-    read = memlm.analysis.sentence_predictions(lm, passage[:-1])
+    read = memlm.analysis.sentence_predictions(lm, passage)
     picture = run_dir / "attention.png"
     memlm.analysis.plot_sentence_attention({"attention": read}, picture)
     print(f"\nWhere attention looks for each predicted word: {picture}")
     print(f"Generated, after {SENTENCE!r}:")
     text = lm.generate(f"{SENTENCE} <eos>", 60, "top_k", stop_token_ids=())
-    print_sentences(text.split())
-
+    print(" ", text.rpartition(" <eos>")[0].replace(" <eos>", "\n "))
     lm.save(run_dir / "model.keras")
-    exported = run_dir / "exported" / str(int(begin))
+    exported = pathlib.Path("saved_models", "quickstart", str(int(begin)))
     memlm.serving.export(lm, exported)
     print(f"\nExported for TF Serving: {exported}. Scored from there:")
     score = pathlib.Path(__file__).with_name("score_exported.py")
     subprocess.run([sys.executable, score, exported, SENTENCE], check=True)
     print(f"Done in {time.time() - begin:.0f} seconds. Next, for instance:")
-    print(f'  python recipes/score_exported.py {exported} "any words of yours"')
     print("  memlm train key_value_predict --dataset=your_text.txt --scale=0.3")
-    print("  memlm presets")
 
 
-def train(name, units, memory, corpus):
-    """Trains a model and returns it with its test perplexity."""
+def train(name, units, make_memory, corpus):
+    """Trains a model and returns it with its row of the table."""
     import keras
 
     import memlm_keras as memlm
 
+    print(f"\n{name}")
+    begin = time.time()
     keras.utils.set_random_seed(FLAGS.seed)
     model = memlm.LanguageModel(
         vocabulary=corpus.vocabulary,
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
-        memory=memory,
+        memory=make_memory(),
         # From vectors that are all alike, no memory learns which one to read.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
-    model.compile(keras.optimizers.Adam(0.006, global_clipnorm=5.0))
+    model.compile(keras.optimizers.Adam(0.01, global_clipnorm=5.0))
 
     def batches(split, **kwargs):
         # Behind the beginning of a segment a window gets no gradient.
@@ -127,17 +117,14 @@ def train(name, units, memory, corpus):
         callbacks=[
             keras.callbacks.LearningRateScheduler(halve),
             keras.callbacks.CSVLogger(f"{FLAGS.run_dir}/{name}_log.csv"),
-            memlm.training.StopOnNaN(),
         ],
     )
     found = memlm.evaluation.perplexity(model, batches("test"))
-    return model, found.perplexity
-
-
-def print_sentences(words):
-    """Prints words up to the last end of a sentence, a sentence a line."""
-    *sentences, _ = " ".join(words).split(" <eos>")
-    print("".join(f"    {sentence.strip()}\n" for sentence in sentences))
+    return model, {
+        "parameters": model.count_params(),
+        "seconds": round(time.time() - begin),
+        "perplexity": found.perplexity,
+    }
 
 
 if __name__ == "__main__":

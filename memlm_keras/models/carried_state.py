@@ -165,19 +165,17 @@ def warn_of_short_segments(backbone, batches):
     """
     segment = getattr(batches, "segment_length", None)
     for layer in (backbone.memory, backbone.mixture):
-        if segment is None or layer is None or not layer.trainable_weights:
+        window = getattr(layer, "window", None)
+        if None in (segment, window) or window <= segment:
             continue
-        window = layer.initial_state(1).get("window")
         # Words are looked up anew in each segment, and so get their gradient.
-        if window is None or len(window.shape) < 3:
-            continue
-        if window.shape[1] > segment:
+        holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
+        if holds_outputs:
             warnings.warn(
-                f"{type(layer).__name__} looks back {window.shape[1]} steps, "
-                f"and segments have {segment}: what it holds of the segments "
+                f"{type(layer).__name__} looks back {window} steps, and "
+                f"segments have {segment}: what it holds of the segments "
                 "before gets no gradient, so it learns little of how to use "
-                f"it. Use `segment_length={window.shape[1]}` or a shorter "
-                "window",
+                f"it. Use `segment_length={window}` or a shorter window",
                 stacklevel=4,
             )
 
