@@ -1,5 +1,7 @@
 """Functions with a backward pass of their own, on every backend."""
 
+import functools
+
 import keras
 from keras import tree
 
@@ -68,10 +70,25 @@ def _by_tensorflow(forward, backward, plain):
 def _by_torch(forward, backward, plain):
     import torch
 
+    def function(*arguments):
+        if torch.is_grad_enabled() and any(
+            argument.requires_grad for argument in arguments
+        ):
+            return _torch_function().apply(forward, backward, *arguments)
+        return plain(*arguments)
+
+    return function
+
+
+@functools.cache
+def _torch_function():
+    import torch
+
     class Function(torch.autograd.Function):
         @staticmethod
-        def forward(ctx, *arguments):
+        def forward(ctx, forward, backward, *arguments):
             results, kept = forward(*arguments)
+            ctx.run_backward = backward
             ctx.structure = tree.map_structure(lambda tensor: None, kept)
             ctx.save_for_backward(*tree.flatten(kept))
             return results
@@ -80,13 +97,6 @@ def _by_torch(forward, backward, plain):
         @torch.autograd.function.once_differentiable
         def backward(ctx, *upstream):
             kept = tree.pack_sequence_as(ctx.structure, ctx.saved_tensors)
-            return backward(kept, *upstream)
+            return None, None, *ctx.run_backward(kept, *upstream)
 
-    def function(*arguments):
-        if torch.is_grad_enabled() and any(
-            argument.requires_grad for argument in arguments
-        ):
-            return Function.apply(*arguments)
-        return plain(*arguments)
-
-    return function
+    return Function

@@ -314,6 +314,17 @@ class ValidSteps:
         moved = take_steps(tensor, self.places)
         return _zero_unless(self.mask, moved)
 
+    def positions(self, positions):
+        """Some of the steps, int32 `(batch, queries)`, as they were moved.
+
+        Returns:
+            `(positions, put_back)`: where they stand now, and a function of
+            what was found there that puts zeros at masked steps.
+        """
+        valid = take_steps(self.mask, positions)
+        moved = take_steps(self.places, positions)
+        return moved, functools.partial(_zero_unless, valid)
+
 
 def over_valid_steps(read):
     """Decorates the `read` of a memory that is causal, so that masks count.

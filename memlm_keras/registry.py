@@ -12,7 +12,15 @@ from collections.abc import Mapping
 
 ENTRY_POINTS = "memlm_keras.presets"
 
-SIZES = ("scale", "units", "embedding_dim", "window", "initial_range")
+SIZES = (
+    "scale",
+    "units",
+    "embedding_dim",
+    "window",
+    "initial_range",
+    "embedding_range",
+    "key",
+)
 
 # Arguments that make a row what it is, by the kind of model.
 _FIXED = {
@@ -178,7 +186,9 @@ def get(name, /, **sizes):
             from U(-r, r)), each in place of the paper's. A product of a vector
             of n numbers with such weights grows as r sqrt(n): models of s
             times the paper's sizes begin as the paper's do with 1 / sqrt(s)
-            times its range.
+            times its range. Rows of `weissenborn2016` have an
+            `embedding_range`, the r of their embeddings alone, and those with
+            an associative memory a `key`, `"bound"` or `"unit"`.
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,
@@ -196,9 +206,8 @@ def get(name, /, **sizes):
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
-            does not have, a scale or an initial range that is not positive, an
-            initial range of a row without one, or `scale` together with the
-            size that it scales.
+            does not have, a scale or a range that is not positive, or `scale`
+            together with the size that it scales.
 
     Example:
 
@@ -320,7 +329,7 @@ def _resized(name, row, sizes):
             f"The sizes of a preset are {', '.join(SIZES)}. Received: "
             f"{', '.join(unknown)}"
         )
-    for size in ("scale", "initial_range"):
+    for size in ("scale", "initial_range", "embedding_range"):
         if sizes.get(size, 1.0) <= 0:
             raise ValueError(
                 f"`{size}` must be positive. Received: {size}={sizes[size]}"

@@ -34,13 +34,19 @@ STEPS = {
         "--patience=5",
         "--seeds=0,1,2,3,4",
     ],
-    "embedded": [*PAIRS, ROWS, *SIZES, "--epochs=10", "--patience=10"],
+    "embedded": [
+        *PAIRS,
+        ROWS,
+        *SIZES,
+        "--epochs=10",
+        "--patience=10",
+        "--embedding_range=0.05",
+    ],
     "embedded_constant_rate": [
         *PAIRS,
         ROWS,
         *SIZES,
         "--epochs=12",
-        "--embedding_range=0.5",
         "--nohalve",
     ],
     # Section 5.3.

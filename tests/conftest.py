@@ -30,6 +30,7 @@ SAME_ON_EVERY_BACKEND = (
     "data/test_documents.py",
     "data/test_download.py",
     "data/test_embedded.py",
+    "data/test_recall.py",
     "data/test_segmentation.py",
     "data/test_subwords.py",
     "data/test_text.py",

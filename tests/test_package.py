@@ -108,6 +108,7 @@ PUBLIC_NAMES = {
         "read_cloze_questions",
         "read_sick",
         "read_snli",
+        "recall",
         "sentence_starts",
     ],
     "memlm_keras.embeddings": [

@@ -27,20 +27,28 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
     that are not trained: they are drawn from `seed` and saved with the model.
     Cells of one seed, size and number of copies have the same.
 
+    What is written to an empty memory is read back times `|r|^2`, number by
+    number. So vectors that keys are made of must not be short, or keys be of
+    unit modulus: models draw embeddings from U(-0.5, 0.5), which is the size of
+    GloVe's, where nothing else is said and such a cell reads them.
+
     Args:
         memory_units: integer, numbers in a value of the memory, H.
         output_units: integer, k.
         num_copies: integer, redundant copies of the memory, N_c.
         seed: integer, from which the permutations follow.
         kernel_initializer: initializer of all matrices.
+        key: string, one of `complex_vectors.KEYS`.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Attributes:
+        embedding_range: float r, embeddings begin as U(-r, r).
         source_key: `None`, `"shared"` or `"separate"`: whether a source memory
             is read, and under the key of the own memory or another.
         remainder: tuple of integers, sizes of what else is remembered.
     """
 
+    embedding_range = 0.5
     source_key = None
     remainder = ()
 
@@ -51,9 +59,15 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         num_copies,
         seed,
         kernel_initializer,
+        key,
         **kwargs,
     ):
         require_positive_integer("num_copies", num_copies)
+        if key not in complex_vectors.KEYS:
+            raise ValueError(
+                f"`key` must be one of {', '.join(complex_vectors.KEYS)}. "
+                f"Received: key={key!r}"
+            )
         if memory_units % 2:
             raise ValueError(
                 f"{type(self).__name__} keeps complex numbers, of two real "
@@ -65,6 +79,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         self.output_size = output_units
         self.num_copies = num_copies
         self.seed = seed
+        self.key = key
 
     @property
     def state_size(self):
@@ -86,6 +101,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             "memory_units": self.memory_units,
             "num_copies": self.num_copies,
             "seed": self.seed,
+            "key": self.key,
         }
 
     def states_after_source(self, states):
@@ -155,7 +171,8 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         """Reads the memory and, where there is one, the source's.
 
         Args:
-            projected_keys: float tensor `(B, num_keys H)`, not yet bounded.
+            projected_keys: float tensor `(B, num_keys H)`, what keys are
+                made of.
             memories: list of the memory and, where there is one, the source's,
                 each a pair, as of `copies`.
             permute: function from a key, a pair of `(B, H / 2)`, to its copies,
@@ -168,8 +185,8 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             a list of what was read of each memory, `(B, H)`.
         """
         keys = [
-            permute(complex_vectors.bound(complex_vectors.split(key, axis)))
-            for key in ops.split(projected_keys, self.num_keys, axis=axis)
+            permute(self.as_key(complex_vectors.split(projected, axis)))
+            for projected in ops.split(projected_keys, self.num_keys, axis=axis)
         ]
         # A shared key is the last as well as the first.
         values = [
@@ -177,6 +194,10 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             for key, memory in zip([keys[0], keys[-1]], memories)
         ]
         return keys[0], values
+
+    def as_key(self, vector):
+        """Makes a key of a pair of `(..., H / 2)`, r of Equation 8."""
+        return complex_vectors.normalize(vector, self.key)
 
     def memories(self, states):
         """The memory and, where there is one, the source's, as of `copies`."""
@@ -226,7 +247,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         """The dict that `trace` returns.
 
         Args:
-            key: `(B, H)`, bounded.
+            key: `(B, H)`.
             values: as of `read_all`.
             state: `(B, H)`, what the value became.
             written: `(B, H)`, the change.
@@ -247,6 +268,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             **config,
             "num_copies": self.num_copies,
             "seed": self.seed,
+            "key": self.key,
         }
 
 

@@ -12,6 +12,7 @@ way back and adds to the gradient of each matrix. Here
 
 Gradients are those of the steps themselves, to rounding of float32. In
 bfloat16 what is written could not be taken back, and steps are differentiated.
+On PyTorch, `associative_torch` does the same in place.
 """
 
 import keras
@@ -23,6 +24,7 @@ from keras.src.backend import rnn
 from memlm_keras.cells import complex_vectors
 from memlm_keras.cells.complex_vectors import join
 from memlm_keras.cells.complex_vectors import split
+from memlm_keras.gradients import with_gradient
 
 
 def look_up(key, positions):
@@ -69,52 +71,40 @@ def run(cell, projected, states, mask=None):
         mask: optional bool tensor `(B, T)`, `True` where a step counts.
 
     Returns:
-        The outputs, `(B, T, H)`, and the list of the states behind.
+        The outputs, `(B, T, H)`, those of steps that do not count as of the
+        step before, and the list of the states behind.
     """
-    time, h, count = ops.shape(projected)[1], cell.units, len(states)
+    h, count = cell.units, len(states)
     positions, weights = cell.shared_by_steps()
-    begun = None
     if mask is not None:
-        mask = ops.cast(mask, "bool")
-        if keras.backend.backend() == "tensorflow":
-            # There Keras gives zeros before the first step that counts, and
-            # the first state elsewhere.
-            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
-        mask = ops.transpose(mask)[:, None]
+        mask = ops.transpose(ops.cast(mask, "bool"))[:, None]
 
-    @ops.custom_gradient
-    def sequence(projected, *others):
+    def forward(projected, *others):
         states, weights = others[:count], others[count:]
         kept, memory = _forward(
             cell, projected, states, positions, weights, mask
         )
+        results = ops.transpose(kept[:, :h], (2, 0, 1)), cell.flat(turn(memory))
+        return results, (states, weights, kept, memory)
 
-        def gradient(*arguments, upstream=None):
-            upstream = arguments[0] if upstream is None else upstream
-            return _backward(
-                cell,
-                states,
-                positions,
-                weights,
-                mask,
-                kept,
-                memory,
-                upstream,
-            )
+    def backward(kept, d_outputs, d_memory):
+        states, weights, kept, memory = kept
+        return _backward(
+            cell,
+            states,
+            positions,
+            weights,
+            mask,
+            kept,
+            memory,
+            d_outputs,
+            d_memory,
+        )
 
-        outputs = ops.transpose(kept[:, :h], (2, 0, 1))
-        # As one tensor, as Keras bears no more of them on PyTorch.
-        outputs = ops.reshape(outputs, (-1, time * h))
-        flat = cell.flat(turn(memory))
-        return ops.concatenate([outputs, flat], axis=-1), gradient
-
-    both = sequence(projected, *states, *weights)
-    outputs = ops.reshape(both[:, : time * h], (-1, time, h))
-    memory = ops.reshape(both[:, time * h :], (-1, cell.num_copies * h))
-    states = [outputs[:, -1], memory, *states[2:]]
-    if begun is not None:
-        outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
-    return outputs, states
+    outputs, memory = with_gradient(forward, backward)(
+        projected, *states, *weights
+    )
+    return outputs, [outputs[:, -1], memory, *states[2:]]
 
 
 def _loop(step, inputs, states, go_backwards=False):
@@ -155,7 +145,17 @@ def _forward(cell, projected, states, positions, weights, mask):
     return kept, memory
 
 
-def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
+def _backward(
+    cell,
+    states,
+    positions,
+    weights,
+    mask,
+    kept,
+    memory,
+    d_outputs,
+    d_memory,
+):
     """Gradients of the projected inputs, the states and the weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys
     hidden = ops.transpose(states[0])
@@ -165,9 +165,7 @@ def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
         ops.transpose(weights[index]) for index in (0, 1, -1)
     ]
     inverse = inverse_of(positions)
-    time = ops.shape(kept)[0]
-    d_outputs = ops.reshape(upstream[:, : time * h], (-1, time, h))
-    d_memory = turn(cell.copies(upstream[:, time * h :]))
+    d_memory = turn(cell.copies(d_memory))
 
     inputs = [kept, ops.transpose(d_outputs, (1, 2, 0))]
     if mask is not None:
@@ -185,9 +183,7 @@ def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
         keys = [
             split(key, 0) for key in _parts(projected_keys, [h] * count, axis=0)
         ]
-        permuted = [
-            look_up(complex_vectors.bound(key), positions) for key in keys
-        ]
+        permuted = [look_up(cell.as_key(key), positions) for key in keys]
         memory = _added(memory, permuted[0], -written)
         d_output = d_hidden
         d_written = copies * join(
@@ -225,7 +221,9 @@ def _backward(cell, states, positions, weights, mask, kept, memory, upstream):
         d_projected = []
         for key, d_key in zip(keys, d_keys):
             d_key = gradient_of_look_up(d_key, inverse)
-            d_projected += complex_vectors.bound_gradient(key, d_key)
+            d_projected += complex_vectors.normalize_gradient(
+                key, d_key, cell.key
+            )
         d_projected = join([*d_projected, d_gates], 0)
         d_before = to_hidden @ d_projected
         if mask is not None:

@@ -6,6 +6,7 @@ Shapes below: B batch, H units, N_c copies.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
@@ -30,7 +31,15 @@ class AssociativeGRUCell(AssociativeCell):
         m_t     = m_{t-1} + r_t (x) (s_t - s_{t-1})                 (12)
 
     The gates are those of the paper's code: `u` multiplies the candidate, and
-    the biases of the gates begin at one, those of the candidate at zero.
+    the biases of the gates begin at one, those of the candidate at zero. A
+    comment there reads "not update", for which the bias of `u` would begin at
+    -1: that is `update_bias`.
+
+    As `s_t - s_{t-1}` is `u_t * (c_t - s_{t-1})`, and `s_{t-1}` what is read
+    under the key, (12) is the delta rule, with a complex product where fast
+    weights have an outer one (docs/papers/weissenborn2016.md). What is read of
+    one write is `|r_t|^2` times that, number by number; with `key="unit"` it is
+    that itself.
 
     | equations | weight | shape |
     |---|---|---|
@@ -47,6 +56,8 @@ class AssociativeGRUCell(AssociativeCell):
         num_copies: integer, redundant copies of the memory, N_c.
         seed: integer, from which the permutations of the keys follow.
         kernel_initializer: initializer of all matrices.
+        key: `"bound"`, as above, or `"unit"`, numbers of modulus one.
+        update_bias: float, at which the bias of `u` begins.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -58,8 +69,8 @@ class AssociativeGRUCell(AssociativeCell):
         A tuple of `h_t`, `(B, H)`, and the list of new states.
 
     Raises:
-        ValueError: if `units` or `num_copies` is not a positive integer, or
-            `units` is odd.
+        ValueError: if `units` or `num_copies` is not a positive integer,
+            `units` is odd, or for another `key`.
 
     Example:
 
@@ -77,13 +88,16 @@ class AssociativeGRUCell(AssociativeCell):
         num_copies=8,
         seed=0,
         kernel_initializer="glorot_uniform",
+        key="bound",
+        update_bias=1.0,
         **kwargs,
     ):
         require_positive_integer("units", units)
         super().__init__(
-            units, units, num_copies, seed, kernel_initializer, **kwargs
+            units, units, num_copies, seed, kernel_initializer, key, **kwargs
         )
         self.units = units
+        self.update_bias = update_bias
 
     def build(self, inputs_shape):
         super().build(inputs_shape)
@@ -97,8 +111,12 @@ class AssociativeGRUCell(AssociativeCell):
         if self.source_key is not None:
             self.source_kernel = self.add_kernel("source_kernel", (h, 3 * h))
         self.bias = self.add_weight(
-            name="bias", shape=(3 * h,), initializer=_ones_for_gates
+            name="bias", shape=(3 * h,), initializer=self._draw_bias
         )
+
+    def _draw_bias(self, shape, dtype):
+        values = np.repeat([self.update_bias, 1.0, 0.0], self.units)
+        return ops.convert_to_tensor(values, dtype)
 
     def project_inputs(self, inputs):
         """Projects the inputs of any number of steps at once.
@@ -149,8 +167,8 @@ class AssociativeGRUCell(AssociativeCell):
 
         Returns:
             A tuple of the new memory, a pair, and a list of float tensors
-            `(..., B)`: `h_t`, the keys before they are bounded, both gates, the
-            candidate, what was written, and what was read of each memory.
+            `(..., B)`: `h_t`, what keys are made of, both gates, the candidate,
+            what was written, and what was read of each memory.
         """
         h = self.units
         of_hidden, of_value, bias, *of_source = weights
@@ -200,9 +218,7 @@ class AssociativeGRUCell(AssociativeCell):
             *shared,
         )
         output, keys, _, _, written, *values = map(ops.transpose, kept)
-        key = complex_vectors.bound(
-            complex_vectors.split(keys[:, : self.units])
-        )
+        key = self.as_key(complex_vectors.split(keys[:, : self.units]))
         new_states = [output, self.flat(turn(memory)), *states[2:]]
         return (
             output,
@@ -223,10 +239,25 @@ class AssociativeGRUCell(AssociativeCell):
 
         See `memlm_keras.cells.associative_gradients`.
         """
-        return associative_gradients.run(self, projected, states, mask)
+        run = associative_gradients.run
+        if keras.backend.backend() == "torch":
+            from memlm_keras.cells import associative_torch
+
+            run = associative_torch.run
+        outputs, states = run(self, projected, states, mask)
+        if mask is not None and keras.backend.backend() != "jax":
+            # There Keras gives zeros before the first step that counts, and
+            # the first state elsewhere.
+            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
+            outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
+        return outputs, states
 
     def get_config(self):
-        return {**super().get_config(), "units": self.units}
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "update_bias": self.update_bias,
+        }
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -251,9 +282,9 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
     `r_t`.
 
     Args:
-        units, num_copies, seed, kernel_initializer: as of
-            `AssociativeGRUCell`. Source and target must agree in the first
-            three.
+        units, num_copies, seed, kernel_initializer, key, update_bias: as of
+            `AssociativeGRUCell`. Source and target must agree in `units`,
+            `num_copies`, `seed` and `key`.
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
         **kwargs: arguments of `keras.layers.Layer`.
 
@@ -290,15 +321,18 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
         seed=0,
         kernel_initializer="glorot_uniform",
         source_key="shared",
+        key="bound",
+        update_bias=1.0,
         **kwargs,
     ):
         require_source_key(source_key)
-        super().__init__(units, num_copies, seed, kernel_initializer, **kwargs)
+        super().__init__(
+            units,
+            num_copies,
+            seed,
+            kernel_initializer,
+            key,
+            update_bias,
+            **kwargs,
+        )
         self.source_key = source_key
-
-
-def _ones_for_gates(shape, dtype):
-    units = shape[0] // 3
-    return ops.concatenate(
-        [ops.ones((2 * units,), dtype), ops.zeros((units,), dtype)]
-    )

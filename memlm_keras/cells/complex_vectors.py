@@ -8,6 +8,14 @@ two halves apart, as pairs, so that no step of a loop need join them.
 
 from keras import ops
 
+# What becomes of a vector that is to be a key: its numbers are divided by their
+# modulus, or by this where that is less.
+KEYS = {
+    "bound": 1.0,
+    # Zero has no phase, and what is next to it would have no gradient to use.
+    "unit": 2.0**-10,
+}
+
 
 def split(vector, axis=-1):
     """The pair of halves that a vector is kept as."""
@@ -50,36 +58,49 @@ def encode(key, value):
     )
 
 
-def bound(vector):
-    """Bounds the modulus of each complex number by one.
+def normalize(vector, key="bound"):
+    """Makes a key of a vector, number by number.
 
-    Weissenborn (2016), Equations 9 and 10: `r / max(1, |r|)`.
+    * `"bound"`: `r / max(1, |r|)`, Weissenborn (2016), Equations 9 and 10
+    * `"unit"`: `r / |r|`, and `r / 2^-10` of what is shorter than that
 
     Args:
         vector: pair of float tensors `(..., H / 2)`.
+        key: string, one of `KEYS`.
 
     Returns:
         Pair of float tensors `(..., H / 2)`.
+
+    Example:
+
+    >>> from memlm_keras.cells import complex_vectors
+    >>> r = np.array([0.3]), np.array([0.4])
+    >>> [float(part[0]) for part in complex_vectors.normalize(r, "bound")]
+    [0.3, 0.4]
+    >>> re, im = complex_vectors.normalize(r, "unit")
+    >>> round(float(re[0]), 6), round(float(im[0]), 6)
+    (0.6, 0.8)
     """
-    modulus = _modulus(vector)
+    modulus = _modulus(vector, key)
     return vector[0] / modulus, vector[1] / modulus
 
 
-def bound_gradient(vector, upstream):
-    """Gradient with regard to what was bounded.
+def normalize_gradient(vector, upstream, key="bound"):
+    """Gradient with regard to what a key was made of.
 
     Args:
-        vector: pair of float tensors `(..., H / 2)`, as of `bound`.
-        upstream: pair of float tensors, the gradient of what it gave.
+        vector: pair of float tensors `(..., H / 2)`, as of `normalize`.
+        upstream: pair of float tensors, the gradient of the key.
+        key: string, one of `KEYS`.
 
     Returns:
         Pair of float tensors `(..., H / 2)`.
     """
-    modulus = _modulus(vector)
+    modulus = _modulus(vector, key)
     re, im = vector[0] / modulus, vector[1] / modulus
-    # A modulus above one was fixed: there only the phase can change.
+    # Where a modulus was divided by, only the phase can change.
     along = re * upstream[0] + im * upstream[1]
-    along = ops.where(modulus > 1.0, along, ops.zeros_like(along))
+    along = ops.where(modulus > KEYS[key], along, ops.zeros_like(along))
     return (
         (upstream[0] - re * along) / modulus,
         (upstream[1] - im * along) / modulus,
@@ -157,8 +178,8 @@ def write(keys, value, memory):
     return memory[0] + re, memory[1] + im
 
 
-def _modulus(vector):
-    """Moduli, and one where they are less."""
+def _modulus(vector, key):
+    """Moduli, and the least of a key where they are less."""
     square = vector[0] * vector[0] + vector[1] * vector[1]
     # The root of the maximum, whose gradient at zero is finite.
-    return ops.sqrt(ops.maximum(square, 1.0))
+    return ops.sqrt(ops.maximum(square, KEYS[key] ** 2))

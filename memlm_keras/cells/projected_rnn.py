@@ -95,8 +95,6 @@ class ProjectedRNN(keras.layers.RNN):
         """Whether the cell's own `run` is this loop."""
         return (
             getattr(self.cell, "has_own_gradient", False)
-            # There the steps are differentiated as they ran, one by one.
-            and keras.backend.backend() != "torch"
             and self.compute_dtype == "float32"
             and not self.go_backwards
             and not self.unroll

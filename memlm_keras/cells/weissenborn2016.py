@@ -44,6 +44,7 @@ class AssociativeMemoryCell(AssociativeCell):
         num_copies: integer, redundant copies of the memory, N_c.
         seed: integer, from which the permutations of the keys follow.
         kernel_initializer: initializer of `W_r`.
+        key: `"bound"`, as above, or `"unit"`, numbers of modulus one.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
     Call arguments:
@@ -57,7 +58,8 @@ class AssociativeMemoryCell(AssociativeCell):
 
     Raises:
         ValueError: if the last state of the cell has an odd size, `num_copies`
-            is not a positive integer, or the cell is built for other inputs.
+            is not a positive integer, the cell is built for other inputs, or
+            for another `key`.
 
     Example:
 
@@ -75,6 +77,7 @@ class AssociativeMemoryCell(AssociativeCell):
         num_copies=8,
         seed=0,
         kernel_initializer="glorot_uniform",
+        key="bound",
         **kwargs,
     ):
         *remainder, memory_units = keras.tree.flatten(cell.state_size)
@@ -84,6 +87,7 @@ class AssociativeMemoryCell(AssociativeCell):
             num_copies,
             seed,
             kernel_initializer,
+            key,
             **{"dtype": cell.dtype_policy, **kwargs},
         )
         self.cell = cell
@@ -182,9 +186,9 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
     `recurrent_kernel`, behind those of `r_t`.
 
     Args:
-        cell, num_copies, seed, kernel_initializer: as of
+        cell, num_copies, seed, kernel_initializer, key: as of
             `AssociativeMemoryCell`. Source and target must agree in the units
-            of the memory, `num_copies` and `seed`.
+            of the memory, `num_copies`, `seed` and `key`.
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
@@ -223,8 +227,11 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         seed=0,
         kernel_initializer="glorot_uniform",
         source_key="shared",
+        key="bound",
         **kwargs,
     ):
         require_source_key(source_key)
-        super().__init__(cell, num_copies, seed, kernel_initializer, **kwargs)
+        super().__init__(
+            cell, num_copies, seed, kernel_initializer, key, **kwargs
+        )
         self.source_key = source_key

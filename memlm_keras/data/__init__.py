@@ -2,6 +2,7 @@
 
 import importlib
 
+from memlm_keras.data import recall
 from memlm_keras.data.batches import Batches
 from memlm_keras.data.cloze import ClozeQuestion
 from memlm_keras.data.cloze import cbt_questions
@@ -57,6 +58,7 @@ __all__ = [
     "read_cloze_questions",
     "read_sick",
     "read_snli",
+    "recall",
     "sentence_starts",
 ]
 

@@ -139,12 +139,11 @@ def _compare(cache, outputs, token_ids, targets, state, thetas):
         holds anything, `(batch, time)`, and the new state.
     """
     products, words, seen, state = cache.compare(outputs, state, token_ids)
-    cached = [
-        cache.copy_probability(
-            masked_softmax(theta * products, seen), words, targets
-        )
-        for theta in ops.unstack(thetas)
-    ]
+    cached = []
+    for theta in ops.unstack(thetas):
+        weights = masked_softmax(theta * products, seen)
+        weights = cache.weights_of_words(weights, words)
+        cached.append(cache.copy_probability(weights, words, targets))
     return ops.stack(cached), ops.any(seen, axis=-1), state
 
 

@@ -2,8 +2,6 @@
 
 import math
 
-import keras
-
 from memlm_keras import analysis
 from memlm_keras import embeddings
 from memlm_keras import presets
@@ -51,7 +49,7 @@ class ClassifierTask(DualSequenceTask):
     def settings(self, experiment):
         """Extends `Task`: with batches between two looks at the validation
         pairs, and vectors."""
-        overrides = experiment.overrides
+        overrides, model = experiment.overrides, experiment.preset["model"]
         settings = super().settings(experiment)
         batches = math.ceil(
             len(experiment.corpus.train) / settings["batch_size"]
@@ -62,7 +60,9 @@ class ClassifierTask(DualSequenceTask):
             **settings,
             "batches_per_epoch": between,
             "epochs_of_a_pass": math.ceil(batches / between),
-            "embedding_range": overrides.get("embedding_range"),
+            "embedding_range": model["embeddings_initializer"]["config"][
+                "maxval"
+            ],
             "halve": None if overrides.get("halve", True) else False,
             "lowercase": overrides.get("lowercase", False),
             "vectors": overrides.get("vectors"),
@@ -89,15 +89,8 @@ class ClassifierTask(DualSequenceTask):
         return batches, corpus.batches("validation", size)
 
     def make(self, experiment):
-        """Extends `Task`: with labels; embeddings begin as they are told."""
-        model = super().make(experiment, labels=experiment.corpus.labels)
-        limit = experiment.overrides.get("embedding_range")
-        if limit is not None:
-            seed = experiment.seed
-            draw = keras.initializers.RandomUniform(-limit, limit, seed)
-            table = model.embedding.embeddings
-            table.assign(draw(table.shape))
-        return model
+        """Extends `Task`: with labels."""
+        return super().make(experiment, labels=experiment.corpus.labels)
 
     def callbacks(self, experiment, model):
         """The rate is halved when accuracy falls; vectors are kept a pass."""

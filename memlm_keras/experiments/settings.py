@@ -100,6 +100,12 @@ SIZES = (
         "last of which then has three times the units.",
         choices=("key_value_predict",),
     ),
+    _neural(
+        "key",
+        str,
+        "Keys of an associative memory: no longer than one, or of length one.",
+        choices=("bound", "unit"),
+    ),
 )
 
 # How it is trained.
@@ -170,8 +176,8 @@ TRAINING = (
     _of_pairs(
         "embedding_range",
         float,
-        "Embeddings begin as U(-r, r) instead of r = 0.05; those of GloVe are "
-        "about as large as with r = 0.5.",
+        "Embeddings begin as U(-r, r), by default with the size of GloVe's, "
+        "r = 0.5; Keras' own start is 0.05.",
         at_least=0,
     ),
     _of_pairs(

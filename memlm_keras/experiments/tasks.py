@@ -44,12 +44,13 @@ class Task:
         """The preset of an experiment, with what is changed of it."""
         sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
         row = registry.find(name)[1]
-        if "window" in sizes and getattr(row, "window", None) is None:
-            raise NoUseError(
-                "window",
-                f"window is of models whose memory has one; {name} has none. "
-                f"Received: window={sizes['window']}",
-            )
+        for size in ("window", "key"):
+            if size in sizes and getattr(row, size, None) is None:
+                raise NoUseError(
+                    size,
+                    f"{size} is of models whose memory has one; {name} has "
+                    f"none. Received: {size}={sizes[size]}",
+                )
         try:
             preset = presets.get(name, **sizes)
         except ValueError as error:

@@ -222,13 +222,15 @@ def _run(
 
     inputs, targets, weights = map(sort, (inputs, targets, weights))
 
+    def start(tensor, index):
+        return (index * rows, *[0] * (len(tensor.shape) - 1))
+
     def block(tensor, index):
-        start = (index * rows, *[0] * (len(tensor.shape) - 1))
-        return ops.slice(tensor, start, (rows, *tensor.shape[1:]))
+        shape = (rows, *tensor.shape[1:])
+        return ops.slice(tensor, start(tensor, index), shape)
 
     def put(tensor, index, part):
-        start = (index * rows, *[0] * (len(tensor.shape) - 1))
-        return ops.slice_update(tensor, start, part)
+        return ops.slice_update(tensor, start(tensor, index), part)
 
     def body(index, losses, *sums):
         # In the loop, where backends make it a part of the products.

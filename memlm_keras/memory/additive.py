@@ -11,11 +11,10 @@ steps meet all that they see in one operation.
 Shapes below: B batch, T time, L window, k units.
 """
 
-import functools
-
 import keras
 from keras import ops
 
+from memlm_keras.gradients import with_gradient
 from memlm_keras.masking import by_slot
 
 # Steps of a block. Scores are computed for all positions that any of them sees:
@@ -66,7 +65,7 @@ def implementation(queries):
         import jax
 
         if jax.default_backend() == "cpu":
-            return _jax_scores()
+            return _jax_scores
     return None
 
 
@@ -105,90 +104,79 @@ def _in_blocks(keys, queries, kernel, window):
 
 
 def _torch_scores(keys, queries, kernel, seen):
+    import torch
+
+    time, window = seen.shape[1:]
     # Slots that no step sees, as at the beginning of texts, are left out.
     first = int(seen.any(0).any(0).byte().argmax())
-    return _torch_function().apply(keys, queries, kernel, seen.shape[-1], first)
-
-
-@functools.cache
-def _torch_function():
-    import torch
 
     def in_parts(*tensors):
         """Rows of the batch, as many as the cache holds, in float32."""
-        _, time, units = tensors[1].shape
-        rows = max(1, _CACHED // max(1, time * units))
+        rows = max(1, _CACHED // max(1, time * tensors[1].shape[-1]))
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
 
-    class Scores(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, keys, queries, kernel, window, first):
-            ctx.save_for_backward(keys, queries, kernel)
-            ctx.first = first
-            time, weights = queries.shape[1], kernel[:, 0].float()
-            found = []
-            for some_keys, some in in_parts(keys, queries):
-                scores = some.new_zeros((window, *some.shape[:2]))
-                hidden = torch.empty_like(some)
-                for slot in range(first, window):
-                    seen = some_keys[:, slot : slot + time]
-                    torch.add(seen, some, out=hidden).tanh_()
-                    torch.matmul(hidden, weights, out=scores[slot])
-                found.append(scores.permute(1, 2, 0).to(queries.dtype))
-            return torch.cat(found)
+    def forward(keys, queries, kernel):
+        weights = kernel[:, 0].float()
+        found = []
+        for some_keys, some in in_parts(keys, queries):
+            scores = some.new_zeros((window, *some.shape[:2]))
+            hidden = torch.empty_like(some)
+            for slot in range(first, window):
+                seen = some_keys[:, slot : slot + time]
+                torch.add(seen, some, out=hidden).tanh_()
+                torch.matmul(hidden, weights, out=scores[slot])
+            found.append(scores.permute(1, 2, 0).to(queries.dtype))
+        return torch.cat(found), (keys, queries, kernel)
 
-        @staticmethod
-        @torch.autograd.function.once_differentiable
-        def backward(ctx, d_scores):
-            keys, queries, kernel = ctx.saved_tensors
-            time, window = d_scores.shape[1:]
-            weights = kernel[:, 0].float()
-            d_weights = torch.zeros_like(weights)
-            d_keys, d_queries = [], []
-            for some_keys, some, d_some in in_parts(keys, queries, d_scores):
-                d_slots = d_some.permute(2, 0, 1).contiguous()
-                hidden = torch.empty_like(some)
-                # The sums of d and of d tanh^2, of which the gradient is w
-                # times the difference.
-                d_seen = some.new_zeros(some_keys.shape[:2])
-                squares = torch.zeros_like(some)
-                squares_seen = torch.zeros_like(some_keys)
-                for slot in range(ctx.first, window):
-                    seen = slice(slot, slot + time)
-                    d = d_slots[slot]
-                    torch.add(some_keys[:, seen], some, out=hidden).tanh_()
-                    d_weights += d.flatten() @ hidden.flatten(0, 1)
-                    hidden.square_()
-                    d_seen[:, seen] += d
-                    squares.addcmul_(d[..., None], hidden)
-                    squares_seen[:, seen].addcmul_(d[..., None], hidden)
-                d_all = d_slots[ctx.first :].sum(0)
-                d_queries.append(weights * (d_all[..., None] - squares))
-                d_keys.append(weights * (d_seen[..., None] - squares_seen))
-            return (
-                torch.cat(d_keys).to(keys.dtype),
-                torch.cat(d_queries).to(queries.dtype),
-                d_weights[:, None].to(kernel.dtype),
-                None,
-                None,
-            )
+    def backward(kept, d_scores):
+        keys, queries, kernel = kept
+        weights = kernel[:, 0].float()
+        d_weights = torch.zeros_like(weights)
+        d_keys, d_queries = [], []
+        for some_keys, some, d_some in in_parts(keys, queries, d_scores):
+            d_slots = d_some.permute(2, 0, 1).contiguous()
+            hidden = torch.empty_like(some)
+            # The sums of d and of d tanh^2, of which the gradient is w times
+            # the difference.
+            d_seen = some.new_zeros(some_keys.shape[:2])
+            squares = torch.zeros_like(some)
+            squares_seen = torch.zeros_like(some_keys)
+            for slot in range(first, window):
+                seen = slice(slot, slot + time)
+                d = d_slots[slot]
+                torch.add(some_keys[:, seen], some, out=hidden).tanh_()
+                d_weights += d.flatten() @ hidden.flatten(0, 1)
+                hidden.square_()
+                d_seen[:, seen] += d
+                squares.addcmul_(d[..., None], hidden)
+                squares_seen[:, seen].addcmul_(d[..., None], hidden)
+            d_all = d_slots[first:].sum(0)
+            d_queries.append(weights * (d_all[..., None] - squares))
+            d_keys.append(weights * (d_seen[..., None] - squares_seen))
+        return (
+            torch.cat(d_keys).to(keys.dtype),
+            torch.cat(d_queries).to(queries.dtype),
+            d_weights[:, None].to(kernel.dtype),
+        )
 
-    return Scores
+    return with_gradient(forward, backward)(keys, queries, kernel)
 
 
 # === JAX ===
 
 
-@functools.cache
-def _jax_scores():
+def _jax_scores(keys, queries, kernel, seen):
     import jax
     import jax.numpy as jnp
 
-    def in_loop(keys, queries, first, window, update, found):
+    time, window = seen.shape[1:]
+    # Slots that no step sees, as at the beginning of texts, are left out.
+    first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
+
+    def in_loop(keys, queries, first, update, found):
         """`update(found, slot, hidden)` for each slot, in float32."""
         keys, queries = keys.astype("float32"), queries.astype("float32")
-        time = queries.shape[1]
 
         def step(slot, found):
             seen = jax.lax.dynamic_slice_in_dim(keys, slot, time, axis=1)
@@ -196,8 +184,7 @@ def _jax_scores():
 
         return jax.lax.fori_loop(first, window, step, found)
 
-    @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))
-    def scores(keys, queries, kernel, first, window):
+    def forward(keys, queries, kernel, first):
         weights = kernel[:, 0].astype("float32")
 
         def update(found, slot, hidden):
@@ -205,16 +192,12 @@ def _jax_scores():
             return found.at[slot].set(jnp.sum(hidden * weights, axis=-1))
 
         found = jnp.zeros((window, *queries.shape[:2]), "float32")
-        found = in_loop(keys, queries, first, window, update, found)
-        return jnp.moveaxis(found, 0, -1).astype(queries.dtype)
+        found = in_loop(keys, queries, first, update, found)
+        scores = jnp.moveaxis(found, 0, -1).astype(queries.dtype)
+        return scores, (keys, queries, kernel, first)
 
-    def forward(keys, queries, kernel, first, window):
-        kept = keys, queries, kernel, first
-        return scores(*kept, window), kept
-
-    def backward(window, kept, d_scores):
+    def backward(kept, d_scores):
         keys, queries, kernel, first = kept
-        time = queries.shape[1]
         d_slots = jnp.moveaxis(d_scores.astype("float32"), -1, 0)
         weights = kernel[:, 0].astype("float32")
 
@@ -232,12 +215,12 @@ def _jax_scores():
             d_weights = d_weights + jnp.sum(d * hidden, axis=(0, 1))
             return d_keys, d_queries + d_hidden, d_weights
 
-        found = [
+        found = tuple(
             jnp.zeros(shape, "float32")
             for shape in (keys.shape, queries.shape, weights.shape)
-        ]
+        )
         d_keys, d_queries, d_weights = in_loop(
-            keys, queries, first, window, update, tuple(found)
+            keys, queries, first, update, found
         )
         return (
             d_keys.astype(keys.dtype),
@@ -246,11 +229,4 @@ def _jax_scores():
             None,
         )
 
-    scores.defvjp(forward, backward)
-
-    def run(keys, queries, kernel, seen):
-        # Slots that no step sees, as at the beginning of texts, are left out.
-        first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
-        return scores(keys, queries, kernel, first, seen.shape[-1])
-
-    return run
+    return with_gradient(forward, backward)(keys, queries, kernel, first)

@@ -166,13 +166,12 @@ class Memory(keras.layers.Layer):
                 state,
                 take_steps(weights, positions),
             )
-        valid = mask
+        put_back = None
         if mask is not None:
             steps = ValidSteps(mask)
             outputs = steps.to_front(outputs)
             token_ids = steps.to_front(token_ids)
-            valid = take_steps(steps.mask, positions)
-            positions = take_steps(steps.places, positions)
+            positions, put_back = steps.positions(positions)
             mask = steps.front
         remembered = self.remembered(outputs, token_ids)
         extended, _, new_state = self.recent.slide(state, remembered, mask)
@@ -189,9 +188,7 @@ class Memory(keras.layers.Layer):
         def together(tensor):
             shape = (batch_size, queries, tensor.shape[-1])
             tensor = ops.reshape(tensor, shape)
-            if valid is None:
-                return tensor
-            return ops.where(valid[..., None], tensor, ops.zeros_like(tensor))
+            return tensor if put_back is None else put_back(tensor)
 
         outputs, _, weights = self.read(
             alone(outputs), before, alone(token_ids)

@@ -9,7 +9,7 @@ from keras.src.backend import set_keras_mask
 
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import by_position
-from memlm_keras.masking import by_slot
+from memlm_keras.masking import take_steps
 
 # The logarithm of what was not copied is finite, and has a gradient.
 _TINY = 1e-37
@@ -44,13 +44,16 @@ class Mixture(keras.layers.Layer):
             `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
+        positions: optional int32 tensor `(batch, queries)`, the only steps
+            that predict, though all are remembered; the logits are theirs.
 
     Returns:
         A tuple `(log_probabilities, state, weights, auxiliary)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the attention weights `(batch, time, memory)`, oldest
         slot first; and what `pointer_log_probability` reads, `()` where it
-        is not `supervised`.
+        is not `supervised`. With `positions` there are `queries` steps in
+        place of `time`.
     """
 
     attends = True
@@ -67,11 +70,19 @@ class Mixture(keras.layers.Layer):
         words = ops.zeros((batch_size, self.recent.slots), dtype="int32")
         return {**self.recent.initial_state(batch_size), "words": words}
 
-    def read(self, outputs, state, token_ids, logits=None, mask=None):
+    def read(
+        self,
+        outputs,
+        state,
+        token_ids,
+        logits=None,
+        mask=None,
+        positions=None,
+    ):
         """Reads any number of steps from a given state.
 
         Args:
-            outputs, state, token_ids, logits: as for a call.
+            outputs, state, token_ids, logits, positions: as for a call.
             mask: boolean tensor `(batch, time)`, `True` for the steps at the
                 front of each row that are remembered; `None` for all.
 
@@ -90,27 +101,39 @@ class Mixture(keras.layers.Layer):
         state=None,
         mask=None,
         training=None,
+        positions=None,
     ):
         if mask is None:
             # Keras fills in `mask` for calls with a single tensor only.
             mask = get_keras_mask(outputs)
         if state is None:
             state = self.initial_state(ops.shape(outputs)[0])
+        if positions is not None:
+            positions = ops.convert_to_tensor(positions, "int32")
         if mask is None:
-            return self.read(outputs, state, token_ids, logits)
+            return self.read(
+                outputs, state, token_ids, logits, positions=positions
+            )
         steps = ValidSteps(mask)
+        of_results, put_back = steps.mask, steps.put_back
+        if positions is None:
+            logits = steps.to_front(logits)
+        else:
+            of_results = take_steps(steps.mask, positions)
+            positions, put_back = steps.positions(positions)
         log_probabilities, state, weights, auxiliary = self.read(
             steps.to_front(outputs),
             state,
             steps.to_front(token_ids),
-            steps.to_front(logits),
+            logits,
             steps.front,
+            positions,
         )
-        weights = steps.put_back(weights)
+        weights = put_back(weights)
         if logits is None:
             return None, state, weights, auxiliary
-        log_probabilities = steps.put_back(log_probabilities)
-        set_keras_mask(log_probabilities, steps.mask)
+        log_probabilities = put_back(log_probabilities)
+        set_keras_mask(log_probabilities, of_results)
         return log_probabilities, state, weights, auxiliary
 
     def compute_mask(self, outputs, previous_mask=None):
@@ -125,6 +148,7 @@ class Mixture(keras.layers.Layer):
         state=None,
         mask=None,
         training=None,
+        positions=None,
     ):
         """Shapes and dtypes of the results."""
         few = None
@@ -133,7 +157,7 @@ class Mixture(keras.layers.Layer):
             # gigabytes for a whole vocabulary.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
         found, *others = super().compute_output_spec(
-            outputs, token_ids, few, state, mask, training
+            outputs, token_ids, few, state, mask, training, positions
         )
         if few is not None:
             found = keras.KerasTensor(logits.shape, found.dtype)
@@ -165,25 +189,39 @@ class Mixture(keras.layers.Layer):
         """
         return ops.cast(self.recent.products(queries, extended), "float32")
 
-    def copy_distribution(self, weights, words, vocabulary_size):
-        """Sum of the weights of each word of the vocabulary.
+    def weights_of_words(self, weights, words, positions=None):
+        """Attention weights at the words that are weighed.
 
         Args:
             weights: `(batch, time, memory)`.
             words: int32 `(batch, memory - 1 + time)`: step t weighs the words
                 at positions t to t + memory - 1.
+            positions: int32 `(batch, queries)`, the steps asked for, or `None`
+                for all.
+
+        Returns:
+            Tensor `(batch, steps, memory - 1 + time)`, zero elsewhere.
+        """
+        weights = by_position(weights, ops.shape(words)[1])
+        return weights if positions is None else take_steps(weights, positions)
+
+    def copy_distribution(self, weights, words, vocabulary_size):
+        """Sum of the weights of each word of the vocabulary.
+
+        Args:
+            weights: `(batch, steps, n)`, as of `weights_of_words`.
+            words: int32 `(batch, n)`.
             vocabulary_size: integer.
 
         Returns:
-            Tensor `(batch, time, vocabulary_size)`.
+            Tensor `(batch, steps, vocabulary_size)`.
         """
-        batch_size, time, memory = ops.shape(weights)
-        every = by_position(weights, memory - 1 + time)
+        batch_size, time, _ = ops.shape(weights)
         # All steps of one word are summed at once.
         rows = ops.arange(batch_size, dtype="int32")[:, None]
         segments = ops.reshape(rows * vocabulary_size + words, (-1,))
         by_word = ops.segment_sum(
-            ops.reshape(ops.transpose(every, (0, 2, 1)), (-1, time)),
+            ops.reshape(ops.transpose(weights, (0, 2, 1)), (-1, time)),
             segments,
             num_segments=batch_size * vocabulary_size,
         )
@@ -195,14 +233,13 @@ class Mixture(keras.layers.Layer):
 
         Args:
             weights, words: as for `copy_distribution`.
-            targets: int32 `(batch, time)`.
+            targets: int32 `(batch, steps)`.
 
         Returns:
-            Tensor `(batch, time)`.
+            Tensor `(batch, steps)`.
         """
         same = ops.equal(words[:, None], targets[..., None])
-        same = by_slot(ops.cast(same, weights.dtype), weights.shape[-1])
-        return ops.sum(weights * same, axis=-1)
+        return ops.sum(ops.where(same, weights, 0), axis=-1)
 
 
 def mixed(gate, logits, copy_distribution):

@@ -11,6 +11,7 @@ from keras import ops
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
+from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 
@@ -80,11 +81,23 @@ class NeuralCache(Mixture):
             self.size, (outputs_shape[-1],), self.compute_dtype
         )
 
-    def read(self, outputs, state, token_ids, logits=None, mask=None):
+    def read(
+        self,
+        outputs,
+        state,
+        token_ids,
+        logits=None,
+        mask=None,
+        positions=None,
+    ):
         products, words, seen, state = self.compare(
             outputs, state, token_ids, mask
         )
         weights = masked_softmax(self.theta * products, seen)
+        of_words = self.weights_of_words(weights, words, positions)
+        if positions is not None:
+            weights = take_steps(weights, positions)
+            seen = take_steps(seen, positions)
         if logits is None:
             return None, state, weights, ()
         filled = ops.any(seen, axis=-1, keepdims=True)
@@ -92,7 +105,7 @@ class NeuralCache(Mixture):
             1.0 - self.weight * ops.cast(filled, "float32"),
             logits,
             self.weight
-            * self.copy_distribution(weights, words, logits.shape[-1]),
+            * self.copy_distribution(of_words, words, logits.shape[-1]),
         )
         return log_probabilities, state, weights, ()
 
@@ -104,7 +117,7 @@ class NeuralCache(Mixture):
 
         Returns:
             A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, as
-            `copy_probability` takes them; what is seen, boolean `(B, T, N)`;
+            `weights_of_words` takes them; what is seen, boolean `(B, T, N)`;
             and the new state.
         """
         extended, words, seen, state = self.slide(

@@ -13,6 +13,7 @@ from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import masked_softmax
+from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 from memlm_keras.mixtures.base import safe_log
@@ -83,7 +84,15 @@ class PointerSentinel(DistinctKernels, Mixture):
         self.query_bias = self.add_kernel("query_bias", (k,))
         self.sentinel = self.add_kernel("sentinel", (k,))
 
-    def read(self, outputs, state, token_ids, logits=None, mask=None):
+    def read(
+        self,
+        outputs,
+        state,
+        token_ids,
+        logits=None,
+        mask=None,
+        positions=None,
+    ):
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )
@@ -99,23 +108,27 @@ class PointerSentinel(DistinctKernels, Mixture):
         # The sentinel is always there.
         always = ops.ones_like(seen[..., :1])
         every = masked_softmax(scores, ops.concatenate([seen, always], -1))
+        of_words = self.weights_of_words(every[..., :-1], words, positions)
+        if positions is not None:
+            every = take_steps(every, positions)
         weights, gate = every[..., :-1], every[..., -1:]
+        auxiliary = gate, of_words, words
         if logits is None:
-            return None, state, weights, (every, words)
+            return None, state, weights, auxiliary
         log_probabilities = mixed(
             gate,
             logits,
-            self.copy_distribution(weights, words, logits.shape[-1]),
+            self.copy_distribution(of_words, words, logits.shape[-1]),
         )
-        return log_probabilities, state, weights, (every, words)
+        return log_probabilities, state, weights, auxiliary
 
     def pointer_log_probability(self, auxiliary, targets, mask=None):
         """`log(g + sum_{i: w_i = y} a_i)` of the words y that came.
 
         Args:
             auxiliary: the last result of a call.
-            targets: int32 tensor `(B, T)`.
-            mask: the mask of the call, if there was one.
+            targets: int32 tensor `(B, T)`, one for each step that predicts.
+            mask: the mask of the call, if there was one and all steps predict.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.
@@ -123,9 +136,9 @@ class PointerSentinel(DistinctKernels, Mixture):
         steps = None if mask is None else ValidSteps(mask)
         if steps is not None:
             targets = steps.to_front(targets)
-        every, words = auxiliary
-        copied = self.copy_probability(every[..., :-1], words, targets)
-        found = safe_log(every[..., -1] + copied)
+        gate, of_words, words = auxiliary
+        copied = self.copy_probability(of_words, words, targets)
+        found = safe_log(gate[..., 0] + copied)
         return found if steps is None else steps.put_back(found)
 
     def get_config(self):

@@ -47,9 +47,11 @@ class SequenceAutoencoder(DualSequenceModel):
             layer reads.
         end_of_sentence_id: integer, begins and ends what is written; `None` is
             that of `vocabulary`, or else 0.
-        initializer: Keras initializer of the embeddings and the output layer.
-            `None`: uniform in +-0.05 for the first, Glorot uniform for the
-            other.
+        initializer: Keras initializer of the embeddings and the output layer;
+            `None` for Glorot uniform.
+        embeddings_initializer: Keras initializer of the embeddings; `None` for
+            `initializer`, or else uniform in +-0.05, and in +-0.5 where a cell
+            with an associative memory reads them.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it reads and writes strings, or `None`.
         name: string or `None`.
@@ -97,6 +99,7 @@ class SequenceAutoencoder(DualSequenceModel):
         dropout=0.0,
         end_of_sentence_id=None,
         initializer=None,
+        embeddings_initializer=None,
         vocabulary=None,
         name=None,
         dtype=None,
@@ -126,7 +129,12 @@ class SequenceAutoencoder(DualSequenceModel):
             )
 
         # === Layers ===
-        embedding = make.embedding(vocabulary_size, embedding_dim)
+        embedding = make.embedding(
+            vocabulary_size,
+            embedding_dim,
+            embeddings_initializer,
+            readers=(encoder, decoder),
+        )
         head = make.dense(vocabulary_size, "head")
 
         # === Functional model ===
@@ -259,6 +267,9 @@ class SequenceAutoencoder(DualSequenceModel):
             "dropout": self.dropout,
             "end_of_sentence_id": self.end_of_sentence_id,
             "initializer": keras.initializers.serialize(self.initializer),
+            "embeddings_initializer": keras.initializers.serialize(
+                self.embedding.embeddings_initializer
+            ),
             "vocabulary": keras.saving.serialize_keras_object(self.vocabulary),
             "dtype": keras.dtype_policies.serialize(
                 self.embedding.dtype_policy

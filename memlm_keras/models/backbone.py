@@ -4,12 +4,15 @@ from typing import Any
 from typing import NamedTuple
 
 from keras import ops
-from keras import tree
 
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
 from memlm_keras.heads.blocks import head_losses
 from memlm_keras.masking import take_steps
+from memlm_keras.models.state_names import pack_layer
+from memlm_keras.models.state_names import pack_named
+from memlm_keras.models.state_names import unpack_layer
+from memlm_keras.models.state_names import unpack_named
 
 
 class Prediction(NamedTuple):
@@ -121,9 +124,9 @@ class Backbone:
         new_state = {}
         for index, layer in self._above if above else self._below:
             outputs, *layer_state = run_layer(
-                layer, outputs, _unpack_layer(state, index, layer), training
+                layer, outputs, unpack_layer(state, index, layer), training
             )
-            _pack_layer(new_state, index, layer_state)
+            pack_layer(new_state, index, layer_state)
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
@@ -148,7 +151,7 @@ class Backbone:
             if positions is not None:
                 outputs = take_steps(outputs, positions)
             return outputs, {}, None
-        memory_state = _unpack_named(state, "memory")
+        memory_state = unpack_named(state, "memory")
         if memory_state is not None:
             memory_state = self.memory.embed_state(memory_state, self.embedding)
         outputs, memory_state, weights = self.memory(
@@ -160,7 +163,7 @@ class Backbone:
             return_attention_scores=True,
             positions=positions,
         )
-        return outputs, _pack_named("memory", memory_state), weights
+        return outputs, pack_named("memory", memory_state), weights
 
     def predict(
         self,
@@ -171,6 +174,7 @@ class Backbone:
         targets=None,
         drawn=None,
         sample_weight=None,
+        positions=None,
     ):
         """Predicts the next token by the head, and the mixture if there is one.
 
@@ -183,21 +187,26 @@ class Backbone:
             drawn: a sample of the embedding's, or `None`.
             sample_weight: float tensor `(batch, time)`, what the losses will
                 be multiplied by, where nobody asks for logits; or `None`.
+            positions: int32 tensor `(batch, queries)`, the steps of the
+                outputs that predict, one for each target; `None` for all.
 
         Returns:
             `(prediction, state, weights)`: a `Prediction`; the mixture's state
             and its attention weights, `None` without one.
         """
+        projected = outputs
+        if positions is not None:
+            projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
         if sample_weight is not None and self.mixture is None and not draws:
             losses = head_losses(
-                self.head, outputs, targets, sample_weight, training
+                self.head, projected, targets, sample_weight, training
             )
             return Prediction(None, -losses, losses), {}, None
         sample = {"targets": targets, "drawn": drawn} if draws else {}
-        logits = self.head(outputs, **sample)
+        logits = self.head(projected, **sample)
         logits, mixture_state, weights, auxiliary = self._mix(
-            outputs, token_ids, logits, state, training
+            outputs, token_ids, logits, state, training, positions
         )
         if targets is None:
             return Prediction(logits), mixture_state, weights
@@ -208,7 +217,15 @@ class Backbone:
             prediction = prediction._replace(loss=losses - pointed)
         return prediction, mixture_state, weights
 
-    def _mix(self, outputs, token_ids, logits, state, training=False):
+    def _mix(
+        self,
+        outputs,
+        token_ids,
+        logits,
+        state,
+        training=False,
+        positions=None,
+    ):
         """Mixes words read before into a prediction.
 
         Returns:
@@ -220,13 +237,14 @@ class Backbone:
             outputs,
             token_ids=token_ids,
             logits=logits,
-            state=_unpack_named(state, "mixture"),
+            state=unpack_named(state, "mixture"),
             training=training,
+            positions=positions,
         )
         if training and not self.mixture.weights:
             # What cannot learn takes no part in training, but remembers.
             mixed = logits
-        return mixed, _pack_named("mixture", mixture_state), weights, auxiliary
+        return mixed, pack_named("mixture", mixture_state), weights, auxiliary
 
     # === All of them ===
 
@@ -240,11 +258,11 @@ class Backbone:
         """
         state = {}
         for index, layer in (*self._below, *self._above):
-            _pack_layer(state, index, layer.get_initial_state(batch_size))
+            pack_layer(state, index, layer.get_initial_state(batch_size))
         for name in ("memory", "mixture"):
             layer = getattr(self, name)
             if layer is not None:
-                state |= _pack_named(name, layer.initial_state(batch_size))
+                state |= pack_named(name, layer.initial_state(batch_size))
         return state
 
     def forward(
@@ -255,6 +273,7 @@ class Backbone:
         targets=None,
         sampled=False,
         sample_weight=None,
+        positions=None,
     ):
         """Runs the whole model.
 
@@ -267,14 +286,27 @@ class Backbone:
             sample_weight: float tensor `(batch, time)`, what the losses of the
                 targets will be multiplied by, where nobody asks for logits; or
                 `None`.
+            positions: int32 tensor `(batch, queries)`, the steps that predict,
+                of which targets and weights are; `None` for all.
 
         Returns:
             `(prediction, state)`, the first a `Prediction`.
         """
         drawn = self._draw(token_ids) if training or sampled else None
-        outputs, new_state, _ = self._read(token_ids, state, training, drawn)
+        # A mixture weighs the words of all steps.
+        early = positions if self.mixture is None else None
+        outputs, new_state, _ = self._read(
+            token_ids, state, training, drawn, early
+        )
         prediction, mixture_state, _ = self.predict(
-            outputs, token_ids, state, training, targets, drawn, sample_weight
+            outputs,
+            token_ids,
+            state,
+            training,
+            targets,
+            drawn,
+            sample_weight,
+            positions if early is None else None,
         )
         if training:
             # At the end, since a layer that is called forgets its losses, and
@@ -340,14 +372,24 @@ class Backbone:
         losses = head_losses(self.head, outputs, targets)
         return (outputs, -losses), state
 
-    def _read(self, token_ids, state=None, training=False, drawn=None):
+    def _read(
+        self,
+        token_ids,
+        state=None,
+        training=False,
+        drawn=None,
+        positions=None,
+    ):
         """Embeds, recurs and remembers: all before the prediction."""
         vectors = self.embed(token_ids, training, drawn)
         outputs, below = self.recur(vectors, state, training)
+        early = None if self._above else positions
         outputs, remembered, weights = self.remember(
-            outputs, token_ids, state, training
+            outputs, token_ids, state, training, early
         )
         outputs, above = self.recur(outputs, state, training, above=True)
+        if early is None and positions is not None:
+            outputs = take_steps(outputs, positions)
         return outputs, below | remembered | above, weights
 
     def _draw(self, token_ids):
@@ -356,35 +398,3 @@ class Backbone:
         draws = getattr(self.head, "draws", False)
         units = self.head.matrix.shape[-1] if draws else 0
         return self.embedding.draw(token_ids, units)
-
-
-def _pack_layer(state, index, layer_state):
-    for position, value in enumerate(tree.flatten(layer_state)):
-        state[f"recurrent_{index}_state_{position}"] = value
-
-
-def _unpack_layer(state, index, layer):
-    if state is None:
-        return None
-    structure = layer.get_initial_state(1)
-    return tree.pack_sequence_as(
-        structure,
-        [
-            state[f"recurrent_{index}_state_{position}"]
-            for position in range(len(tree.flatten(structure)))
-        ],
-    )
-
-
-def _pack_named(prefix, values):
-    return {f"{prefix}_{name}": value for name, value in values.items()}
-
-
-def _unpack_named(state, prefix):
-    if state is None:
-        return None
-    return {
-        name.removeprefix(f"{prefix}_"): value
-        for name, value in state.items()
-        if name.startswith(f"{prefix}_")
-    }

@@ -27,6 +27,7 @@ def read(model, function, batches):
     start = model.initial_state(batches.batch_size)
     start = state = tree.map_structure(distribution.deal, start)
     for inputs, targets, sample_weight in batches:
+        require_all_steps(inputs)
         state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
         found, state = function(
             distribution.deal(ops.convert_to_tensor(inputs["token_ids"])),
@@ -145,6 +146,15 @@ def require_same_vocabulary(model, batches):
             f"other tokens. Received: batches of {named(found)} for a model "
             f"with {named(own)}. Load the corpus with "
             "`vocabulary=model.vocabulary`."
+        )
+
+
+def require_all_steps(inputs):
+    """Raises `ValueError` for inputs that ask at some positions only."""
+    if "positions" in inputs:
+        raise ValueError(
+            "The batches must have a target at each step here. Received: "
+            'batches with "positions", which `evaluate` and `predict` read'
         )
 
 

@@ -70,6 +70,7 @@ class CarryingModel(StreamingModel, SequenceModel):
             name: ops.convert_to_tensor(value, dtype=_DTYPES.get(name, "int32"))
             for name, value in inputs.items()
         }
+        _require_shapes(inputs)
         reset = inputs.pop("reset", None)
         if reset is None:
             prediction, _ = self.backbone.forward(**inputs, training=training)
@@ -343,16 +344,36 @@ class CarryingModel(StreamingModel, SequenceModel):
 
 def _require_names(inputs):
     """Raises `ValueError` unless a dict has token ids, and what may be."""
-    optional = {"reset", "targets", "sample_weight"}
+    optional = {"positions", "reset", "targets", "sample_weight"}
     unknown = set(inputs) - optional - {"token_ids"}
     weighted = "sample_weight" in inputs and "targets" not in inputs
     if "token_ids" not in inputs or unknown or weighted:
         raise ValueError(
             "`inputs` must be token ids `(batch, time)`, or a dict with "
             '"token_ids" `(batch, time)` and, if wanted, "reset" `(batch,)`, '
-            '"targets" `(batch, time)` and, with these, "sample_weight" '
-            f"`(batch, time)`. Received a dict with keys: {sorted(inputs)}"
+            '"positions" `(batch, queries)`, "targets" of the shape of the '
+            "positions or else of the token ids and, with these, "
+            '"sample_weight" of this shape. Received a dict with keys: '
+            f"{sorted(inputs)}"
         )
+
+
+def _require_shapes(inputs):
+    """Raises `ValueError` for targets or weights of other steps."""
+    of = "positions" if "positions" in inputs else "token_ids"
+    for name in ("targets", "sample_weight"):
+        if name not in inputs:
+            continue
+        shape, wanted = tuple(inputs[name].shape), tuple(inputs[of].shape)
+        same = len(shape) == len(wanted) and all(
+            None in sizes or sizes[0] == sizes[1]
+            for sizes in zip(shape, wanted)
+        )
+        if not same:
+            raise ValueError(
+                f'`inputs["{name}"]` must be of the shape of "{of}", {wanted}. '
+                f"Received: shape {shape}"
+            )
 
 
 def _require_targets(x, y):

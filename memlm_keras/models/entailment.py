@@ -54,8 +54,10 @@ class EntailmentClassifier(DualSequenceModel):
         num_classes: integer; `None` is the number of `labels`, or else 3.
         dropout: float in [0, 1), rate on embeddings and outputs of layers.
         initializer: Keras initializer of all matrices but those of recurrent
-            layers. `None`: uniform in +-0.05 for the embedding, else Glorot
-            uniform.
+            layers; `None` for Glorot uniform.
+        embeddings_initializer: Keras initializer of the embedding; `None` for
+            `initializer`, or else uniform in +-0.05, and in +-0.5 where a cell
+            with an associative memory reads it.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
         labels: sequence of strings, such as `corpus.labels`, what the classes
@@ -114,6 +116,7 @@ class EntailmentClassifier(DualSequenceModel):
         num_classes=None,
         dropout=0.0,
         initializer=None,
+        embeddings_initializer=None,
         vocabulary=None,
         labels=None,
         name=None,
@@ -142,7 +145,12 @@ class EntailmentClassifier(DualSequenceModel):
             )
 
         # === Layers ===
-        embedding = make.embedding(vocabulary_size, embedding_dim)
+        embedding = make.embedding(
+            vocabulary_size,
+            embedding_dim,
+            embeddings_initializer,
+            readers=(recurrent, second),
+        )
         gradient_mask = GradientMask(
             vocabulary_size, dtype=make.policy, name="gradient_mask"
         )
@@ -335,9 +343,7 @@ class EntailmentClassifier(DualSequenceModel):
     # === Serialization ===
 
     def get_config(self):
-        def serialized(layer):
-            return keras.saving.serialize_keras_object(layer)
-
+        serialized = keras.saving.serialize_keras_object
         return {
             "name": self.name,
             "vocabulary_size": self.vocabulary_size,
@@ -352,7 +358,10 @@ class EntailmentClassifier(DualSequenceModel):
             "projection": self.projection,
             "num_classes": self.num_classes,
             "dropout": self.dropout,
-            "initializer": keras.initializers.serialize(self.initializer),
+            "initializer": serialized(self.initializer),
+            "embeddings_initializer": serialized(
+                self.embedding.embeddings_initializer
+            ),
             "vocabulary": serialized(self.vocabulary),
             "labels": self.labels and list(self.labels),
             "dtype": keras.dtype_policies.serialize(

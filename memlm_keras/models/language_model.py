@@ -43,8 +43,9 @@ class LanguageModel(CarryingModel):
         tie_embeddings: whether the output projection shares its matrix with
             the embedding.
         initializer: Keras initializer of embedding, projection and its bias,
-            where these are not given. `None`: uniform in +-0.05, Glorot uniform
-            and zero.
+            where these are not given. `None`: uniform in +-0.05, or in +-0.5
+            where a cell with an associative memory reads, Glorot uniform and
+            zero.
         recurrent_above: list of recurrent layers or cells that read what the
             memory hands on, bottom first.
         mixture: a `memlm_keras.mixtures.Mixture` that mixes what was read into
@@ -76,6 +77,9 @@ class LanguageModel(CarryingModel):
             * `"reset"`, `(batch,)` bool: then the context is the one carried
               from the call before, except in the rows marked here. Training
               and inference carry contexts of their own.
+            * `"positions"`, `(batch, queries)` int32, the only steps that
+              predict: then logits, targets, losses and weights are of these,
+              `queries` in place of `time`. All steps are read.
             * `"targets"`, `(batch, time)` int32, the next tokens: then the
               result is a dict of the `"loss"` of each token and its natural
               `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
@@ -164,7 +168,11 @@ class LanguageModel(CarryingModel):
         initializers = layers.Initializers(initializer)
         tie_embeddings = tie_embeddings or isinstance(head, TiedProjection)
         embedding = layers.make_embedding(
-            embedding, sizes, initializers, policy
+            embedding,
+            sizes,
+            initializers,
+            layers.embeddings_start(recurrent[:1]),
+            policy,
         )
         head = layers.make_head(
             head, embedding, tie_embeddings, initializers, policy

@@ -158,7 +158,23 @@ class Initializers:
         return distinct(self._initializer, index)
 
 
-def make_embedding(embedding, sizes, initializers, dtype):
+def embeddings_start(readers):
+    """Initializer of embeddings of which nothing is said.
+
+    Args:
+        readers: recurrent layers that read them.
+
+    Returns:
+        Keras' own start, or the initializer that a reader's cell needs.
+    """
+    for layer in readers:
+        limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
+        if limit is not None:
+            return keras.initializers.RandomUniform(-limit, limit)
+    return "uniform"
+
+
+def make_embedding(embedding, sizes, initializers, start, dtype):
     """Returns the layer from token ids to vectors, of the model's sizes.
 
     Args:
@@ -167,6 +183,7 @@ def make_embedding(embedding, sizes, initializers, dtype):
         sizes: dict of `vocabulary_size` and `embedding_dim`, `None` for those
             of the layer.
         initializers: `Initializers`.
+        start: as of `embeddings_start`.
         dtype: dtype policy.
 
     Raises:
@@ -174,7 +191,7 @@ def make_embedding(embedding, sizes, initializers, dtype):
     """
     if embedding is None:
         embedding = Embedding(
-            embeddings_initializer=initializers.get(0, "uniform"),
+            embeddings_initializer=initializers.get(0, start),
             dtype=dtype,
             name="embedding",
         )

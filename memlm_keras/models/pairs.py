@@ -100,7 +100,7 @@ class LayerMaker:
     Args:
         dropout: float in [0, 1).
         initializer: Keras initializer of all matrices, or `None` for Keras'
-            own: uniform in +-0.05 for embeddings, else Glorot uniform.
+            own: Glorot uniform, but for embeddings.
         dtype: dtype policy, or `None` for the global one.
 
     Raises:
@@ -122,14 +122,22 @@ class LayerMaker:
         self._count += 1
         return self._initializers.get(self._count, default)
 
-    def embedding(self, vocabulary_size, embedding_dim):
-        """Makes an `Embedding`."""
+    def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
+        """Makes an `Embedding`.
+
+        Args:
+            vocabulary_size, embedding_dim: integers.
+            initializer: Keras initializer, or `None` for that of all matrices
+                or else `layers.embeddings_start`.
+            readers: recurrent layers that read the vectors.
+        """
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         return Embedding(
             vocabulary_size,
             embedding_dim,
-            embeddings_initializer=self._initializer("uniform"),
+            embeddings_initializer=initializer
+            or self._initializer(layers.embeddings_start(readers)),
             dtype=self.policy,
             name="embedding",
         )

@@ -19,7 +19,9 @@ class Row(abc.ABC):
     A subclass has the numbers that tell the rows of a paper apart as fields of
     its own, and makes real objects of them: `model` returns arguments of the
     class that `kind` names. A field `window` can be set by who asks for the
-    preset, and so can `initial_range`, the r of weights drawn from U(-r, r).
+    preset, and so can `initial_range`, the r of weights drawn from U(-r, r),
+    `embedding_range`, that of embeddings alone, and the `key` of an associative
+    memory.
 
     Args:
         units: integer, of the recurrent layers.
@@ -108,8 +110,7 @@ class Row(abc.ABC):
         scale=1.0,
         units=None,
         embedding_dim=None,
-        window=None,
-        initial_range=None,
+        **fields,
     ):
         """Returns this row with other sizes.
 
@@ -118,8 +119,8 @@ class Row(abc.ABC):
             scale: float, factor on the sizes that are not given.
             units: integer, or `None`.
             embedding_dim: integer, or `None`.
-            window: integer, or `None`.
-            initial_range: float, or `None`.
+            **fields: `window`, `initial_range`, `embedding_range` or `key`, of
+                rows that have a field of that name.
 
         Returns:
             A row of the same class.
@@ -148,9 +149,12 @@ class Row(abc.ABC):
             "`window` contradicts it",
             "initial_range": f"The weights of {name!r} are not drawn from a "
             "range",
+            "embedding_range": f"The embeddings of {name!r} are not drawn from "
+            "a range of their own",
+            "key": f"The preset {name} has no associative memory, so `key` "
+            "contradicts it",
         }
-        asked = {"window": window, "initial_range": initial_range}
-        for size, value in asked.items():
+        for size, value in fields.items():
             if value is None:
                 continue
             if getattr(self, size, None) is None:

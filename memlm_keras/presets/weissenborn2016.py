@@ -15,7 +15,9 @@ own, also those of Rocktaeschel et al., who keep the vectors fixed, and of Cheng
 et al., both of whom have Adam's usual beta_1; and, of `lstm_network`, one cell
 with deep fusion for both sentences and rectifiers of its 450 units: with
 3,379,953 parameters it is the one of its kind that has the printed 3.4M. Its
-tape holds 64 states.
+tape holds 64 states. Without vectors, and of words that have none, embeddings
+of all rows begin as U(-0.5, 0.5), which is the size of GloVe's: shorter ones
+make keys under which nothing is read. What is compared begins alike.
 """
 
 import dataclasses
@@ -28,8 +30,10 @@ from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import LSTMNetworkCell
 from memlm_keras.cells import ProjectedRNN
+from memlm_keras.embeddings import Embedding
 from memlm_keras.memory import WordByWordAttention
 from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
@@ -46,24 +50,27 @@ def _gru(units):
     return keras.layers.GRU(units, reset_after=False)
 
 
-def _am_gru(units):
-    return ProjectedRNN(AssociativeGRUCell(units, num_copies=COPIES))
+def _am_gru(units, key):
+    return ProjectedRNN(AssociativeGRUCell(units, num_copies=COPIES, key=key))
 
 
-def _dual_am_gru(units):
-    return ProjectedRNN(DualAssociativeGRUCell(units, num_copies=COPIES))
+def _dual_am_gru(units, key):
+    return ProjectedRNN(
+        DualAssociativeGRUCell(units, num_copies=COPIES, key=key)
+    )
 
 
-def _am_lstm(units):
+def _am_lstm(units, key):
     cell = keras.layers.LSTMCell(units)
-    return ProjectedRNN(AssociativeMemoryCell(cell, num_copies=COPIES))
+    return ProjectedRNN(AssociativeMemoryCell(cell, num_copies=COPIES, key=key))
 
 
 def _lstm_network(units):
     return ProjectedRNN(LSTMNetworkCell(units, window=WINDOW, fusion=True))
 
 
-# Layers that read, by name: what makes one of so many units.
+# Layers that read, by name: what makes one of so many units, and of a key where
+# there is an associative memory.
 READERS = {
     "GRU": _gru,
     "LSTM": keras.layers.LSTM,
@@ -75,7 +82,25 @@ READERS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EntailmentRow(BaseRow):
+class _ReadingRow(BaseRow):
+    """A row of layers among `READERS`.
+
+    Args:
+        embedding_range: float r, embeddings begin as U(-r, r).
+        key: `"bound"` or `"unit"`, of an associative memory, or `None`.
+    """
+
+    embedding_range: float = 0.5
+    key: str | None = None
+
+    def reads_by(self, name):
+        """Makes a layer of the row's units."""
+        of_memory = {"key": self.key} if "AM-" in name else {}
+        return READERS[name](self.units, **of_memory)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EntailmentRow(_ReadingRow):
     """A classifier of sentence pairs.
 
     Args:
@@ -107,12 +132,14 @@ class EntailmentRow(BaseRow):
         return self.embedding_dim
 
     def model(self):
-        make = READERS[self.reader]
         rectifies = self.on_top or self.pooling is not None
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": make(self.units),
-            "recurrent_hypothesis": None if self.shared else make(self.units),
+            "embeddings_initializer": uniform(self.embedding_range),
+            "recurrent": self.reads_by(self.reader),
+            "recurrent_hypothesis": (
+                None if self.shared else self.reads_by(self.reader)
+            ),
             "conditioning": "source" if self.reads_source else "memory",
             "memory": WordByWordAttention() if self.attends else None,
             "top": _gru(self.units) if self.on_top else None,
@@ -140,7 +167,7 @@ class EntailmentRow(BaseRow):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _FreeSizes(BaseRow):
+class _FreeSizes(_ReadingRow):
     """A row whose embeddings have as many units, but for another number."""
 
     # Complex numbers are two real ones.
@@ -175,8 +202,9 @@ class AutoencoderRow(_FreeSizes):
     def model(self):
         return {
             "embedding_dim": self.embedding_size,
-            "encoder": READERS[self.encoder](self.units),
-            "decoder": READERS[self.decoder](self.units),
+            "embeddings_initializer": uniform(self.embedding_range),
+            "encoder": self.reads_by(self.encoder),
+            "decoder": self.reads_by(self.decoder),
             "conditioning": self.conditioning,
         }
 
@@ -198,7 +226,10 @@ class LanguageModelRow(_FreeSizes):
     def model(self):
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [READERS[self.reader](self.units)],
+            "embedding": Embedding(
+                embeddings_initializer=uniform(self.embedding_range)
+            ),
+            "recurrent": [self.reads_by(self.reader)],
             "memory": None,
             "dropout": self.dropout,
         }
@@ -217,6 +248,7 @@ ROWS = {
     ),
     "am_gru_shared": EntailmentRow(
         reader="AM-GRU",
+        key="bound",
         on_top=True,
         units=108,
         units_divisor=2,
@@ -224,6 +256,7 @@ ROWS = {
     ),
     "dual_am_gru_shared": EntailmentRow(
         reader="Dual AM-GRU",
+        key="bound",
         reads_source=True,
         on_top=True,
         units=100,
@@ -232,6 +265,7 @@ ROWS = {
     ),
     "dual_am_gru_shared_large": EntailmentRow(
         reader="Dual AM-GRU",
+        key="bound",
         reads_source=True,
         on_top=True,
         units=500,
@@ -273,11 +307,12 @@ ROWS = {
     "dual_am_gru_autoencoder": AutoencoderRow(
         encoder="AM-GRU",
         decoder="Dual AM-GRU",
+        key="bound",
         conditioning="source",
     ),
     "gru_language_model": LanguageModelRow(reader="GRU"),
-    "am_gru_language_model": LanguageModelRow(reader="AM-GRU"),
-    "am_lstm_language_model": LanguageModelRow(reader="AM-LSTM"),
+    "am_gru_language_model": LanguageModelRow(reader="AM-GRU", key="bound"),
+    "am_lstm_language_model": LanguageModelRow(reader="AM-LSTM", key="bound"),
 }
 
 

@@ -137,10 +137,7 @@ def rows_of_replica(tensor):
     replica = _replica()
     if replica is None:
         return tensor
-    rows = tensor.shape[0] // replica.num_replicas_in_sync
-    begin = [replica.replica_id_in_sync_group * rows]
-    begin += [0] * (len(tensor.shape) - 1)
-    return ops.slice(tensor, begin, (rows, *tensor.shape[1:]))
+    return ops.slice(tensor, *_part_of(replica, tensor.shape))
 
 
 def num_replicas():
@@ -158,11 +155,9 @@ def assign_rows(variable, value):
     """
     replica = _replica()
     if replica is not None:
+        begin, shape = _part_of(replica, variable.shape)
         # Batches that are dealt may not say how many rows they have.
-        rows = variable.shape[0] // replica.num_replicas_in_sync
-        begin = [replica.replica_id_in_sync_group * rows]
-        begin += [0] * (len(variable.shape) - 1)
-        value = ops.reshape(value, (rows, *variable.shape[1:]))
+        value = ops.reshape(value, shape)
         value = ops.slice_update(ops.convert_to_tensor(variable), begin, value)
     variable.assign(value)
 
@@ -252,6 +247,13 @@ def _replica():
     if replica is None or replica.num_replicas_in_sync == 1:
         return None
     return replica
+
+
+def _part_of(replica, shape):
+    """Where the rows of a replica begin in a tensor, and their shape."""
+    rows = shape[0] // replica.num_replicas_in_sync
+    begin = [replica.replica_id_in_sync_group * rows]
+    return [*begin, *[0] * (len(shape) - 1)], (rows, *shape[1:])
 
 
 def _sum_of_all(tensors):

@@ -12,8 +12,9 @@ from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import associative_gradients
 from memlm_keras.data import PairBatches
 
-# Elsewhere the steps themselves are differentiated.
-RUNS = keras.backend.backend() != "torch"
+MODULE = associative_gradients
+if keras.backend.backend() == "torch":
+    from memlm_keras.cells import associative_torch as MODULE
 
 
 def made(source_key, **arguments):
@@ -32,13 +33,13 @@ def made(source_key, **arguments):
 @pytest.fixture
 def runs(monkeypatch):
     """Counts what is run by `associative_gradients`."""
-    known, found = associative_gradients.run, []
+    known, found = MODULE.run, []
 
     def counted(*arguments):
         found.append(arguments)
         return known(*arguments)
 
-    monkeypatch.setattr(associative_gradients, "run", counted)
+    monkeypatch.setattr(MODULE, "run", counted)
     return found
 
 
@@ -84,14 +85,22 @@ MASKS = {
 
 
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize("source_key", [None, "shared", "separate"])
-def test_outputs_states_and_gradients(source_key, mask, gradients, runs):
+@pytest.mark.parametrize(
+    "source_key, key",
+    [
+        (None, "bound"),
+        ("shared", "bound"),
+        ("separate", "bound"),
+        ("separate", "unit"),
+    ],
+)
+def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
     mask = MASKS[mask]
-    layer = made(source_key)
+    layer = made(source_key, key=key)
     expected = outputs_and_gradients(layer, 5, mask, False, gradients)
     assert not runs
     found = outputs_and_gradients(layer, 5, mask, True, gradients)
-    assert bool(runs) == RUNS
+    assert runs
     for one, other in zip(found[0], expected[0], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     for one, other in zip(found[1], expected[1], strict=True):
@@ -106,7 +115,7 @@ def test_long_sequences(gradients, runs):
         weight.assign(weight * 0.3)
     _, expected = outputs_and_gradients(layer, 200, None, False, gradients)
     _, found = outputs_and_gradients(layer, 200, None, True, gradients)
-    assert bool(runs) == RUNS
+    assert runs
     for one, other in zip(found, expected, strict=True):
         error = np.abs(one - other).max()
         assert error < 1e-4 * np.abs(other).max()
@@ -141,7 +150,7 @@ def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
         return [new - old for new, old in zip(after, before, strict=True)]
 
     found = trained()
-    assert bool(runs) == RUNS
+    assert runs
     if is_open:
         assert runs[-1][1].shape[1] is None
     assert all(mask is not None for *_, mask in runs)

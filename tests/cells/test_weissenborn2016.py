@@ -12,6 +12,7 @@ from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import DualAssociativeMemoryCell
 from memlm_keras.cells import ProjectedRNN
+from memlm_keras.cells.complex_vectors import KEYS
 from references import weissenborn2016 as reference
 from references.finite_differences import assert_derivatives
 
@@ -107,6 +108,7 @@ def run_reference(kind, cell, inputs, states, weights=None):
             permutations,
             source,
             keys[h:] if separate else None,
+            cell.key,
         )
         outputs.append(found)
         retrieved.append(phi)
@@ -147,6 +149,7 @@ def arrays(nest):
 @every_kind
 @every_source
 @given(
+    key=st.sampled_from(sorted(KEYS)),
     batch_size=st.integers(1, 3),
     time=st.integers(1, 4),
     half=st.integers(1, 3),
@@ -154,9 +157,9 @@ def arrays(nest):
     seed=st.integers(0, 2**16),
 )
 def test_outputs_and_states_equal_the_reference(
-    kind, source_key, compiled, batch_size, time, half, num_copies, seed
+    kind, source_key, compiled, key, batch_size, time, half, num_copies, seed
 ):
-    cell = make(kind, source_key, 2 * half, num_copies)
+    cell = make(kind, source_key, 2 * half, num_copies, key=key)
     random = np.random.default_rng(seed)
     inputs, states = random_arrays(random, cell, batch_size, time)
     expected, expected_states, _ = run_reference(
@@ -196,12 +199,17 @@ def test_keras_rnn_and_masks_give_the_same(kind, source_key, random):
 
 
 @pytest.mark.parametrize(
-    "kind, source_key",
-    [("gru", None), ("gru", "shared"), ("gru", "separate"), ("lstm", "shared")],
+    "kind, source_key, key",
+    [
+        ("gru", None, "bound"),
+        ("gru", "shared", "bound"),
+        ("gru", "separate", "unit"),
+        ("lstm", "shared", "unit"),
+    ],
 )
-def test_gradients_equal_finite_differences(kind, source_key, gradients):
+def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
     """Of a sum over time with regard to inputs, states and all weights."""
-    cell = make(kind, source_key, units=2, num_copies=2, input_dim=2)
+    cell = make(kind, source_key, units=2, num_copies=2, input_dim=2, key=key)
     inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 3, 2)
     direction = np.random.default_rng(4).normal(size=(2, 3, 2))
     direction = direction.astype("float32")
@@ -233,13 +241,18 @@ def test_gradients_equal_finite_differences(kind, source_key, gradients):
 
 
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("source_key", [None, "separate"])
-def test_long_sequences_equal_the_reference(source_key, training, gradients):
+@pytest.mark.parametrize(
+    "source_key, key",
+    [(None, "bound"), ("separate", "bound"), ("shared", "unit")],
+)
+def test_long_sequences_equal_the_reference(
+    source_key, key, training, gradients
+):
     """Outputs, states and gradients of 200 steps, also where they are trained.
 
     Gradients along random directions, one for inputs, states and each weight.
     """
-    cell = make("gru", source_key)
+    cell = make("gru", source_key, key=key)
     # So that rounding neither vanishes nor explodes over as many steps.
     for weight in cell.trainable_variables:
         weight.assign(weight * 0.5)
@@ -361,6 +374,15 @@ def test_configurations_and_permutations_round_trip(
     np.testing.assert_array_equal(arrays(layer.cell.permutations), permutations)
 
 
+def test_where_the_biases_begin():
+    for update_bias in (1.0, -1.0):
+        cell = AssociativeGRUCell(4, update_bias=update_bias)
+        cell.build((None, 3))
+        np.testing.assert_array_equal(
+            arrays(cell.bias), [update_bias] * 4 + [1.0] * 4 + [0.0] * 4
+        )
+
+
 def test_cells_of_one_seed_have_the_same_permutations():
     first, other = make("gru", None, 40), make("lstm", "shared", 40)
     np.testing.assert_array_equal(
@@ -396,6 +418,10 @@ def test_a_language_model_of_associative_memory_streams(random):
         (
             lambda: AssociativeGRUCell(4, num_copies=0),
             "`num_copies` must be an int",
+        ),
+        (
+            lambda: AssociativeGRUCell(4, key="short"),
+            "`key` must be one of bound, unit. Received: key='short'",
         ),
         (
             lambda: DualAssociativeGRUCell(4, source_key="own"),

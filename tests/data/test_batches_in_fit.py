@@ -6,6 +6,8 @@ import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
+from memlm_keras.data import recall
+from memlm_keras.memory import Attention
 
 NUM_TOKENS = 50
 STARTS = np.array([0, 7, 9, 20, 33, 41])
@@ -135,3 +137,24 @@ def test_validation_sees_everything_every_time():
     )
     assert history.history["val_seen"] == [WHOLE] * 3
     assert make_model().evaluate(validation, verbose=0)[1] == WHOLE
+
+
+def test_only_the_answers_of_recall_are_learnt():
+    task = recall.MQAR(16, length=12, pairs=2)
+    batches = recall.RecallBatches(task, rows=5, batch_size=2, fresh=True)
+    model = LanguageModel(16, 4, [keras.layers.GRU(4)], memory=Attention(12))
+    model.compile("sgd", weighted_metrics=[WeightedSum()])
+    history = model.fit(batches, epochs=2, verbose=0).history["seen"]
+    answers = []
+    for epoch in range(2):
+        batches.start_at(epoch)
+        answers.append(sum_of_targets(batches))
+    assert history == answers and answers[0] != answers[1]
+    model.compile("sgd", weighted_metrics=["accuracy"])
+    found = model.evaluate(batches, verbose=0, return_dict=True)
+    right = sum(
+        np.sum((logits == targets) * sample_weight)
+        for inputs, targets, sample_weight in batches
+        for logits in [np.argmax(keras.ops.convert_to_numpy(model(inputs)), -1)]
+    )
+    np.testing.assert_allclose(found["accuracy"], right / 10, atol=1e-6)

@@ -236,6 +236,7 @@ def test_copy_probability_of_the_cache_is_its_own():
         outputs, layer.initial_state(2), token_ids
     )
     weights = masked_softmax(THETA * products, seen)
+    weights = layer.weights_of_words(weights, words)
     copied = arrays(layer.copy_probability(weights, words, targets))
     for row in range(2):
         alone, _ = neural_cache(
@@ -282,6 +283,31 @@ def test_masked_steps_are_never_remembered(kind, compiled):
         np.testing.assert_allclose(found[1][name], value, rtol=1e-5)
     np.testing.assert_array_equal(found[0][~mask], 0.0)
     np.testing.assert_array_equal(found[2][~mask], 0.0)
+
+
+@every_mixture
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_positions_are_rows_of_the_full_read(kind, with_mask, compiled):
+    mask = np.array([[1, 1, 0, 1, 1], [0, 1, 1, 0, 1]], "bool")
+    positions = np.array([[4, 0, 2], [1, 1, 3]], "int32")
+    mask = mask if with_mask else None
+    layer = kind.make(3, 4)
+    outputs, token_ids, logits = inputs_of(10, 2, 5, 3)
+    rows = np.arange(2)[:, None]
+
+    def read(outputs, token_ids, logits, positions=None):
+        return layer(
+            outputs, token_ids, logits=logits, mask=mask, positions=positions
+        )[:3]
+
+    run = compiled(read)
+    asked = logits[rows, positions]
+    found = arrays(run(outputs, token_ids, asked, positions))
+    whole = arrays(run(outputs, token_ids, logits))
+    for index in (0, 2):
+        expected = whole[index][rows, positions]
+        np.testing.assert_allclose(found[index], expected, 1e-5, 1e-6)
+    keras.tree.map_structure(np.testing.assert_array_equal, found[1], whole[1])
 
 
 def test_pointer_log_probability_with_a_mask():

@@ -5,7 +5,9 @@ import pytest
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
 from memlm_keras import SequenceAutoencoder
+from memlm_keras import models
 from memlm_keras import presets
+from memlm_keras.cells import AssociativeGRUCell
 
 # Without embeddings; the paper prints 321k, 329k, 321k, 5.6m, 252k thrice, and
 # 3.4m.
@@ -68,6 +70,50 @@ def test_training_of_the_paper(row):
     assert preset["schedule"]["batches_between_checks"] == 1000
 
 
+@pytest.mark.parametrize(
+    "name",
+    [n for n in presets.names() if n.startswith("weissenborn2016/")],
+)
+def test_embeddings_begin_with_the_size_of_gloves(name):
+    """In all rows of the paper, so that what is compared begins alike."""
+    preset = presets.get(name, scale=0.05)
+    model = getattr(models, preset["kind"]).from_preset(name, 50, scale=0.05)
+    drawn = np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))
+    assert 0.45 < drawn.max() <= 0.5
+    associative = "am_" in name
+    assert ("'key': 'bound'" in str(presets.get(name))) == associative
+
+
+def test_another_key_and_range():
+    name = "weissenborn2016/dual_am_gru_shared"
+    model = EntailmentClassifier.from_preset(
+        name, 50, scale=0.1, key="unit", embedding_range=0.1
+    )
+    assert model.recurrent.cell.key == "unit"
+    drawn = np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))
+    assert 0.09 < drawn.max() <= 0.1
+    assert "'key': 'unit'" not in str(presets.get(name))
+
+
+def test_models_of_ones_own_begin_as_their_cells_need():
+    def largest(model):
+        return np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))
+
+    for cell, limit in ((AssociativeGRUCell, 0.5), (keras.layers.GRU, 0.05)):
+        for model in (
+            EntailmentClassifier(50, 8, cell(4)),
+            LanguageModel(50, 8, [cell(4)]),
+            SequenceAutoencoder(50, 8, cell(4), cell(4), "memory"),
+        ):
+            assert 0.9 * limit < largest(model).max() <= limit
+    said = EntailmentClassifier(
+        50, 8, AssociativeGRUCell(4), embeddings_initializer="ones"
+    )
+    assert (largest(said) == 1).all()
+    copy = EntailmentClassifier.from_config(said.get_config())
+    assert (largest(copy) == 1).all()
+
+
 def test_sizes():
     sizes = {"scale": 0.1, "embedding_dim": 7}
     preset = presets.get("weissenborn2016/am_gru_shared", **sizes)
@@ -103,6 +149,14 @@ def test_sizes():
         (
             lambda: presets.get("weissenborn2016/lstm", initial_range=0.1),
             "are not drawn from a range.*initial_range=0.1",
+        ),
+        (
+            lambda: presets.get("weissenborn2016/lstm", key="unit"),
+            "no associative memory.*key=unit",
+        ),
+        (
+            lambda: presets.get("daniluk2017/lstm", embedding_range=0.1),
+            "not drawn from a range of their own.*embedding_range=0.1",
         ),
     ],
 )

@@ -16,8 +16,9 @@ def to_real(vector):
     return np.concatenate([vector.real, vector.imag])
 
 
-def bound(vector):
-    return np.array([r / max(1.0, abs(r)) for r in vector])
+def normalize(vector, key):
+    least = {"bound": 1.0, "unit": 1 / 1024}[key]
+    return np.array([r / max(least, abs(r)) for r in vector])
 
 
 def read(key, memory, permutations):
@@ -41,7 +42,14 @@ def sigmoid(x):
 
 
 def am_rnn(
-    inputs, w_key, cell, state, permutations, source=None, w_source=None
+    inputs,
+    w_key,
+    cell,
+    state,
+    permutations,
+    source=None,
+    w_source=None,
+    key="bound",
 ):
     """Runs one sequence; Equations 8, 11, 12 and 13.
 
@@ -54,6 +62,7 @@ def am_rnn(
         permutations: integer `(N_c, H / 2)`.
         source: memory of the source sequence, or `None`.
         w_source: `W_r'`, or `None` where the key is shared.
+        key: `"bound"`, Equations 9 and 10, or `"unit"`.
 
     Returns:
         Outputs `(time, k)`, the new state, and the values read of the source.
@@ -62,17 +71,17 @@ def am_rnn(
     outputs, retrieved = [], []
     for x in inputs:
         joined = np.concatenate([x, h])
-        key = bound(to_complex(w_key @ joined))
-        value = to_real(read(key, memory, permutations))
+        r = normalize(to_complex(w_key @ joined), key)
+        value = to_real(read(r, memory, permutations))
         phi = None
         if source is not None:
-            other = key
+            other = r
             if w_source is not None:
-                other = bound(to_complex(w_source @ joined))
+                other = normalize(to_complex(w_source @ joined), key)
             phi = to_real(read(other, source, permutations))
             retrieved.append(phi)
         c, h, remainder = cell(x, h, value, remainder, phi)
-        memory = write(key, to_complex(c - value), memory, permutations)
+        memory = write(r, to_complex(c - value), memory, permutations)
         outputs.append(h)
     return np.array(outputs), (memory, h, remainder), np.array(retrieved)
 

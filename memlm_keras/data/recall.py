@@ -1,0 +1,385 @@
+"""Recall: tasks that nothing but a memory can do, drawn from a seed.
+
+A task draws rows of token ids, the steps at which it asks, and the answers;
+`RecallBatches` makes of them what `LanguageModel.fit` and `evaluate` read.
+Every task can be solved without error, and `chance` is the share of right
+answers of a reader that knows all words of the answers, and not which is which.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.epochs import EpochBatches
+
+FILLERS = ("zeros", "uniform")
+
+
+@dataclasses.dataclass(frozen=True)
+class MQAR:
+    """Multi-query associative recall (Arora et al., 2023, "Zoology").
+
+    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. Behind
+    them are slots of two tokens, of which D, drawn without replacement, hold
+    one key each in their first token; slot i is drawn with a probability
+    proportional to i^(a - 1). At these steps the value of the key is asked for,
+    which is not shown there. Keys are the ids from 1 below V / 2, values those
+    from V / 2, and a row has none of either twice.
+
+    With `forgetting`, so many of the keys, in any order, are written again
+    behind the pairs with a new value, and the last one counts.
+
+    Args:
+        vocabulary_size: Integer, V.
+        length: Integer, T, tokens of a row.
+        pairs: Integer, D, keys of a row, each asked for once.
+        filler: `"zeros"`, or `"uniform"` for any id in place of each zero.
+        forgetting: Integer, keys that are given a new value.
+        power: Float, a.
+
+    Raises:
+        ValueError: A size does not fit the others, or there is no such filler.
+
+    Example:
+
+    >>> task = memlm_keras.data.recall.MQAR(16, length=12, pairs=2)
+    >>> token_ids, positions, targets = task.draw(3, np.random.default_rng(0))
+    >>> token_ids.shape, positions.shape, targets.shape
+    ((3, 12), (3, 2), (3, 2))
+    >>> task.chance
+    0.5
+    """
+
+    vocabulary_size: int = 8192
+    length: int = 64
+    pairs: int = 4
+    filler: str = "zeros"
+    forgetting: int = 0
+    power: float = 0.01
+
+    def __post_init__(self):
+        _require_integers(self, vocabulary_size=4, length=4, pairs=1)
+        require_positive_integer("forgetting", self.forgetting, minimum=0)
+        if self.filler not in FILLERS:
+            raise ValueError(
+                f"`filler` must be one of {FILLERS}. Received: "
+                f"filler={self.filler!r}"
+            )
+        if self.forgetting > self.pairs:
+            raise ValueError(
+                "`forgetting` must be at most `pairs`, as a key is written "
+                f"anew once. Received: forgetting={self.forgetting} and "
+                f"pairs={self.pairs}"
+            )
+        least = 2 * self._written + 2 * self.pairs
+        if self.length < least or self.length % 2:
+            raise ValueError(
+                f"`length` must be even and at least {least}, two tokens for "
+                "each pair and for each query. Received: "
+                f"length={self.length}"
+            )
+        if self.vocabulary_size // 2 <= self._written:
+            raise ValueError(
+                f"`vocabulary_size` must be at least {2 * self._written + 2}, "
+                "half of it keys and half values. Received: "
+                f"vocabulary_size={self.vocabulary_size}"
+            )
+
+    @property
+    def _written(self):
+        return self.pairs + self.forgetting
+
+    @property
+    def queries(self):
+        """Number of steps of a row at which is asked."""
+        return self.pairs
+
+    @property
+    def chance(self):
+        """Accuracy of a guess among the values that count."""
+        return 1 / self.pairs
+
+    def draw(self, rows, generator):
+        """Draws rows.
+
+        Args:
+            rows: Integer.
+            generator: `numpy.random.Generator`.
+
+        Returns:
+            int32 arrays: token ids `(rows, length)`, and the steps at which is
+            asked and the answers, `(rows, queries)`.
+        """
+        half, context = self.vocabulary_size // 2, 2 * self._written
+        values_left = self.vocabulary_size - half
+        keys = 1 + _distinct(generator, rows, self.pairs, half - 1)
+        values = half + _distinct(generator, rows, self._written, values_left)
+        again = _distinct(generator, rows, self.forgetting, self.pairs)
+        rewritten = np.take_along_axis(keys, again, axis=1)
+
+        token_ids = np.zeros((rows, self.length), np.int32)
+        token_ids[:, 0:context:2] = np.concatenate([keys, rewritten], axis=1)
+        token_ids[:, 1:context:2] = values
+        slots = _drawn_slots(
+            generator,
+            rows,
+            self.pairs,
+            (self.length - context) // 2,
+            self.power,
+        )
+        positions = context + 2 * slots
+        np.put_along_axis(token_ids, positions, keys, axis=1)
+        if self.filler == "uniform":
+            fillers = generator.integers(
+                self.vocabulary_size, size=token_ids.shape
+            )
+            token_ids = np.where(token_ids == 0, fillers, token_ids)
+        targets = values[:, : self.pairs].copy()
+        np.put_along_axis(targets, again, values[:, self.pairs :], axis=1)
+        return _integers(token_ids, positions, targets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Copy:
+    """The word that stood exactly `distance` steps before the last one read.
+
+    Words are independent and uniform, so whoever does not keep that one can
+    only guess. A window of fewer outputs does not hold it.
+
+    Args:
+        distance: Integer, from 1.
+        vocabulary_size: Integer, V.
+        length: Integer, T, tokens of a row.
+        queries: Integer, steps of a row at which is asked.
+
+    Raises:
+        ValueError: A size does not fit the others.
+
+    Example:
+
+    >>> task = memlm_keras.data.recall.Copy(3, length=12, queries=2)
+    >>> token_ids, positions, targets = task.draw(1, np.random.default_rng(0))
+    >>> all(targets[0] == token_ids[0, positions[0] - 3])
+    True
+    """
+
+    distance: int
+    vocabulary_size: int = 64
+    length: int = 64
+    queries: int = 8
+
+    def __post_init__(self):
+        _require_integers(
+            self, distance=1, vocabulary_size=2, length=2, queries=1
+        )
+        if self.distance + self.queries > self.length:
+            raise ValueError(
+                "`length` must be at least `distance + queries`, "
+                f"{self.distance + self.queries}. Received: "
+                f"length={self.length}"
+            )
+
+    @property
+    def chance(self):
+        """Accuracy of a guess among all words."""
+        return 1 / self.vocabulary_size
+
+    def draw(self, rows, generator):
+        """Draws rows; takes and returns what `MQAR.draw` does."""
+        token_ids = generator.integers(
+            self.vocabulary_size, size=(rows, self.length)
+        )
+        before = _distinct(
+            generator, rows, self.queries, self.length - self.distance
+        )
+        targets = np.take_along_axis(token_ids, before, axis=1)
+        return _integers(token_ids, before + self.distance, targets)
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """The object that one of n people has, each told in a sentence.
+
+    A row is n sentences `person has object .` and the beginning of a last one,
+    `what person`, whose next word is asked for: id 0 ends a sentence, 1 is
+    "has" and 2 "what"; people and then objects follow. A row has nobody and
+    nothing twice.
+
+    Args:
+        n: Integer, people of a row.
+        names: Integer, at least `n`, people there are, and as many objects.
+
+    Raises:
+        ValueError: A size does not fit the other.
+
+    Example:
+
+    >>> task = memlm_keras.data.recall.Binding(2, names=5)
+    >>> task.draw(1, np.random.default_rng(0))[0].shape
+    (1, 10)
+    >>> task.chance, task.vocabulary_size
+    (0.5, 13)
+    """
+
+    n: int
+    names: int = 32
+
+    def __post_init__(self):
+        _require_integers(self, n=1)
+        require_positive_integer("names", self.names, minimum=self.n)
+
+    queries = 1
+
+    @property
+    def vocabulary_size(self):
+        """Number of token ids."""
+        return 3 + 2 * self.names
+
+    @property
+    def length(self):
+        """Number of tokens of a row."""
+        return 4 * self.n + 2
+
+    @property
+    def chance(self):
+        """Accuracy of a guess among the objects of the row."""
+        return 1 / self.n
+
+    def draw(self, rows, generator):
+        """Draws rows; takes and returns what `MQAR.draw` does."""
+        people = 3 + _distinct(generator, rows, self.n, self.names)
+        objects = (
+            3 + self.names + _distinct(generator, rows, self.n, self.names)
+        )
+        token_ids = np.zeros((rows, self.length), np.int32)
+        token_ids[:, 0:-2:4] = people
+        token_ids[:, 1:-2:4] = 1
+        token_ids[:, 2:-2:4] = objects
+        asked = generator.integers(self.n, size=(rows, 1))
+        token_ids[:, -2] = 2
+        token_ids[:, -1:] = np.take_along_axis(people, asked, axis=1)
+        targets = np.take_along_axis(objects, asked, axis=1)
+        return _integers(
+            token_ids, np.full((rows, 1), self.length - 1), targets
+        )
+
+
+class RecallBatches(EpochBatches):
+    """Rows of a task in batches that `fit` and `evaluate` read.
+
+    Item `index` is `(inputs, targets, sample_weight)`:
+
+    * `inputs["token_ids"]`: int32 `(batch_size, length)`
+    * `inputs["positions"]`: int32 `(batch_size, queries)`, the steps at which
+      is asked, the only ones that a model has to read its memory at
+    * `targets`: int32 `(batch_size, queries)`
+    * `sample_weight`: float32 `(batch_size, queries)`, 0 in the rows that fill
+      the last batch up
+
+    Each row begins from an empty context. Rows of another seed are others.
+
+    Args:
+        task: `MQAR`, `Copy`, `Binding`, or what draws rows as they do.
+        rows: Integer, rows of an epoch.
+        batch_size: Number of rows of a batch.
+        fresh: Whether every epoch has rows of its own.
+        shuffle: Whether the rows are in another order every epoch.
+        seed: Integer from which rows and orders follow.
+
+    Example:
+
+    >>> task = memlm_keras.data.recall.Copy(5)
+    >>> batches = memlm_keras.data.recall.RecallBatches(task, rows=100)
+    >>> inputs, targets, sample_weight = batches[1]
+    >>> len(batches), inputs["positions"].shape, int(sample_weight.sum())
+    (2, (64, 8), 288)
+    """
+
+    def __init__(
+        self, task, rows, batch_size=64, fresh=False, shuffle=False, seed=0
+    ):
+        super().__init__(batch_size, shuffle, seed)
+        require_positive_integer("rows", rows)
+        self.task = task
+        self.rows = int(rows)
+        self.fresh = fresh
+        self.batches_per_epoch = -(-self.rows // self.batch_size)
+        self._order = np.arange(self.rows)
+        self._draw(0)
+        self.start_at(0)
+
+    @property
+    def largest_id(self):
+        """Largest token id that the task may draw."""
+        return self.task.vocabulary_size - 1
+
+    @property
+    def predicted_tokens(self):
+        """Number of targets of a whole epoch."""
+        return self.rows * self.task.queries
+
+    def identity(self):
+        """Plain values that say which batches these are, for checkpoints."""
+        return {
+            **super().identity(),
+            "task": repr(self.task),
+            "rows": self.rows,
+            "fresh": self.fresh,
+        }
+
+    def start_at(self, epoch, batch=0):
+        super().start_at(epoch, batch)
+        if self.fresh and epoch != self._drawn:
+            self._draw(epoch)
+
+    def _draw(self, epoch):
+        generator = np.random.default_rng([self.seed, epoch])
+        self._drawn = epoch
+        self._arrays = self.task.draw(self.rows, generator)
+
+    def _shuffle(self, generator):
+        self._order = generator.permutation(self.rows)
+
+    def _batch(self, index):
+        begin = index * self.batch_size
+        chosen = self._order[begin : begin + self.batch_size]
+        weights = np.ones((len(chosen), self.task.queries), np.float32)
+        found = [array[chosen] for array in self._arrays]
+        missing = [(0, self.batch_size - len(chosen)), (0, 0)]
+        token_ids, positions, targets, weights = (
+            np.pad(array, missing) for array in (*found, weights)
+        )
+        inputs = {"token_ids": token_ids, "positions": positions}
+        return inputs, targets, weights
+
+
+def _require_integers(task, **minima):
+    for name, minimum in minima.items():
+        require_positive_integer(name, getattr(task, name), minimum=minimum)
+
+
+def _integers(*arrays):
+    return tuple(np.asarray(array, np.int32) for array in arrays)
+
+
+def _distinct(generator, rows, count, size):
+    """Draws `count` different integers below `size` in each row."""
+    found = np.zeros((rows, count), np.int64)
+    for column in range(count):
+        # A place among the integers that are left, past those that are not.
+        drawn = generator.integers(size - column, size=rows)
+        for taken in np.sort(found[:, :column], axis=1).T:
+            drawn += drawn >= taken
+        found[:, column] = drawn
+    return found
+
+
+def _drawn_slots(generator, rows, count, slots, power):
+    """Draws `count` slots of each row one after the other, by their weights.
+
+    The largest of log-weights with Gumbel noise are such a draw, in order.
+    """
+    log_weights = (power - 1) * np.log(np.arange(1, slots + 1))
+    noisy = log_weights + generator.gumbel(size=(rows, slots))
+    return np.argsort(-noisy, axis=1)[:, :count]

@@ -1,0 +1,300 @@
+"""Recall tasks, held against their definitions row by row."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memlm_keras.data import recall
+from memlm_keras.data.recall import MQAR
+from memlm_keras.data.recall import Binding
+from memlm_keras.data.recall import Copy
+from memlm_keras.data.recall import RecallBatches
+
+
+def generator(seed=0):
+    return np.random.default_rng(seed)
+
+
+@st.composite
+def mqars(draw):
+    pairs = draw(st.integers(1, 6))
+    forgetting = draw(st.integers(0, pairs))
+    written = pairs + forgetting
+    return MQAR(
+        draw(st.integers(2 * written + 2, 4 * written + 9)),
+        2 * written + 2 * pairs + 2 * draw(st.integers(0, 9)),
+        pairs,
+        draw(st.sampled_from(recall.FILLERS)),
+        forgetting,
+    )
+
+
+@st.composite
+def copies(draw):
+    distance, queries = draw(st.integers(1, 9)), draw(st.integers(1, 5))
+    length = distance + queries + draw(st.integers(0, 9))
+    return Copy(distance, draw(st.integers(2, 9)), length, queries)
+
+
+@st.composite
+def bindings(draw):
+    n = draw(st.integers(1, 6))
+    return Binding(n, n + draw(st.integers(0, 5)))
+
+
+# === Definitions ===
+
+
+@given(mqars(), st.integers(0, 99))
+def test_mqar_is_as_defined(task, seed):
+    half = task.vocabulary_size // 2
+    written = task.pairs + task.forgetting
+    for row, positions, targets in zip(*task.draw(5, generator(seed))):
+        assert len(row) == task.length
+        pairs = [(row[2 * i], row[2 * i + 1]) for i in range(written)]
+        keys = [key for key, _ in pairs]
+        values = [value for _, value in pairs]
+        # Each key once, then those that are written again, once as well.
+        assert len(set(keys[: task.pairs])) == task.pairs
+        assert len(set(keys[task.pairs :])) == task.forgetting
+        assert set(keys[task.pairs :]) <= set(keys[: task.pairs])
+        assert len(set(values)) == written
+        assert all(1 <= key < half for key in keys)
+        assert all(half <= value < task.vocabulary_size for value in values)
+        # Every key is asked for once, in the first token of a slot.
+        assert sorted(row[positions]) == sorted(keys[: task.pairs])
+        assert all(2 * written <= p < task.length for p in positions)
+        assert not any(positions % 2)
+        # A dict keeps the last value, as the answers do.
+        last = dict(pairs)
+        assert [last[key] for key in row[positions]] == list(targets)
+        rest = np.delete(row, [*range(2 * written), *positions])
+        if task.filler == "zeros":
+            assert not rest.any()
+        assert all(0 <= token < task.vocabulary_size for token in rest)
+
+
+def test_uniform_fillers_are_any_id():
+    task = MQAR(16, 64, 2, filler="uniform")
+    token_ids, positions, _ = task.draw(4000, generator())
+    token_ids = token_ids[:, 4:]
+    asked = np.zeros(token_ids.shape, bool)
+    np.put_along_axis(asked, positions - 4, True, axis=1)
+    counts = np.bincount(token_ids[~asked], minlength=16)
+    assert abs(counts / counts.sum() - 1 / 16).max() < 0.002
+
+
+def test_slots_are_drawn_by_their_probabilities():
+    """The first key's as weighed, the second's of those that are left."""
+    task = MQAR(64, 16, 2, power=0.5)
+    _, positions, _ = task.draw(200_000, generator())
+    slots = (positions - 4) // 2
+    weights = np.arange(1, 7) ** -0.5
+    weights /= weights.sum()
+    found = np.zeros((6, 6))
+    np.add.at(found, tuple(slots.T), 1 / len(slots))
+    expected = np.zeros((6, 6))
+    for i, j in itertools.permutations(range(6), 2):
+        expected[i, j] = weights[i] * weights[j] / (1 - weights[i])
+    assert abs(found - expected).max() < 0.003
+
+
+def test_first_slots_are_the_likeliest_by_default():
+    _, positions, _ = MQAR(64, 64, 1).draw(100_000, generator())
+    counts = np.bincount((positions[:, 0] - 2) // 2, minlength=31)
+    expected = np.arange(1, 32) ** -0.99
+    expected /= expected.sum()
+    assert abs(counts / counts.sum() - expected).max() < 0.005
+
+
+@given(st.integers(1, 4), st.integers(0, 3), st.integers(0, 99))
+def test_distinct_integers_are_uniform(count, more, seed):
+    size = count + more
+    found = recall._distinct(generator(seed), 4000, count, size)
+    assert all(len(set(row)) == count for row in found[:50].tolist())
+    for column in found.T:
+        shares = np.bincount(column, minlength=size) / len(column)
+        assert len(shares) == size and abs(shares - 1 / size).max() < 0.06
+
+
+@given(copies(), st.integers(0, 99))
+def test_copy_is_as_defined(task, seed):
+    for row, positions, targets in zip(*task.draw(5, generator(seed))):
+        assert len(row) == task.length
+        assert len(set(positions)) == task.queries
+        assert [row[p - task.distance] for p in positions] == list(targets)
+        assert all(task.distance <= p < task.length for p in positions)
+        assert all(0 <= token < task.vocabulary_size for token in row)
+
+
+@given(bindings(), st.integers(0, 99))
+def test_binding_is_as_defined(task, seed):
+    people = range(3, 3 + task.names)
+    objects = range(3 + task.names, task.vocabulary_size)
+    for row, positions, targets in zip(*task.draw(5, generator(seed))):
+        *sentences, asked = np.split(row, range(4, 4 * task.n + 1, 4))
+        owners, has, things, end = np.transpose(sentences)
+        assert set(has) == {1} and set(end) == {0} and asked[0] == 2
+        assert len(set(owners) & set(people)) == task.n
+        assert len(set(things) & set(objects)) == task.n
+        assert list(positions) == [len(row) - 1] == [task.length - 1]
+        assert targets[0] == dict(zip(owners, things))[asked[1]]
+
+
+# === Scores ===
+
+TASKS = {
+    "mqar": MQAR(64, 32, 4),
+    "uniform": MQAR(512, 32, 4, filler="uniform"),
+    "forgetting": MQAR(64, 48, 4, forgetting=2),
+    "copy": Copy(5, vocabulary_size=8, length=20),
+    "binding": Binding(4, names=10),
+}
+
+
+def candidates(task, row):
+    """The words that the answers may be, to who forgets what goes with what."""
+    if isinstance(task, Copy):
+        return list(range(task.vocabulary_size))
+    if isinstance(task, Binding):
+        return [row[4 * i + 2] for i in range(task.n)]
+    written = task.pairs + task.forgetting
+    last = {row[2 * i]: row[2 * i + 1] for i in range(written)}
+    return list(last.values())
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_chance_is_that_of_a_guess(task):
+    guesser = generator(1)
+    right = [
+        guesser.choice(candidates(task, row)) == target
+        for row, _, targets in zip(*task.draw(5000, generator()))
+        for target in targets
+    ]
+    assert abs(np.mean(right) - task.chance) < 0.02
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_answers_follow_from_what_was_read_before(task):
+    """So the best score is 1: rows alike up to a question have one answer."""
+    draws = task.draw(3000, generator())
+    answers = {}
+    for row, positions, targets in zip(*draws):
+        for position, target in zip(positions, targets):
+            read = tuple(row[: position + 1])
+            assert answers.setdefault(read, target) == target
+            # And it was read.
+            assert target in read
+
+
+@pytest.mark.parametrize(
+    ("task", "arguments", "message"),
+    [
+        (MQAR, {"pairs": 0}, "`pairs` must be an integer of at least 1"),
+        (MQAR, {"filler": "ones"}, "`filler` must be one of"),
+        (MQAR, {"forgetting": 5}, "`forgetting` must be at most `pairs`"),
+        (MQAR, {"forgetting": -1}, "`forgetting` must be an integer of"),
+        (MQAR, {"pairs": 17}, "even and at least 68, .* length=64"),
+        (MQAR, {"length": 63}, "`length` must be even .* length=63"),
+        (
+            MQAR,
+            {"vocabulary_size": 9},
+            "at least 10, half .* vocabulary_size=9",
+        ),
+        (Copy, {"distance": 0}, "`distance` must be an integer of at least 1"),
+        (Copy, {"distance": 60}, "at least .* 68. Received: length=64"),
+        (Binding, {"n": 33}, "`names` must be an integer of at least 33"),
+    ],
+)
+def test_sizes_must_fit(task, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        task(**arguments)
+
+
+# === Batches ===
+
+
+def rows_of(batches):
+    """Every row of an epoch as one tuple, those of weight zero left out."""
+    found = []
+    for index in range(len(batches)):
+        inputs, targets, sample_weight = batches[index]
+        arrays = inputs["token_ids"], inputs["positions"], targets
+        for row in range(batches.batch_size):
+            if sample_weight[row].all():
+                found.append(tuple(int(n) for a in arrays for n in a[row]))
+            else:
+                assert not sample_weight[row].any()
+                assert not any(array[row].any() for array in arrays)
+    return found
+
+
+@given(mqars(), st.integers(1, 30), st.integers(1, 9), st.integers(0, 99))
+def test_an_epoch_holds_each_row_once(task, rows, batch_size, seed):
+    batches = RecallBatches(task, rows, batch_size, seed=seed)
+    inputs, targets, sample_weight = batches[0]
+    queries = batch_size, task.queries
+    assert inputs["token_ids"].shape == (batch_size, task.length)
+    assert inputs["positions"].shape == targets.shape == queries
+    assert sample_weight.shape == queries
+    assert sample_weight.dtype == "float32"
+    assert {a.dtype for a in (*inputs.values(), targets)} == {np.dtype("int32")}
+    found = rows_of(batches)
+    assert len(found) == rows and batches.predicted_tokens == rows * queries[1]
+    assert rows_of(RecallBatches(task, rows, batch_size, seed=seed)) == found
+    drawn = task.draw(rows, generator([seed, 0]))
+    assert found == [tuple(np.concatenate(row)) for row in zip(*drawn)]
+    shuffled = RecallBatches(task, rows, batch_size, shuffle=True, seed=seed)
+    for epoch in range(2):
+        shuffled.start_at(epoch)
+        assert sorted(rows_of(shuffled)) == sorted(found)
+
+
+def test_orders_and_rows_follow_from_seed_and_epoch():
+    task = Copy(3)
+
+    def epochs(**arguments):
+        batches = RecallBatches(task, 40, 16, **arguments)
+        found = []
+        for epoch in range(3):
+            batches.start_at(epoch)
+            found.append(rows_of(batches))
+        batches.start_at(1, 2)
+        assert rows_of(batches) == found[1][32:] and len(batches) == 1
+        return found
+
+    same, shuffled, fresh = (
+        epochs(),
+        epochs(shuffle=True),
+        epochs(fresh=True),
+    )
+    assert same[0] == same[1] == same[2] == fresh[0]
+    assert sorted(shuffled[1]) == sorted(shuffled[2]) == sorted(same[0])
+    assert shuffled[0] != shuffled[1] != shuffled[2]
+    assert not set(fresh[0]) & set(fresh[1]) and set(fresh[1]) != set(fresh[2])
+    assert not set(epochs(seed=1)[0]) & set(same[0])
+    assert epochs(fresh=True) == fresh and epochs(shuffle=True) == shuffled
+
+
+def test_identity_tells_batches_apart():
+    def identity(task=TASKS["mqar"], rows=9, **arguments):
+        return str(RecallBatches(task, rows, **arguments).identity())
+
+    others = [
+        identity(TASKS["uniform"]),
+        identity(Copy(3)),
+        identity(rows=8),
+        identity(fresh=True),
+        identity(shuffle=True),
+        identity(seed=1),
+        identity(batch_size=8),
+    ]
+    assert identity() == identity() and len({identity(), *others}) == 8
+
+
+def test_largest_id_is_of_the_whole_vocabulary():
+    assert RecallBatches(MQAR(), 3).largest_id == 8191
+    assert RecallBatches(Binding(2, names=5), 3).largest_id == 12
