@@ -140,8 +140,8 @@ def draw_text(picture, words, weights, probabilities):
     axes.text(
         0,
         290,
-        f"A trained model looks back: attention over {weights.shape[1]} words, for "
-        f"{len(PREDICTED)} of the words that it predicts",
+        f"A trained model looks back: attention over {weights.shape[1]} words, "
+        f"for {len(PREDICTED)} of the words that it predicts",
         fontsize=12.5,
         weight="bold",
         color=INK,
