@@ -1,4 +1,4 @@
-"""The whole path in under three minutes on two cores, with no download.
+"""The whole path in about three minutes on two cores, with no download.
 
     python recipes/quickstart.py
 
