@@ -21,7 +21,7 @@ _SMALLEST = 0.005
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all runs of some claims have in common.
+    """A corpus and sizes that all runs of some claims have in common.
 
     Args:
         name: string.
@@ -72,7 +72,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """What a model lost on each sentence of a test text, or each pair.
+    """Losses of a model on each sentence of a test text, or on each pair.
 
     Args:
         losses: float array `(seeds, sentences)`.
@@ -84,7 +84,7 @@ class Losses:
 
     @property
     def seeds(self):
-        """How many runs there are."""
+        """Number of runs."""
         return len(self.losses)
 
     @property
@@ -95,7 +95,7 @@ class Losses:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """By how much the one model loses less than the other.
+    """The difference between two models, with its interval.
 
     Attributes:
         mean: float, in nats a token, or in shares of pairs.
@@ -159,7 +159,7 @@ def difference(better, than, seed=0):
 
 
 def verdict(claim, found, seeds):
-    """What a difference says of a claim.
+    """The verdict on a claim, from a difference.
 
     Args:
         claim: `Claim`.
