@@ -164,8 +164,8 @@ TRAINING = (
         "other_words",
         str,
         "Of Kneser-Ney smoothing: which output vectors the words that are not "
-        "the target have while training, instead of their means.",
-        choices=("mean", "mode"),
+        "the target have while training; by default a sample of them.",
+        choices=("sample", "mean", "mode"),
     ),
     _of_pairs(
         "vectors",
