@@ -156,8 +156,8 @@ TRAINING = (
     _of_language(
         "l2",
         float,
-        "Weight of the divergence of smoothed models; of others, that of the "
-        "squares of their embeddings.",
+        "Weight of the divergence of what is smoothed, and of the squares of "
+        "all other matrices, of the presets of kong2019.",
         at_least=0,
     ),
     _of_language(
@@ -236,6 +236,12 @@ MEASURES = (
         "Outputs in a neural cache (Grave et al., 2017) on top of the trained "
         "model; its theta and weight are chosen on the validation text.",
         at_least=1,
+    ),
+    _of_language(
+        "dynamic",
+        bool,
+        "Dynamic evaluation (Krause et al., 2018): weights that follow the "
+        "text; rate and decay are chosen on the validation text.",
     ),
     _of_language(
         "monte_carlo",
