@@ -21,6 +21,7 @@ SIZES = (
     "embedding_range",
     "key",
     "l2",
+    "output_bias",
 )
 
 # Arguments that make a row what it is, by the kind of model.
@@ -190,7 +191,7 @@ def get(name, /, **sizes):
             times its range. Rows of `weissenborn2016` have an
             `embedding_range`, the r of their embeddings alone, and those with
             an associative memory a `key`, `"bound"` or `"unit"`; those of
-            `kong2019` have an `l2`.
+            `kong2019` have an `l2` and an `output_bias`, true or false.
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,

@@ -107,7 +107,7 @@ class DynamicEvaluator:
 
     @property
     def description(self):
-        """What sets its perplexity apart from the model's, a string."""
+        """The rule and its numbers, for the protocol of a perplexity."""
         rule = "sgd" if self.mean_squares is None else "rms"
         return (
             f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "

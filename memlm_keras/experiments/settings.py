@@ -161,10 +161,15 @@ TRAINING = (
         at_least=0,
     ),
     _of_language(
+        "output_bias",
+        bool,
+        "An output bias, of the presets of kong2019.",
+    ),
+    _of_language(
         "other_words",
         str,
         "Of Kneser-Ney smoothing: which output vectors the words that are not "
-        "the target have while training; by default a sample of them.",
+        "the target have while training; a sample takes an --output_bias.",
         choices=("sample", "mean", "mode"),
     ),
     _of_pairs(

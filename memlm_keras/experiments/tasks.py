@@ -44,7 +44,7 @@ class Task:
         """The preset of an experiment, with what is changed of it."""
         sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
         row = registry.find(name)[1]
-        for size in ("window", "key", "l2"):
+        for size in ("window", "key", "l2", "output_bias"):
             if size in sizes and getattr(row, size, None) is None:
                 raise NoUseError(
                     size,

@@ -18,6 +18,11 @@ forget-gate bias of 1, at most 100 epochs and an end after 10 without a better
 perplexity. The paper tuned one l2 "for all models", and has standard
 regularizers for what is not smoothed ("Other parameters", Section 4.1): here
 all matrices have the same, and biases none.
+
+Words that are not the target have the means of their output vectors while
+training: to sample them (`other_words`) takes an output bias (`output_bias`),
+without which a word cannot be told from those that were drawn its vector; see
+docs/papers/kong2019.md.
 """
 
 import dataclasses
@@ -59,6 +64,7 @@ class Row(SummedLossRow):
         rate: float, gamma_0, of noise or smoothing.
         l2: float, weight of the divergence of matrices that are smoothed, and
             of the squares of all others.
+        output_bias: whether the output projection has a bias.
         dropout: float, of embeddings and outputs.
         recurrent_dropout: float, of what a layer adds to its state.
     """
@@ -71,6 +77,7 @@ class Row(SummedLossRow):
     element_wise: bool = False
     rate: float = 0.2
     l2: float = 1e-4
+    output_bias: bool = False
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
@@ -116,18 +123,18 @@ class Row(SummedLossRow):
                 rate=self.rate,
                 element_wise=self.element_wise,
                 l2=self.l2,
+                other_words="mean",
             ),
             embeddings_initializer=weights,
         )
 
     def _head(self, weights, penalty):
-        """The output projection, which has no bias."""
         if self.smoothing == "kneser_ney":
-            return SmoothedProjection(use_bias=False)
+            return SmoothedProjection(use_bias=self.output_bias)
         if self.tied:
-            return TiedProjection(use_bias=False)
+            return TiedProjection(use_bias=self.output_bias)
         return OutputProjection(
-            use_bias=False,
+            use_bias=self.output_bias,
             kernel_initializer=weights,
             kernel_regularizer=penalty,
         )

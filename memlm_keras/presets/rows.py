@@ -119,8 +119,8 @@ class Row(abc.ABC):
             scale: float, factor on the sizes that are not given.
             units: integer, or `None`.
             embedding_dim: integer, or `None`.
-            **fields: `window`, `initial_range`, `embedding_range`, `key` or
-                `l2`, of rows that have a field of that name.
+            **fields: `window`, `initial_range`, `embedding_range`, `key`, `l2`
+                or `output_bias`, of rows that have a field of that name.
 
         Returns:
             A row of the same class.
@@ -152,6 +152,7 @@ class Row(abc.ABC):
             "embedding_range": f"The embeddings of {name!r} are not drawn from "
             "a range of their own",
             "l2": f"Nothing of the preset {name} has an l2",
+            "output_bias": f"The output bias of the preset {name} is fixed",
             "key": f"The preset {name} has no associative memory, so `key` "
             "contradicts it",
         }

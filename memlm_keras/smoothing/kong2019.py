@@ -76,7 +76,9 @@ class VariationalSmoothing(keras.layers.Layer):
     * `"mode"`: their own, e_v.
 
     Means are shorter than vectors, so that a target that is drawn stands out
-    among them, and the model learns less of it. Input and output are drawn
+    among them, and the model learns less of it. A sample needs a bias of the
+    projection, as the vectors of frequent words are drawn for many others,
+    which nothing else tells apart. Input and output are drawn
     apart also where one matrix is both. With `element_wise`, every dimension
     of a vector is drawn by itself, and with `kneser_ney` decided by itself
     (Section 4.3).

@@ -123,6 +123,16 @@ def test_one_l2_of_all_matrices(method):
     assert found == pytest.approx(0.01 * expected, rel=1e-5)
 
 
+def test_an_output_bias():
+    """Without which other words are not sampled."""
+    for method in METHODS:
+        name = f"kong2019/{method}_512"
+        model = LanguageModel.from_preset(name, 31, units=6, output_bias=True)
+        assert model.head.use_bias
+        if model.smoothing is not None:
+            assert model.smoothing.other_words == "mean"
+
+
 def test_training_of_the_paper():
     preset = presets.get("kong2019/vs_linear_512")
     assert json.loads(json.dumps(preset)) == preset
