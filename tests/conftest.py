@@ -41,6 +41,7 @@ SAME_ON_EVERY_BACKEND = (
     "docs/test_how_to.py",
     "experiments/test_command_line.py",
     "experiments/test_experiment.py",
+    "experiments/test_recall.py",
     "experiments/test_run_folder.py",
     "experiments/test_table.py",
     "recipes/test_recipes.py",

@@ -1,0 +1,85 @@
+"""The rows of the recall suite."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras.data.recall import MQAR
+from memlm_keras.experiments import recall_rows
+
+TASK = MQAR(16, length=12, pairs=2)
+
+
+def test_previous_inputs_stand_beside_inputs(random):
+    inputs = random.normal(size=(2, 5, 3)).astype("float32")
+    layer = keras.layers.RNN(
+        recall_rows.PreviousInputCell(3),
+        return_sequences=True,
+        return_state=True,
+    )
+    before = np.concatenate([np.zeros((2, 1, 3)), inputs[:, :-1]], axis=1)
+    expected = np.concatenate([inputs, before], axis=-1)
+    outputs, state = layer(inputs)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(outputs), expected)
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(state), inputs[:, -1]
+    )
+    # And goes on where it stopped.
+    _, state = layer(inputs[:, :2])
+    outputs, _ = layer(inputs[:, 2:], initial_state=state)
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(outputs), expected[:, 2:]
+    )
+    again = keras.layers.RNN.from_config(layer.get_config())
+    assert again.cell.output_size == 6
+
+
+@pytest.mark.parametrize("name", recall_rows.ROWS)
+def test_rows_answer_at_the_positions_alone(name):
+    model = recall_rows.make_model(
+        recall_rows.ROWS[name], recall_rows.Setting(), TASK, units=8, shift=True
+    )
+    token_ids, positions, _ = TASK.draw(3, np.random.default_rng(0))
+    found = model({"token_ids": token_ids, "positions": positions})
+    assert found.shape == (3, 2, 16)
+    whole = keras.ops.convert_to_numpy(model(token_ids))
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(found),
+        np.take_along_axis(whole, positions[..., None], axis=1),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_windows_are_the_papers_or_as_long_as_rows(window):
+    row = dataclasses.replace(recall_rows.ROWS["attention"], window=window)
+    model = recall_rows.make_model(row, recall_rows.Setting(), TASK, units=8)
+    assert model.memory.window == (window or 12)
+    lstm, slots = 2 * 8, (window or 12) * 8
+    filled = 1
+    assert recall_rows.state_bytes(model) == 4 * (lstm + slots + filled)
+
+
+def test_settings_of_zoology_are_the_papers():
+    found = {
+        (s.length, s.pairs, s.batch_size)
+        for name, s in recall_rows.SETTINGS.items()
+        if name.startswith("zoology") and s.zoology and not s.fresh
+    }
+    assert found == {(64, 4, 512), (128, 8, 512), (256, 16, 256)}
+    setting = recall_rows.SETTINGS["zoology_64"]
+    assert setting.rows == 100_000 and setting.epochs == 64
+    model = recall_rows.make_model(
+        recall_rows.ROWS["key_value"], setting, TASK, units=8
+    )
+    assert model.tie_embeddings
+    assert [layer.units for layer in model.recurrent] == [8, 16]
+    deviation = np.std(keras.ops.convert_to_numpy(model.embedding.embeddings))
+    assert 0.01 < deviation < 0.03
+    optimizer = recall_rows.make_optimizer(setting, 0.01, steps=100)
+    assert optimizer.weight_decay == 0.1
+    rates = [float(optimizer._learning_rate(s)) for s in (0, 50, 100)]
+    np.testing.assert_allclose(rates, [0.01, 0.005, 0], atol=1e-8)
