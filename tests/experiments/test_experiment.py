@@ -13,6 +13,7 @@ from corpus_files import write_splits
 from corpus_files import write_treebank
 
 import memlm_keras
+from memlm_keras.evaluation.dynamic import RATES
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
@@ -214,7 +215,13 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
         l2=0.001,
         other_words="mode",
     )
-    found = experiment.run("run", epochs=1, verbose=0, measures={"samples": 2})
+    measures = {"samples": 2, "dynamic": True}
+    found = experiment.run("run", epochs=1, verbose=0, measures=measures)
+    assert found["dynamic"]["rate"] in RATES["rms"]
+    for split in ("validation", "test"):
+        dynamic = found["dynamic"][split]
+        assert dynamic["predicted_tokens"] == found[split]["predicted_tokens"]
+        assert "by the rule rms, rate=" in dynamic["protocol"]
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert found["segment_length"] == 35 and found["most_epochs"] == 1
     kinds = ("validation", "by_mode", "by_samples")
