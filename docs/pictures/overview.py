@@ -1,9 +1,9 @@
 """Draws README's picture: the four words, and where a trained model looks back.
 
-    KERAS_BACKEND=jax python docs/pictures/overview.py
+    python recipes/quickstart.py && python docs/pictures/overview.py
 
-Trains attention over 60 words on the embedded corpus (two to eight minutes),
-and draws three of its predictions on the first words of the test text.
+Draws three predictions of the quickstart's model with attention on the first
+words of the test text.
 """
 
 import pathlib
@@ -17,10 +17,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import memlm_keras as memlm
 
 PATH = pathlib.Path(__file__).with_name("overview.png")
-WINDOW = 60
-WORDS = 67
+MODEL = "runs/quickstart/model.keras"
+WORDS = 52
 # The steps whose predictions are drawn, by what the text says there.
-PREDICTED = {38: "#2563eb", 41: "#d97706", 62: "#c026d3"}
+PREDICTED = {22: "#2563eb", 32: "#d97706", 41: "#c026d3"}
 LEAST_WEIGHT = 0.14
 INK, FAINT = "#1f2937", "#6b7280"
 COLUMNS = (
@@ -86,32 +86,11 @@ def main():
 
 
 def read_with_attention():
-    """Trains a model and returns words, attention and probabilities."""
-    keras.utils.set_random_seed(0)
-    corpus = memlm.data.load("embedded")
-
-    def batches(split, **kwargs):
-        return corpus.batches(split, 32, WINDOW, documents=True, **kwargs)
-
-    lm = memlm.LanguageModel(
-        vocabulary=corpus.vocabulary,
-        embedding_dim=64,
-        recurrent=[keras.layers.LSTM(110)],
-        memory=memlm.memory.Attention(WINDOW),
-        initializer=keras.initializers.RandomUniform(-0.5, 0.5),
-    )
-    lm.compile(keras.optimizers.Adam(0.004, global_clipnorm=5.0))
-    halve = memlm.training.halve_after(5)
-    lm.fit(
-        batches("train", shuffle=True),
-        validation_data=batches("validation"),
-        epochs=8,
-        verbose=2,
-        callbacks=[keras.callbacks.LearningRateScheduler(halve)],
-    )
-    tokens = corpus.test.tokens[:WORDS]
+    """Returns words, and attention and probabilities of a trained model."""
+    lm = keras.saving.load_model(MODEL)
+    tokens = memlm.data.load("embedded").test.tokens[:WORDS]
     return (
-        corpus.vocabulary.decode(tokens),
+        lm.vocabulary.decode(tokens),
         lm.attention(tokens[None])[0],
         np.exp(lm.score(tokens[None])[0]),
     )
@@ -161,8 +140,8 @@ def draw_text(picture, words, weights, probabilities):
     axes.text(
         0,
         290,
-        f"A trained model looks back: attention over {WINDOW} words, for "
-        f"{len(PREDICTED)} of the words that it predicts",
+        f"A trained model looks back: attention over {weights.shape[1]} words, "
+        f"for {len(PREDICTED)} of the words that it predicts",
         fontsize=12.5,
         weight="bold",
         color=INK,
@@ -184,7 +163,7 @@ def draw_text(picture, words, weights, probabilities):
             va="center",
         )
         for slot, weight in enumerate(weights[step]):
-            attended = step - WINDOW + slot
+            attended = step - weights.shape[1] + slot
             if attended < 0 or weight < LEAST_WEIGHT:
                 continue
             text, there, level = placed[attended]

@@ -49,9 +49,9 @@ def mean_attention(model, batches):
 def plot_attention(weights, tokens, path, title=None, steps_back=1):
     """Draws where each step of a passage attends, as PNG.
 
-    Daniluk et al. (2017), Figure 3a: one row for each token read, one column
-    for each position of the memory, the most recent at the right. Each cell
-    names the token that it holds.
+    Daniluk et al. (2017), Figure 3a: one row for each token read, with the
+    token that is predicted there; one column for each position of the memory,
+    the most recent at the right. Each cell names the token that it holds.
 
     Args:
         weights: float array `(time, memory)`, of `LanguageModel.attention`.
@@ -89,11 +89,12 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
         return output.literal(tokens[read]) if read >= 0 else None
 
     output.label_cells(axes, weights, held, 0.6)
-    axes.set_yticks(
-        range(time), [output.literal(t) for t in tokens], fontsize=8
-    )
+    tokens = [output.literal(token) for token in tokens]
+    steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
+    # What follows the passage is not known.
+    axes.set_yticks(range(time), [*steps, f"{tokens[-1]} →"], fontsize=8)
     _label_positions(axes, memory)
-    axes.set_ylabel("token read")
+    axes.set_ylabel("token read → token predicted")
     output.save(figure, path, axes, title, image, "attention weight")
 
 

@@ -198,7 +198,7 @@ def load(
 
     >>> corpus = load("embedded")
     >>> corpus.vocabulary.decode(corpus.train.tokens[:5])
-    ['george', 'dawson', 'was', 'born', 'in']
+    ['john', 'foster', 'was', 'born', 'in']
     """
     if name == "embedded":
         if vocabulary_size is not None:

@@ -1,5 +1,7 @@
 """State that `fit` and `evaluate` carry from one batch to the next."""
 
+import warnings
+
 import keras
 from keras import ops
 
@@ -152,6 +154,30 @@ def carried_rows(batches, batch_size=None):
     if rows is None and "reset" in _inputs(specification):
         rows = carried_rows(next(iter(batches)))
     return rows
+
+
+def warn_of_short_segments(backbone, batches):
+    """Warns of a window that reaches back behind what gets a gradient.
+
+    Args:
+        backbone: `Backbone` whose memory or mixture is to be trained.
+        batches: data as `fit` takes it; only `Batches` tell their segments.
+    """
+    segment = getattr(batches, "segment_length", None)
+    for layer in (backbone.memory, backbone.mixture):
+        window = getattr(layer, "window", None)
+        if None in (segment, window) or window <= segment:
+            continue
+        # Words are looked up anew in each segment, and so get their gradient.
+        holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
+        if holds_outputs:
+            warnings.warn(
+                f"{type(layer).__name__} looks back {window} steps, and "
+                f"segments have {segment}: what it holds of the segments "
+                "before gets no gradient, so it learns little of how to use "
+                f"it. Use `segment_length={window}` or a shorter window",
+                stacklevel=4,
+            )
 
 
 def _inputs(item):

@@ -13,6 +13,7 @@ from memlm_keras.models.carried_state import CarriedStates
 from memlm_keras.models.carried_state import carried_rows
 from memlm_keras.models.carried_state import in_symbolic_scope
 from memlm_keras.models.carried_state import reset_rows
+from memlm_keras.models.carried_state import warn_of_short_segments
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import computes_in
 from memlm_keras.models.inference import xla_pays
@@ -255,6 +256,7 @@ class CarryingModel(StreamingModel, SequenceModel):
         _require_targets(x, y)
         self.check_data(x, y, validation_data)
         _require_statistics(self.smoothing)
+        warn_of_short_segments(self.backbone, x)
         self.carry_state(
             carried_rows(x, batch_size),
             carried_rows(validation_data, batch_size),

@@ -49,7 +49,11 @@ def test_a_memory_with_the_current_word_is_full_one_step_sooner():
 
 @pytest.mark.parametrize("steps_back", [0, 1])
 def test_cells_name_the_token_that_they_hold(steps_back, tmp_path, monkeypatch):
-    named = []
+    named, rows = [], []
+    monkeypatch.setattr(
+        "matplotlib.axes.Axes.set_yticks",
+        lambda self, places, labels, **style: rows.extend(labels),
+    )
     monkeypatch.setattr(
         "matplotlib.axes.Axes.text",
         lambda self, position, step, text, **style: named.append(
@@ -68,6 +72,7 @@ def test_cells_name_the_token_that_they_hold(steps_back, tmp_path, monkeypatch):
         0: [(0, 1, "a"), (1, 0, "a"), (1, 1, "b"), (2, 0, "b"), (2, 1, "c")],
     }
     assert named == expected[steps_back]
+    assert rows == ["a → b", "b → c", "c →"]
 
 
 def test_a_text_that_never_fills_the_memory(model):

@@ -1,29 +1,43 @@
 """Tests of the embedded corpus and of its exact perplexity limit."""
 
-import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from memlm_keras.data import embedded
+from memlm_keras.data.synthetic.grammar import FACTS
 from memlm_keras.data.synthetic.grammar import Grammar
-from memlm_keras.data.synthetic.interpreters import enumerate_paths
-from memlm_keras.data.synthetic.story import Person
-from memlm_keras.data.synthetic.story import Story
-from memlm_keras.data.synthetic.story import Words
+from memlm_keras.data.synthetic.grammar import Speaker
 
-ONE_OF_EACH = {name: words[:1] for name, words in Words().lists().items()}
+WORDS = {name: words.split() for name, words in FACTS.items()}
 
 
-def tiny_grammar(max_people, **word_lists):
-    words = ONE_OF_EACH | {
-        "surnames": ("shaw", "lowe"),
-        "cities": ("bath", "york", "derby")[: max_people + 1],
-        "things": ("boat", "cart"),
-    }
-    words = Words(**words | word_lists)
-    return Grammar(words, max_people=max_people, min_body=0, max_body=1)
+def tiny_grammar(words=2, **sizes):
+    facts = {name: " ".join(found[:words]) for name, found in WORDS.items()}
+    sizes = {"min_people": 1, "max_people": 2, "length": 3} | sizes
+    return Grammar(facts, **sizes)
+
+
+def every_document(grammar):
+    """All texts of a grammar, each with the probability of its choices."""
+    pending = [()]
+    while pending:
+        path, others, probabilities = list(pending.pop()), [], []
+
+        def choose(weights, path=path, others=others, seen=probabilities):
+            if len(seen) == len(path):
+                first, *rest = weights
+                others.extend((*path, token) for token in rest)
+                path.append(first)
+            token = path[len(seen)]
+            seen.append(weights[token] / sum(weights.values()))
+            return token
+
+        speaker = Speaker(choose)
+        grammar.document(speaker)
+        pending.extend(others)
+        yield speaker, math.prod(probabilities)
 
 
 @pytest.fixture(scope="module")
@@ -31,58 +45,27 @@ def sample():
     return embedded.generate(3000, seed=5)
 
 
-def test_entropy_equals_enumeration_of_every_document():
-    grammar = tiny_grammar(max_people=1)
-    texts, probability, nats, tokens = set(), [], [], []
-    for path, _ in enumerate_paths(grammar.document, expand_alike=True):
-        texts.add(" ".join(path.tokens))
+@pytest.mark.parametrize(
+    "sizes", [{"length": 4}, {"words": 3, "length": 2, "min_people": 2}]
+)
+def test_entropy_equals_enumeration_of_every_document(sizes):
+    grammar = tiny_grammar(**sizes)
+    texts, probabilities, nats, tokens = set(), [], [], []
+    for speaker, probability in every_document(grammar):
+        texts.add(" ".join(speaker.tokens))
         # Each path is one text, so its information follows from its
         # probability, whatever was recorded along the way.
-        assert path.nats == pytest.approx(-math.log(path.probability))
-        probability.append(path.probability)
-        nats.append(-path.probability * math.log(path.probability))
-        tokens.append(path.probability * len(path.tokens))
+        recorded = -math.fsum(speaker.log_probabilities)
+        assert recorded == pytest.approx(-math.log(probability))
+        probabilities.append(probability)
+        nats.append(-probability * math.log(probability))
+        tokens.append(probability * len(speaker.tokens))
 
-    assert len(texts) == len(probability) > 10_000
-    assert math.fsum(probability) == pytest.approx(1, abs=1e-9)
+    assert len(texts) == len(probabilities) > 1000
+    assert math.fsum(probabilities) == pytest.approx(1, abs=1e-9)
     exact = embedded.entropy(grammar)
     assert exact.nats == pytest.approx(math.fsum(nats), abs=1e-9)
     assert exact.tokens == pytest.approx(math.fsum(tokens), abs=1e-9)
-
-
-@pytest.mark.parametrize("num_people", [0, 1, 2, 3])
-def test_one_word_may_stand_for_all_that_are_alike(num_people):
-    people = (
-        Person("anna", "shaw", "bath", "1841", "baker", "she", "her"),
-        Person("albert", "lowe", "york", "1846", "farmer", "he", "him"),
-        Person("clara", "ellis", "derby", "1852", "miller", "she", "her"),
-    )
-    story = Story(people[:num_people], subject=max(0, num_people - 1))
-    grammar = tiny_grammar(
-        3,
-        women=("anna", "clara"),
-        men=("albert",),
-        surnames=("shaw", "lowe", "ellis"),
-        cities=("bath", "york", "derby", "leeds", "oxford"),
-        years=("1841", "1846", "1852"),
-        trades=("baker", "farmer", "miller"),
-    )
-
-    def by_shape(expand_alike):
-        totals = {}
-        for path, after in enumerate_paths(
-            lambda interpreter: grammar.sentence(interpreter, story),
-            expand_alike,
-        ):
-            values = np.array([1, path.nats, len(path.tokens)])
-            total = totals.get(after.shape, 0)
-            totals[after.shape] = total + path.probability * values
-        return totals
-
-    representatives, everything = by_shape(False), by_shape(True)
-    assert representatives.keys() == everything.keys()
-    for shape, expected in everything.items():
-        np.testing.assert_allclose(representatives[shape], expected, rtol=1e-9)
 
 
 def test_entropy_equals_the_mean_of_a_sample(sample):
@@ -97,7 +80,7 @@ def test_entropy_equals_the_mean_of_a_sample(sample):
 
 
 def test_sample_frequencies_equal_their_probabilities():
-    grammar = tiny_grammar(max_people=1)
+    grammar = tiny_grammar(length=2)
     documents, log_probabilities = embedded.generate(4000, 2, grammar)
     counts, expected = {}, {}
     for document, values in zip(documents, log_probabilities):
@@ -129,7 +112,7 @@ def test_scoring_refuses_other_texts(sample):
     document = sample[0][0]
     with pytest.raises(ValueError, match="'zebra' as token 3"):
         embedded.log_probabilities([*document[:3], "zebra", *document[4:]])
-    with pytest.raises(ValueError, match="after which it must go on"):
+    with pytest.raises(ValueError, match="'its end' as token"):
         embedded.log_probabilities(document[:-1])
     with pytest.raises(ValueError, match="score each document by itself"):
         embedded.log_probabilities([*document, "the"])
@@ -138,48 +121,45 @@ def test_scoring_refuses_other_texts(sample):
 
 
 def test_scoring_refuses_a_forgotten_fact(sample):
-    document = list(sample[0][0])
-    home = document[-2]
-    other = next(city for city in Words().cities if city != home)
+    for document in sample[0]:
+        if "where" in document:
+            break
+    document = list(document)
+    place = document.index("in", document.index("where")) + 1
+    home = document[place]
+    document[place] = next(city for city in WORDS["city"] if city != home)
     with pytest.raises(ValueError, match=f"allows one of .'{home}'"):
-        embedded.log_probabilities([*document[:-2], other, "<eos>"])
+        embedded.log_probabilities(document)
 
 
 def test_perplexity_is_low():
-    assert 2 < embedded.optimal_perplexity() < 3
+    assert 1.5 < embedded.optimal_perplexity() < 2.5
     assert embedded.optimal_perplexity() == embedded.entropy().perplexity
 
 
 def test_documents_recall_facts_near_and_far(sample):
-    lists = Words().lists()
-    kinds = ("women", "men", "surnames", "cities", "years", "trades")
-    facts = {word for kind in kinds for word in lists[kind]}
-    distances = []
+    """What was said is certain, and most often 5 to 60 words back."""
+    facts = {word for words in WORDS.values() for word in words}
+    certain, distances = 0, []
     for document, values in zip(*sample):
         last_seen = {}
         for place, (token, value) in enumerate(zip(document, values)):
             if token in facts:
-                if value == 0 and token in last_seen:
+                if token in last_seen:
                     distances.append(place - last_seen[token])
+                    certain += value == 0
                 last_seen[token] = place
-    assert len(distances) > 12 * len(sample[0])
-    assert np.mean(np.array(distances) <= 15) > 0.2
-    assert np.mean(np.array(distances) <= 60) > 0.8
-    assert np.mean(np.array(distances) > 20) > 0.4
+    assert certain > 12 * len(sample[0])
+    distances = np.array(distances)
+    assert np.mean((distances >= 5) & (distances <= 60)) > 0.85
+    assert np.mean(distances > 20) > 0.4
 
 
-def test_brackets_and_quotes_are_closed(sample):
+def test_documents_are_of_whole_sentences(sample):
     for document in sample[0]:
-        open_brackets, deepest = [], 0
-        for token in document:
-            if token in "([":
-                open_brackets.append(token)
-            elif token in ")]":
-                assert open_brackets.pop() + token in ("()", "[]")
-            deepest = max(deepest, len(open_brackets))
-            assert token != "<eos>" or not open_brackets
-        assert deepest <= 2
-        assert document.count('"') % 2 == 0
+        assert document.count("<eos>") == 12 and document[-1] == "<eos>"
+        people = {token for token in document if token in WORDS["first"]}
+        assert 2 <= len(people) <= 4
 
 
 def test_generation_is_fixed_by_its_seed():
@@ -188,17 +168,14 @@ def test_generation_is_fixed_by_its_seed():
     assert documents[:4] == embedded.generate(4, seed=7)[0]
     assert documents != embedded.generate(6, seed=8)[0]
     assert embedded.generate(0, seed=7) == ([], [])
-    opening = "george dawson was born in bath in 1882 and became a weaver <eos>"
     first = " ".join(embedded.generate(1, seed=0)[0][0])
-    assert first.startswith(opening)
-    assert first.endswith(
-        "at last the weaver george dawson travelled home to bath <eos>"
-    )
+    assert first.startswith("john foster was born in wells in 1882 <eos>")
+    assert first.endswith("where was grace barker born ? in truro <eos>")
 
 
 def test_all_words_and_no_others_are_spoken(sample):
     spoken = {token for document in sample[0] for token in document}
-    words = Words().all()
+    words = embedded.GRAMMAR.words
     assert len(words) == len(set(words))
     assert spoken == set(words)
     assert words[0] == "<eos>"
@@ -207,7 +184,7 @@ def test_all_words_and_no_others_are_spoken(sample):
 def test_load_makes_a_corpus():
     corpus = embedded.load(30, 4, 5, seed=3)
     assert corpus.name == "embedded"
-    assert len(corpus.vocabulary) == len(Words().all()) + 1  # <unk>
+    assert len(corpus.vocabulary) == len(embedded.GRAMMAR.words) + 1  # <unk>
     for index, size in enumerate((30, 4, 5)):
         split = (corpus.train, corpus.validation, corpus.test)[index]
         assert split.tokens.dtype == np.int32
@@ -224,13 +201,12 @@ def test_bad_arguments_are_named():
         embedded.generate(-1, seed=0)
     with pytest.raises(ValueError, match="`test_documents`.*0"):
         embedded.load(test_documents=0)
-    with pytest.raises(ValueError, match="`max_people`.*0"):
-        Grammar(max_people=0)
-    with pytest.raises(ValueError, match="`min_body`.*5.*max_body=2"):
-        Grammar(min_body=5, max_body=2)
-    with pytest.raises(ValueError, match="at least 13 cities"):
-        Grammar(max_people=12)
-    with pytest.raises(ValueError, match="at least 1 places"):
-        Grammar(dataclasses.replace(Words(), places=()))
-    with pytest.raises(ValueError, match="`men`.*'anna'"):
-        Words(men=("anna",))
+    with pytest.raises(ValueError, match="`min_people`.*0"):
+        Grammar(FACTS, min_people=0)
+    with pytest.raises(ValueError, match="in this order.*min_people=5"):
+        Grammar(FACTS, min_people=5)
+    with pytest.raises(ValueError, match="at least 3 words of each kind"):
+        tiny_grammar(words=2, max_people=3)
+    for word in ("york", "where"):
+        with pytest.raises(ValueError, match="all different"):
+            Grammar({**FACTS, "first": f"alice jane ruth rose {word}"})

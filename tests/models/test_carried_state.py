@@ -1,5 +1,7 @@
 """State that is carried from batch to batch, in training and evaluation."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
@@ -44,6 +46,35 @@ def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
             close(
                 history.history[f"{key}perplexity"][epoch], np.exp(nats), 1e-4
             )
+
+
+@pytest.mark.parametrize(
+    "layers, warns",
+    [
+        ({"memory": memlm_keras.memory.KeyValuePredict(window=7)}, True),
+        ({"memory": memlm_keras.memory.Attentive("combined", window=7)}, True),
+        ({"mixture": memlm_keras.mixtures.PointerSentinel(window=7)}, True),
+        # As long as a segment; of a state that is no window; of words; and not
+        # trained.
+        ({"memory": memlm_keras.memory.KeyValuePredict(window=6)}, False),
+        ({"memory": memlm_keras.memory.Attentive("single", window=7)}, False),
+        ({"memory": memlm_keras.memory.MemoryBlock(window=7)}, False),
+        ({"mixture": memlm_keras.mixtures.NeuralCache(7)}, False),
+        ({}, False),
+    ],
+)
+def test_fit_warns_of_a_window_longer_than_the_segments(layers, warns):
+    model = memlm_keras.LanguageModel(V, 6, [keras.layers.LSTM(6)], **layers)
+    model.compile("sgd")
+    batches = Batches(tokens_of(1, 20)[0], batch_size=2, segment_length=6)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(batches, verbose=0)
+    said = [w for w in caught if "looks back 7 steps" in str(w.message)]
+    assert len(said) == warns
+    for warning in said:
+        assert "`segment_length=7`" in str(warning.message)
+        assert warning.filename == __file__
 
 
 def test_streams_carry_over_all_batches():

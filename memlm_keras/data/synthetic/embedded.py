@@ -1,14 +1,13 @@
 """The embedded corpus: generated documents whose perplexity limit is known.
 
-Each document introduces people with their names, cities, years and trades, and
-later speaks of them again: a reader who remembers is certain of many tokens
-that a reader who forgets must guess. Nothing is downloaded. The grammar is in
-`grammar.py`, its words in `story.py`, and what is done with it in
-`interpreters.py`.
+Each document introduces a few people with their names, cities and years, and
+asks for these facts again, most often 5 to 60 words later: a reader who
+remembers is certain of many tokens that a reader who forgets must guess.
+Nothing is downloaded. Sentences and words are in `grammar.py`.
 
 Every token is predicted, `<eos>` included; the first one of a document from an
 empty context. Where documents begin is known: no token stands for the end of a
-document.
+document, as all have the same number of sentences.
 """
 
 import functools
@@ -20,16 +19,15 @@ import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.corpus import Corpus
+from memlm_keras.data.synthetic.grammar import FACTS
 from memlm_keras.data.synthetic.grammar import Grammar
-from memlm_keras.data.synthetic.interpreters import Sampler
-from memlm_keras.data.synthetic.interpreters import Scorer
-from memlm_keras.data.synthetic.interpreters import enumerate_paths
-from memlm_keras.data.synthetic.interpreters import uniforms
-from memlm_keras.data.synthetic.story import Story
+from memlm_keras.data.synthetic.grammar import Speaker
+from memlm_keras.data.synthetic.grammar import by_chance
+from memlm_keras.data.synthetic.grammar import uniforms
 from memlm_keras.data.token_store import Split
 from memlm_keras.data.vocabulary import Vocabulary
 
-GRAMMAR = Grammar()
+GRAMMAR = Grammar(FACTS)
 
 
 class Entropy(NamedTuple):
@@ -69,28 +67,28 @@ def generate(num_documents, seed, grammar=GRAMMAR):
     Example:
 
     >>> documents, log_probabilities = generate(1, seed=0)
-    >>> " ".join(documents[0][:12])
-    'george dawson was born in bath in 1882 and became a weaver'
+    >>> " ".join(documents[0][:8])
+    'john foster was born in wells in 1882'
     """
     if num_documents < 0:
         raise ValueError(
             "`num_documents` must be at least 0. Received: "
             f"num_documents={num_documents}"
         )
-    numbers = uniforms(seed)
-    samplers = [Sampler(numbers) for _ in range(num_documents)]
-    for sampler in samplers:
-        grammar.document(sampler)
-    documents = [sampler.tokens for sampler in samplers]
-    return documents, [np.array(s.log_probabilities) for s in samplers]
+    choose = by_chance(uniforms(seed))
+    speakers = [Speaker(choose) for _ in range(num_documents)]
+    for speaker in speakers:
+        grammar.document(speaker)
+    documents = [speaker.tokens for speaker in speakers]
+    return documents, [np.array(s.log_probabilities) for s in speakers]
 
 
 def load(
-    train_documents=1250, validation_documents=125, test_documents=125, seed=0
+    train_documents=1000, validation_documents=100, test_documents=200, seed=0
 ):
     """Generates the corpus.
 
-    The default sizes make about 150,000, 15,000 and 15,000 tokens.
+    The default sizes make about 106,000, 10,600 and 21,200 tokens.
 
     Args:
         train_documents: Number of documents to train on.
@@ -112,7 +110,7 @@ def load(
     }
     for name, size in sizes.items():
         require_positive_integer(name, size)
-    vocabulary = Vocabulary(GRAMMAR.words.all())
+    vocabulary = Vocabulary(GRAMMAR.words)
     splits = []
     for index, size in enumerate(sizes.values()):
         documents, _ = generate(size, [seed, index])
@@ -152,23 +150,30 @@ def entropy(grammar=GRAMMAR):
     Returns:
         `Entropy`.
     """
+
     ahead = {}
 
-    def expect(story):
-        if story.finished:
-            return 0.0, 0.0
-        if story.shape not in ahead:
-            nats = tokens = 0.0
-            for path, after in enumerate_paths(
-                lambda c: grammar.sentence(c, story)
-            ):
-                nats_after, tokens_after = expect(after)
-                nats += path.probability * (path.nats + nats_after)
-                tokens += path.probability * (len(path.tokens) + tokens_after)
-            ahead[story.shape] = nats, tokens
-        return ahead[story.shape]
+    def expect(people, left):
+        # No more counts of the people than how many they are.
+        key = len(people), left
+        if key not in ahead:
+            ahead[key] = np.zeros(2)
+            for start in grammar.starts(people) if left else ():
+                speaker = Speaker(_first_but_for(start))
+                after = grammar.sentence(speaker, people)
+                nats = -math.fsum(speaker.log_probabilities)
+                ahead[key] += math.exp(speaker.log_probabilities[0]) * (
+                    expect(after, left - 1) + (nats, len(speaker.tokens))
+                )
+        return ahead[key]
 
-    return Entropy(*expect(Story()))
+    return Entropy(*expect((), grammar.length).tolist())
+
+
+def _first_but_for(start):
+    """A `choose` of a `Speaker`: `start`, and then whatever comes first."""
+    starts = iter([start])
+    return lambda weights: next(starts, None) or next(iter(weights))
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
@@ -228,7 +233,26 @@ def log_probabilities(document, grammar=GRAMMAR):
     Raises:
         ValueError: The grammar cannot write `document`.
     """
-    scorer = Scorer(document)
-    grammar.document(scorer)
-    scorer.finish()
-    return np.array(scorer.log_probabilities)
+
+    def read(weights):
+        place = len(speaker.tokens)
+        token = document[place] if place < len(document) else "its end"
+        if token not in weights:
+            raise ValueError(
+                "`document` must be one whole text of the grammar. Received: "
+                f"{token!r} as token {place}, after "
+                f"{' '.join(speaker.tokens[-8:])!r}; the grammar allows one of "
+                f"{sorted(weights)}"
+            )
+        return token
+
+    speaker = Speaker(read)
+    grammar.document(speaker)
+    place = len(speaker.tokens)
+    if place < len(document):
+        raise ValueError(
+            "`document` must end after its last sentence. Received: "
+            f"{document[place]!r} as token {place}, after it; score each "
+            "document by itself."
+        )
+    return np.array(speaker.log_probabilities)

@@ -20,7 +20,7 @@ import itertools
 
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
-from memlm_keras.data.synthetic.interpreters import uniforms
+from memlm_keras.data.synthetic.grammar import uniforms
 
 NAMES = tuple(
     "ada bert clara dan edith frank greta hugo "

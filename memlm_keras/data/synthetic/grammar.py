@@ -1,305 +1,203 @@
-"""The grammar of the embedded corpus: documents that refer back to their facts.
+"""The grammar of the embedded corpus: facts that are said and asked again."""
 
-The grammar is a program that speaks one token at a time through an
-*interpreter*:
-
-* `interpreter.say("was born in")` speaks tokens that are certain.
-* `interpreter.draw({"the": 3, "who": 1})` speaks one token, drawn by weight.
-* `interpreter.pick(("red", "green"))` speaks one token, drawn uniformly from
-  words that are alike: whichever is taken, the rest of the document differs
-  only in that word.
-
-What the grammar does next depends on the spoken tokens alone, and every draw
-speaks its outcome. So a text has one derivation, and its probability is the
-product of its draws. `interpreters.py` holds the interpreters: a sampler, a
-scorer of a given text, and an enumerator of all paths.
-"""
-
-import dataclasses
+import math
 from dataclasses import dataclass
 
-from memlm_keras.data.synthetic import phrases
-from memlm_keras.data.synthetic.story import Person
-from memlm_keras.data.synthetic.story import Story
-from memlm_keras.data.synthetic.story import Words
+import numpy as np
+
+from memlm_keras.arguments import require_positive_integer
+
+_RANDOM_BLOCK = 4096
+
+# What is known of a person, and the words that tell people apart.
+FACTS = {
+    "first": (
+        "albert anna arthur clara david edith flora george grace helen john "
+        "martha oliver peter ruth thomas"
+    ),
+    "last": (
+        "barker carter dawson ellis foster harper lowe marsh palmer porter "
+        "reid shaw turner walsh wood wright"
+    ),
+    "city": (
+        "bath bristol chester derby dover durham exeter leeds lincoln oxford "
+        "ripon swansea truro warwick wells york"
+    ),
+    "year": (
+        "1841 1846 1849 1852 1857 1860 1863 1868 1871 1874 1879 1882 1885 1890 "
+        "1893 1898"
+    ),
+}
+INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
+# Of somebody introduced before, whom the first fact tells. Each sentence is
+# told from the others by its first word.
+REMINDERS = {
+    sentence.split()[0]: sentence.split()
+    for sentence in (
+        "where was {first} {last} born ? in {city} <eos>",
+        "when was {first} {last} born ? in {year} <eos>",
+        "who came from {city} ? {first} {last} <eos>",
+        "in {year} {first} {last} was born in {city} <eos>",
+    )
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Grammar:
-    """Documents about one to `max_people` people.
+    """Documents of a fixed number of sentences about a few people.
+
+    A sentence introduces somebody by words that are nobody else's, or reminds
+    of somebody introduced before. Every choice is spoken at once: a text has
+    one derivation, and its probability is the product of that of its choices.
 
     Args:
-        words: `Words`, the word lists.
-        max_people: Most people in one document.
-        min_body: Fewest sentences between the opening and the closing.
-        max_body: Most sentences between the opening and the closing.
+        facts: dict from the name of a fact to its words, in one string.
+        min_people: Introductions that a document begins with.
+        max_people: Most introductions in a document.
+        length: Number of sentences of a document.
 
     Raises:
-        ValueError: A word list is too short for `max_people`, or the numbers
-            of sentences are not in order.
+        ValueError: The numbers are not in order, or `facts` has a word twice
+            or too few words for so many people.
     """
 
-    words: Words = Words()
-    max_people: int = 3
-    min_body: int = 3
-    max_body: int = 8
+    facts: dict
+    min_people: int = 2
+    max_people: int = 4
+    length: int = 12
 
     def __post_init__(self):
-        if self.max_people < 1:
+        require_positive_integer("min_people", self.min_people)
+        if not self.min_people <= self.max_people <= self.length:
             raise ValueError(
-                "`max_people` must be at least 1. Received: "
-                f"max_people={self.max_people}"
+                "`min_people`, `max_people` and `length` must not fall in this "
+                f"order. Received: {self}"
             )
-        if not 0 <= self.min_body <= self.max_body:
+        shortest = min(len(words.split()) for words in self.facts.values())
+        if shortest < self.max_people or len(set(self.words)) < len(self.words):
             raise ValueError(
-                "`min_body` and `max_body` must satisfy 0 <= min_body <= "
-                f"max_body. Received: min_body={self.min_body}, "
-                f"max_body={self.max_body}"
+                f"`facts` must have at least {self.max_people} words of each "
+                "kind, all different and none of them part of the sentences. "
+                f"Received: {self.facts}"
             )
-        people = self.max_people
-        lists = self.words.lists()
-        lists["women and men"] = lists.pop("women") + lists.pop("men")
-        least = dict.fromkeys(("women and men", "surnames", "years"), people)
-        # One city is left to move to, and two things are bought at once.
-        least |= {"trades": people, "cities": people + 1, "things": 2}
-        for name, words in lists.items():
-            if len(words) < least.get(name, 1):
-                raise ValueError(
-                    f"`words` must have at least {least.get(name, 1)} {name} "
-                    f"for max_people={people}. Received: {words}"
-                )
 
-    def document(self, interpreter):
-        """Speaks one whole document through `interpreter`."""
-        story = Story()
-        while not story.finished:
-            story = self.sentence(interpreter, story)
+    @property
+    def words(self):
+        """List of all tokens, `<eos>` first, in a fixed order."""
+        spoken = {*INTRODUCTION}.union(*REMINDERS.values())
+        plain = sorted(token for token in spoken if not _fact(token))
+        return plain + " ".join(self.facts.values()).split()
 
-    def sentence(self, interpreter, story):
-        """Speaks the next sentence; returns the `Story` after it."""
-        if not story.people:
-            return self._opening(interpreter, story)
-        current = story.people[story.subject]
-        start = interpreter.draw(self._starts(story))
-        story = dataclasses.replace(story, body=story.body + 1)
-        if start == "the":
-            return self._thing(interpreter, story)
-        if start == '"':
-            return self._quotation(interpreter, story)
-        if start == "who":
-            return self._question(interpreter, story)
-        if start == "one":
-            return self._arrival(interpreter, story)
-        if start == "at":
-            return self._closing(interpreter, story)
-        if start == current.pronoun:
-            return self._deed(interpreter, story, current, named=False)
-        person = next(p for p in story.people if p.first == start)
-        return self._deed(interpreter, story.about(person), person, named=True)
+    def document(self, speaker):
+        """Speaks a whole document through a `Speaker`."""
+        people = ()
+        for _ in range(self.length):
+            people = self.sentence(speaker, people)
 
-    def _starts(self, story):
-        starts = {}
-        if story.body < self.max_body:
-            starts = {"the": 3, '"': 2, "who": 2}
-            starts[story.people[story.subject].pronoun] = 3
-            starts |= {p.first: 4 / len(story.people) for p in story.people}
-            if len(story.people) < self.max_people:
-                starts["one"] = 3
-        if story.body >= self.min_body:
-            starts["at"] = 4
-        return starts
+    def sentence(self, speaker, people):
+        """Speaks the next sentence.
 
-    # Sentences, in the order of a document.
+        After its first word, all words that may be spoken at any place are
+        alike: the sentence goes on in as many tokens, as likely, whichever is.
 
-    def _opening(self, interpreter, story):
-        first, last = self._new_name(interpreter, story)
-        if interpreter.draw({"was": 1, ",": 1}) == "was":
-            interpreter.say("born in")
-            city = self._new(interpreter, story, "city")
-            interpreter.say("in")
-            year = self._new(interpreter, story, "year")
-            interpreter.say("and became a")
-            trade = self._new(interpreter, story, "trade")
-        else:
-            interpreter.say("a")
-            trade = self._new(interpreter, story, "trade")
-            interpreter.say("from")
-            city = self._new(interpreter, story, "city")
-            interpreter.say(", was born in")
-            year = self._new(interpreter, story, "year")
-        interpreter.say("<eos>")
-        return self._introduce(story, first, last, city, year, trade)
+        Args:
+            speaker: `Speaker`.
+            people: Tuple of dicts, the facts of everybody introduced.
 
-    def _arrival(self, interpreter, story):
-        interpreter.pick(self.words.seasons)
-        interpreter.say("a")
-        trade = self._new(interpreter, story, "trade")
-        interpreter.say("from")
-        city = self._new(interpreter, story, "city")
-        interpreter.say("named")
-        first, last = self._new_name(interpreter, story)
-        interpreter.say(", born in")
-        year = self._new(interpreter, story, "year")
-        interpreter.say(",")
-        interpreter.pick(self.words.arrivals)
-        interpreter.say("to")
-        host = phrases.someone(interpreter, story.people, "city")
-        interpreter.say("to")
-        interpreter.pick(self.words.purposes)
-        interpreter.say(f"{host.first} <eos>")
-        return self._introduce(story, first, last, city, year, trade)
-
-    def _deed(self, interpreter, story, person, named):
-        """Speaks a deed of `person`, just `named` or meant by a pronoun."""
-        others = phrases.without(story.people, {person})
-        deeds = {"still": 2, "was": 3, "signed": 2, "moved": 1}
-        deeds |= {"bought": 2, "carried": 2}
-        pastimes = self.words.pastimes
-        deeds |= dict.fromkeys(pastimes, 1.5 / len(pastimes))
-        if others:
-            deeds["met"] = 2
-        deed = interpreter.draw(deeds | {"(": 1, "[": 1} if named else deeds)
-        if deed in phrases.BRACKETS:
-            phrases.aside_on_person(interpreter, self.words, person, deed)
-            deed = interpreter.draw(deeds)
-        if deed == "still":
-            interpreter.say("lived")
-            interpreter.pick(self.words.manners)
-            interpreter.say(f"in {person.city}")
-        elif deed == "was":
-            if interpreter.draw({"born": 1, "a": 1}) == "born":
-                interpreter.say(f"in {person.year}")
+        Returns:
+            `people` after the sentence.
+        """
+        start = speaker.draw(self.starts(people))
+        if start in REMINDERS:
+            meant = people
+            for token in REMINDERS[start][1:]:
+                fact = _fact(token)
+                if fact:
+                    word = speaker.pick([person[fact] for person in meant])
+                    meant = [p for p in meant if p[fact] == word]
+                else:
+                    speaker.pick([token])
+            return people
+        person = {"first": start}
+        for token in INTRODUCTION[1:]:
+            fact = _fact(token)
+            if fact:
+                person[fact] = speaker.pick(self._unused(fact, people))
             else:
-                interpreter.pick(self.words.qualities)
-                interpreter.say(person.trade)
-        elif deed == "signed":
-            interpreter.say("the")
-            interpreter.pick(self.words.qualities)
-            interpreter.pick(self.words.papers)
-            interpreter.say(f"as {person.first} {person.last}")
-        elif deed == "moved":
-            interpreter.say(f"from {person.city} to")
-            moved = dataclasses.replace(
-                person, city=self._new(interpreter, story, "city")
-            )
-            story, person = story.updated(person, moved), moved
-        elif deed == "bought":
-            phrases.bargain(interpreter, self.words)
-        elif deed == "carried":
-            number = interpreter.pick(self.words.numbers)
-            interpreter.pick(self.words.qualities)
-            interpreter.pick(self.words.many_things)
-            interpreter.say("to the")
-            interpreter.pick(self.words.places)
-            interpreter.say(f"and came home with all {number}")
-        elif deed == "met":
-            other = phrases.someone(interpreter, others, "first")
-            interpreter.say(f"{other.last} of {other.city}")
-            phrases.place(interpreter, self.words)
-        else:
-            phrases.place(interpreter, self.words)
-        phrases.tail(interpreter, self.words, person)
-        return story
+                speaker.pick([token])
+        return (*people, person)
 
-    def _thing(self, interpreter, story):
-        """A thing or things, and a verb that agrees across a distance."""
-        noun, be, pronoun = phrases.noun(interpreter, self.words)
-        link = interpreter.draw({"that": 4, "near": 3, "(": 1, "[": 1, be: 1})
-        if link == "that":
-            phrases.someone(interpreter, story.people, "first")
-            interpreter.pick(self.words.sightings)
-            link = interpreter.draw({"at": 2, "(": 1, "[": 1, be: 1})
-            if link == "at":
-                interpreter.say("the")
-                interpreter.pick(self.words.places)
-                interpreter.say(be)
-        elif link == "near":
-            interpreter.say("the")
-            phrases.noun(interpreter, self.words, besides=noun)
-            interpreter.say(be)
-        if link in phrases.BRACKETS:
-            phrases.aside_on_thing(interpreter, self.words, story, link)
-            interpreter.say(be)
-        phrases.quality(interpreter, self.words)
-        if interpreter.draw({"<eos>": 1, ",": 1}) == ",":
-            interpreter.say(f"and {pronoun} {be}")
-            interpreter.pick(self.words.transfers)
-            interpreter.say("to")
-            buyer = phrases.someone(interpreter, story.people, "first")
-            interpreter.say(f"{buyer.last} the {buyer.trade} <eos>")
-        return story
+    def starts(self, people):
+        """Weights of the first words of the next sentence."""
+        weights = {}
+        if len(people) >= self.min_people:
+            weights = dict.fromkeys(REMINDERS, 1 / len(REMINDERS))
+        if len(people) < self.max_people:
+            names = self._unused("first", people)
+            weights |= dict.fromkeys(names, 0.5 / len(names))
+        return weights
 
-    def _quotation(self, interpreter, story):
-        """Speech from which a reader who remembers knows the speaker."""
-        interpreter.say("i")
-        claim = interpreter.draw({"live": 1, "was": 1, "am": 1})
-        if claim == "live":
-            interpreter.say("in")
-            speaker = phrases.someone(interpreter, story.people, "city")
-        elif claim == "was":
-            interpreter.say("born in")
-            speaker = phrases.someone(interpreter, story.people, "year")
-        else:
-            interpreter.say("a")
-            interpreter.pick(self.words.qualities)
-            speaker = phrases.someone(interpreter, story.people, "trade")
-        if interpreter.draw({'"': 2, "and": 1}) == "and":
-            interpreter.say("the")
-            noun, be, _ = phrases.noun(interpreter, self.words)
-            interpreter.say("near the")
-            phrases.noun(interpreter, self.words, besides=noun)
-            interpreter.say("is" if be == "was" else "are")
-            phrases.quality(interpreter, self.words)
-            interpreter.say('"')
-        interpreter.pick(self.words.speeches)
-        interpreter.say(f"{speaker.first} {speaker.last}")
-        phrases.tail(interpreter, self.words, speaker)
-        return story.about(speaker)
-
-    def _question(self, interpreter, story):
-        clue = interpreter.draw({"lived": 1, "was": 1, "worked": 1})
-        if clue == "lived":
-            interpreter.say("in")
-            answer = phrases.someone(interpreter, story.people, "city")
-        elif clue == "was":
-            interpreter.say("born in")
-            answer = phrases.someone(interpreter, story.people, "year")
-        else:
-            interpreter.say("as a")
-            answer = phrases.someone(interpreter, story.people, "trade")
-        interpreter.say(f"? it was {answer.first} {answer.last}")
-        phrases.tail(interpreter, self.words, answer)
-        return story.about(answer)
-
-    def _closing(self, interpreter, story):
-        """The first person goes home, as remembered from the opening."""
-        hero = story.people[0]
-        interpreter.say(f"last the {hero.trade} {hero.first} {hero.last}")
-        interpreter.pick(self.words.arrivals)
-        interpreter.say(f"home to {hero.city} <eos>")
-        return dataclasses.replace(story, finished=True)
-
-    def _new(self, interpreter, story, attribute):
-        """Picks a word that tells a person from all others of the story."""
-        words = getattr(self.words, _LISTS[attribute])
-        return interpreter.pick(phrases.without(words, story.used(attribute)))
-
-    def _new_name(self, interpreter, story):
-        names = self.words.women + self.words.men
-        first = interpreter.pick(phrases.without(names, story.used("first")))
-        return first, self._new(interpreter, story, "last")
-
-    def _introduce(self, story, first, last, city, year, trade):
-        woman = first in self.words.women
-        pronouns = ("she", "her") if woman else ("he", "him")
-        person = Person(first, last, city, year, trade, *pronouns)
-        people = story.people + (person,)
-        return dataclasses.replace(story, people=people).about(person)
+    def _unused(self, fact, people):
+        used = {person[fact] for person in people}
+        return [word for word in self.facts[fact].split() if word not in used]
 
 
-_LISTS = {
-    "last": "surnames",
-    "city": "cities",
-    "year": "years",
-    "trade": "trades",
-}
+def _fact(token):
+    """The fact that a token of a sentence stands for, or nothing."""
+    return token[1:-1] if token.startswith("{") else None
+
+
+class Speaker:
+    """Speaks a text one choice at a time.
+
+    Args:
+        choose: Function from a dict, of tokens and their weights, to one of
+            these tokens.
+
+    Attributes:
+        tokens: What was spoken.
+        log_probabilities: Natural-log probability of each token, given those
+            before it.
+    """
+
+    def __init__(self, choose):
+        self.choose = choose
+        self.tokens = []
+        self.log_probabilities = []
+
+    def pick(self, tokens):
+        """Speaks and returns one of `tokens`, which are equally likely."""
+        return self.draw(dict.fromkeys(tokens, 1))
+
+    def draw(self, weights):
+        """Speaks and returns one token of `weights`, from token to weight."""
+        token = self.choose(weights)
+        probability = weights[token] / sum(weights.values())
+        self.tokens.append(token)
+        self.log_probabilities.append(math.log(probability))
+        return token
+
+
+def by_chance(numbers):
+    """A `choose` of a `Speaker` that draws by `numbers` in [0, 1)."""
+
+    def choose(weights):
+        left = next(numbers) * sum(weights.values())
+        for token, weight in weights.items():  # noqa: B007
+            left -= weight
+            if left < 0:
+                break
+        # Rounding may leave a little; the last token takes it.
+        return token
+
+    return choose
+
+
+def uniforms(seed):
+    """Yields numbers in [0, 1) without end, alike on every platform."""
+    # NumPy promises that raw bits stay the same between its versions, and makes
+    # no such promise of the numbers that its `Generator` draws from them.
+    bits = np.random.PCG64(seed)
+    while True:
+        block = bits.random_raw(_RANDOM_BLOCK) >> np.uint64(11)
+        yield from (block * 2.0**-53).tolist()
