@@ -1,4 +1,4 @@
-"""Functions with a backward pass of their own, on every backend."""
+"""Gradients of functions, and functions with a backward pass of their own."""
 
 import functools
 
@@ -100,3 +100,57 @@ def _torch_function():
             return None, None, *ctx.run_backward(kept, *upstream)
 
     return Function
+
+
+def value_and_gradients(function):
+    """A function that also returns its gradients, on every backend.
+
+    Args:
+        function: function of a list of float tensors and other arguments to a
+            scalar and what else it finds, nested tensors. It assigns nothing.
+
+    Returns:
+        A function of the same arguments to `(scalar, others), gradients`, a
+        list of tensors with the gradient of the scalar, cut from the graph.
+        Compiled where the backend compiles.
+
+    Example:
+
+    >>> squares = value_and_gradients(
+    ...     lambda x, factor: (keras.ops.sum(factor * x[0] ** 2), x[0])
+    ... )
+    >>> (value, _), (gradient,) = squares([keras.ops.array([3.0])], 2.0)
+    >>> float(value), float(gradient[0])
+    (18.0, 12.0)
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.jit(jax.value_and_grad(function, has_aux=True))
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        @functools.partial(tf.function, autograph=False, reduce_retracing=True)
+        def found(tensors, *others):
+            with tf.GradientTape() as tape:
+                tape.watch(tensors)
+                result = function(tensors, *others)
+            return result, tape.gradient(
+                result[0], tensors, unconnected_gradients="zero"
+            )
+
+        return found
+    import torch
+
+    def found(tensors, *others):
+        tensors = [tensor.detach().requires_grad_() for tensor in tensors]
+        with torch.enable_grad():
+            value, more = function(tensors, *others)
+            gradients = torch.autograd.grad(
+                value, tensors, allow_unused=True, materialize_grads=True
+            )
+        value, more = tree.map_structure(lambda x: x.detach(), (value, more))
+        return (value, more), list(gradients)
+
+    return found

@@ -363,6 +363,20 @@ def take_steps(tensor, steps):
     return ops.take_along_axis(tensor, _stretch(steps, tensor), axis=1)
 
 
+def first_occurrences(token_ids):
+    """Where in its row each word came first.
+
+    Args:
+        token_ids: int32 tensor `(batch, time)`.
+
+    Returns:
+        int32 tensor `(batch, time)`.
+    """
+    time = ops.shape(token_ids)[1]
+    same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
+    return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
+
+
 def _zero_unless(mask, tensor):
     return ops.where(_stretch(mask, tensor), tensor, ops.zeros_like(tensor))
 

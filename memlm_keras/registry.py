@@ -20,6 +20,8 @@ SIZES = (
     "initial_range",
     "embedding_range",
     "key",
+    "l2",
+    "output_bias",
 )
 
 # Arguments that make a row what it is, by the kind of model.
@@ -188,7 +190,8 @@ def get(name, /, **sizes):
             times the paper's sizes begin as the paper's do with 1 / sqrt(s)
             times its range. Rows of `weissenborn2016` have an
             `embedding_range`, the r of their embeddings alone, and those with
-            an associative memory a `key`, `"bound"` or `"unit"`.
+            an associative memory a `key`, `"bound"` or `"unit"`; those of
+            `kong2019` have an `l2` and an `output_bias`, true or false.
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,
@@ -200,9 +203,9 @@ def get(name, /, **sizes):
         `evaluation.choose_cache` for the model as it is trained, without the
         `mixture` of `model`, or `None`; and for
         `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
-        `tuned`: the values that were tried, and `also_published`: the numbers
-        for a second corpus. Layers, optimizer and loss are serialized as Keras
-        does, without what is Keras' default. It is the caller's own.
+        `l2`, `tuned`: the values that were tried, and `also_published`: the
+        numbers for a second corpus. Layers, optimizer and loss are serialized
+        as Keras does, without what is Keras' default. It is the caller's own.
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row

@@ -3,6 +3,10 @@
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy
 from memlm_keras.evaluation.cloze import cloze_scores
+from memlm_keras.evaluation.dynamic import DynamicChoice
+from memlm_keras.evaluation.dynamic import DynamicEvaluator
+from memlm_keras.evaluation.dynamic import choose_dynamic
+from memlm_keras.evaluation.dynamic import mean_squared_gradients
 from memlm_keras.evaluation.monte_carlo import monte_carlo_perplexity
 from memlm_keras.evaluation.monte_carlo import sampled_perplexity
 from memlm_keras.evaluation.neural_cache import CacheChoice
@@ -16,11 +20,15 @@ from memlm_keras.evaluation.sentences import sentence_losses
 __all__ = [
     "CacheChoice",
     "ClozeAccuracy",
+    "DynamicChoice",
+    "DynamicEvaluator",
     "Perplexity",
     "Reconstruction",
     "choose_cache",
+    "choose_dynamic",
     "cloze_accuracy",
     "cloze_scores",
+    "mean_squared_gradients",
     "monte_carlo_perplexity",
     "perplexity",
     "reconstruction",

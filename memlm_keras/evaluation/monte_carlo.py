@@ -104,10 +104,10 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     (Kong et al., 2019, Section 3). Beside it is the perplexity by the mean of
     the samples' log-probabilities, which is how the paper's Section 5.4 puts
     it; that was far higher there than by the mean of the matrices, which
-    `perplexity` takes. With the scheme `kneser_ney` a sample redraws the output
-    vector of the target alone, as training does, so what all words would get
-    does not sum to one: where the others have their means, the target stands
-    out, and its probability comes out too high.
+    `perplexity` takes. With the scheme `kneser_ney` a sample draws the output
+    vector of the target apart from all others, as training does, so what all
+    words would get does not sum to one: where the others have their means, the
+    target stands out, and its probability comes out too high.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a `smoothing`.

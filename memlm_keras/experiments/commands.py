@@ -93,8 +93,7 @@ def describe(preset):
         ("smoothing", smoothing_of(model)),
         ("data noising", preset.get("noise")),
     ):
-        # What is smoothed at rate 0 is l2 alone.
-        if noise and noise.get("rate", 1):
+        if noise:
             scheme = noise["scheme"].replace("_", " ")
             each = "element-wise " * noise.get("element_wise", False)
             words.append(f"{each}{scheme} {what}")

@@ -24,7 +24,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import Task
 from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.memory import KeyValuePredict
-from memlm_keras.presets import kong2019
 
 # Which of our perplexities a paper's own protocol stands beside.
 _ALSO = {"salton2017": ("salton2017",)}
@@ -74,7 +73,7 @@ class LanguageModelTask(Task):
             ),
             "factor": schedule.get("factor"),
             "rate": noise.get("rate", smooth.get("rate")),
-            "l2": smooth.get("l2"),
+            "l2": preset.get("l2"),
             **{
                 name: overrides.get(name)
                 for name in (
@@ -253,7 +252,7 @@ def _warn_of_long_sentences(experiment):
 
 
 def _change_smoothing(name, preset, overrides):
-    """Sets the rate of noise or smoothing, the l2, and other words."""
+    """Sets the rate of noise or smoothing, and other words."""
     noise = preset.get("noise")
     smooth = smoothing_of(preset["model"])
     if "rate" in overrides and not (noise or smooth):
@@ -272,13 +271,9 @@ def _change_smoothing(name, preset, overrides):
     if noise and "rate" in overrides:
         noise["rate"] = overrides["rate"]
     if smooth:
-        for option in ("rate", "l2", "other_words"):
+        for option in ("rate", "other_words"):
             if option in overrides:
                 smooth[option] = overrides[option]
-    elif overrides.get("l2"):
-        preset["model"]["embedding"] = kong2019.plain_l2(
-            overrides["l2"], preset["model"]["initializer"]
-        )
 
 
 def _put_memory(name, model, window):

@@ -7,12 +7,15 @@ import zlib
 from memlm_keras.data import cbt_questions
 from memlm_keras.data import completion_questions
 from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import choose_dynamic
 from memlm_keras.evaluation import cloze_accuracy
+from memlm_keras.evaluation import mean_squared_gradients
 from memlm_keras.evaluation import monte_carlo_perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.models import copies
@@ -20,6 +23,11 @@ from memlm_keras.models import copies
 WORD_TYPES = ("NE", "CN", "V", "P")
 COMPLETION = "completion"
 _FILES = ("questions", "answers")
+# As Krause et al. (2018) and their code have them: steps that are learned from
+# at once, rows of the gradient statistics, and a part of the validation text.
+_DYNAMIC_STEPS = 5
+_DYNAMIC_ROWS = 100
+_DYNAMIC_SEGMENTS = 6000
 
 
 def wanted(experiment, measures):
@@ -42,6 +50,8 @@ def wanted(experiment, measures):
         cache = {**(cache or {}), "size": measures["cache_size"]}
     if cache is not None:
         add("cache", {"size": cache["size"]}, _with_cache, cache)
+    if measures.get("dynamic"):
+        add("dynamic", {}, _by_dynamic_evaluation)
     if "monte_carlo" in measures:
         draws = measures["monte_carlo"]
         add("monte_carlo", {"samples": draws}, _by_masks, draws)
@@ -156,6 +166,39 @@ def _with_cache(experiment, cache, model, verbose):
         "weight": chosen.weight,
         **{
             split: _measured(experiment, cached, split, verbose)
+            for split in ("validation", "test")
+        },
+    }
+
+
+def _by_dynamic_evaluation(experiment, model, verbose):
+    def batches(split, rows=1):
+        return experiment.corpus.batches(
+            split,
+            rows,
+            _DYNAMIC_STEPS,
+            sentences=reads_sentences(experiment.preset),
+            documents=bool(experiment.settings.get("documents")),
+        )
+
+    squares = mean_squared_gradients(
+        model, batches("train", _DYNAMIC_ROWS), verbose=verbose
+    )
+    choice = choose_dynamic(
+        model,
+        batches("validation"),
+        squares,
+        segments=_DYNAMIC_SEGMENTS,
+        verbose=verbose,
+    )
+    best = choice.evaluator
+    return {
+        "rate": best.rate,
+        "decay": best.decay,
+        **{
+            split: report.plain_perplexity(
+                perplexity(best, batches(split), verbose=verbose)
+            )
             for split in ("validation", "test")
         },
     }

@@ -163,16 +163,21 @@ TRAINING = (
     _of_language(
         "l2",
         float,
-        "Weight of the divergence of smoothed models; of others, that of the "
-        "squares of their embeddings.",
+        "Weight of the divergence of what is smoothed, and of the squares of "
+        "all other matrices, of the presets of kong2019.",
         at_least=0,
+    ),
+    _of_language(
+        "output_bias",
+        bool,
+        "An output bias, of the presets of kong2019.",
     ),
     _of_language(
         "other_words",
         str,
         "Of Kneser-Ney smoothing: which output vectors the words that are not "
-        "the target have while training, instead of their means.",
-        choices=("mean", "mode"),
+        "the target have while training; a sample takes an --output_bias.",
+        choices=("sample", "mean", "mode"),
     ),
     _of_pairs(
         "vectors",
@@ -243,6 +248,12 @@ MEASURES = (
         "Outputs in a neural cache (Grave et al., 2017) on top of the trained "
         "model; its theta and weight are chosen on the validation text.",
         at_least=1,
+    ),
+    _of_language(
+        "dynamic",
+        bool,
+        "Dynamic evaluation (Krause et al., 2018): weights that follow the "
+        "text; rate and decay are chosen on the validation text.",
     ),
     _of_language(
         "monte_carlo",

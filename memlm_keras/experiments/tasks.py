@@ -44,12 +44,12 @@ class Task:
         """The preset of an experiment, with what is changed of it."""
         sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
         row = registry.find(name)[1]
-        for size in ("window", "key"):
+        for size in ("window", "key", "l2", "output_bias"):
             if size in sizes and getattr(row, size, None) is None:
                 raise NoUseError(
                     size,
-                    f"{size} is of models whose memory has one; {name} has "
-                    f"none. Received: {size}={sizes[size]}",
+                    f"{size} is of presets that have one; {name} has none. "
+                    f"Received: {size}={sizes[size]}",
                 )
         try:
             preset = presets.get(name, **sizes)

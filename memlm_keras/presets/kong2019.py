@@ -15,8 +15,14 @@ Choices, where the paper is silent: no bias of the output projection,
 back-propagation through 35 steps, clipping at a norm of 5, a loss summed over
 time, beside which the l2 is as it stands, weights from U(-0.05, 0.05) with a
 forget-gate bias of 1, at most 100 epochs and an end after 10 without a better
-perplexity. Rows where nothing is smoothed have no l2 here; the paper tuned one
-for all models: see `plain_l2`.
+perplexity. The paper tuned one l2 "for all models", and has standard
+regularizers for what is not smoothed ("Other parameters", Section 4.1): here
+all matrices have the same, and biases none.
+
+Words that are not the target have the means of their output vectors while
+training: to sample them (`other_words`) takes an output bias (`output_bias`),
+without which a word cannot be told from those that were drawn its vector; see
+docs/papers/kong2019.md.
 """
 
 import dataclasses
@@ -25,9 +31,9 @@ import keras
 
 from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import RecurrentDropoutLSTMCell
+from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.presets.plain import built
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Table
@@ -56,7 +62,9 @@ class Row(SummedLossRow):
         smoothing: name of a scheme of smoothing, or `None`.
         element_wise: whether each element of a vector is drawn by itself.
         rate: float, gamma_0, of noise or smoothing.
-        l2: float, weight of the divergence of smoothed models.
+        l2: float, weight of the divergence of matrices that are smoothed, and
+            of the squares of all others.
+        output_bias: whether the output projection has a bias.
         dropout: float, of embeddings and outputs.
         recurrent_dropout: float, of what a layer adds to its state.
     """
@@ -69,6 +77,7 @@ class Row(SummedLossRow):
     element_wise: bool = False
     rate: float = 0.2
     l2: float = 1e-4
+    output_bias: bool = False
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
@@ -78,7 +87,8 @@ class Row(SummedLossRow):
 
     def model(self):
         weights = uniform(self.initial_range)
-        model = {
+        penalty = keras.regularizers.L2(self.l2)
+        return {
             "embedding_dim": self.embedding_size,
             "recurrent": [
                 ProjectedRNN(
@@ -87,6 +97,8 @@ class Row(SummedLossRow):
                         kernel_initializer=weights,
                         recurrent_initializer=weights,
                         bias_initializer="zeros",
+                        kernel_regularizer=penalty,
+                        recurrent_regularizer=penalty,
                         rate=self.recurrent_dropout,
                     )
                 )
@@ -96,27 +108,36 @@ class Row(SummedLossRow):
             "dropout": {"embeddings": self.dropout, "outputs": self.dropout},
             "tie_embeddings": self.tied,
             "initializer": weights,
-            "head": self._head(weights),
+            "embedding": self._embedding(weights, penalty),
+            "head": self._head(weights, penalty),
         }
-        if self.smoothing is not None:
-            model["embedding"] = SmoothedEmbedding(
-                smoothing=VariationalSmoothing(
-                    scheme=self.smoothing,
-                    rate=self.rate,
-                    element_wise=self.element_wise,
-                    l2=self.l2,
-                ),
-                embeddings_initializer=weights,
-            )
-        return model
 
-    def _head(self, weights):
-        """The output projection, which has no bias."""
+    def _embedding(self, weights, penalty):
+        if self.smoothing is None:
+            return Embedding(
+                embeddings_initializer=weights, embeddings_regularizer=penalty
+            )
+        return SmoothedEmbedding(
+            smoothing=VariationalSmoothing(
+                scheme=self.smoothing,
+                rate=self.rate,
+                element_wise=self.element_wise,
+                l2=self.l2,
+                other_words="mean",
+            ),
+            embeddings_initializer=weights,
+        )
+
+    def _head(self, weights, penalty):
         if self.smoothing == "kneser_ney":
-            return SmoothedProjection(use_bias=False)
+            return SmoothedProjection(use_bias=self.output_bias)
         if self.tied:
-            return TiedProjection(use_bias=False)
-        return OutputProjection(use_bias=False, kernel_initializer=weights)
+            return TiedProjection(use_bias=self.output_bias)
+        return OutputProjection(
+            use_bias=self.output_bias,
+            kernel_initializer=weights,
+            kernel_regularizer=penalty,
+        )
 
     def optimizer(self):
         return keras.optimizers.RMSprop(
@@ -127,7 +148,7 @@ class Row(SummedLossRow):
         noise = None
         if self.noise is not None:
             noise = {"scheme": self.noise, "rate": self.rate}
-        return {"noise": noise, "tuned": TUNED}
+        return {"noise": noise, "l2": self.l2, "tuned": TUNED}
 
 
 # Of each method: what sets it apart; and by units, published validation and
@@ -177,26 +198,6 @@ ROWS = {
     for method, (settings, published) in _METHODS.items()
     for units, numbers in published.items()
 }
-
-
-def plain_l2(l2, initializer):
-    """The `embedding` of a model where nothing is smoothed, with an l2 |E|^2.
-
-    E are the embeddings, and the projection where it is tied to them.
-
-    Args:
-        l2: float, weight of the sum of squares.
-        initializer: plain value of the initializer of the embeddings.
-
-    Returns:
-        A dict of plain values, as presets have.
-    """
-    return built(
-        lambda: SmoothedEmbedding(
-            smoothing=VariationalSmoothing("linear_interpolation", 0.0, l2=l2),
-            embeddings_initializer=keras.initializers.get(initializer),
-        )
-    )
 
 
 def _tuned(row):

@@ -20,8 +20,8 @@ class Row(abc.ABC):
     its own, and makes real objects of them: `model` returns arguments of the
     class that `kind` names. A field `window` can be set by who asks for the
     preset, and so can `initial_range`, the r of weights drawn from U(-r, r),
-    `embedding_range`, that of embeddings alone, and the `key` of an associative
-    memory.
+    `embedding_range`, that of embeddings alone, the `key` of an associative
+    memory, and the weight of an `l2`.
 
     Args:
         units: integer, of the recurrent layers.
@@ -119,8 +119,8 @@ class Row(abc.ABC):
             scale: float, factor on the sizes that are not given.
             units: integer, or `None`.
             embedding_dim: integer, or `None`.
-            **fields: `window`, `initial_range`, `embedding_range` or `key`, of
-                rows that have a field of that name.
+            **fields: `window`, `initial_range`, `embedding_range`, `key`, `l2`
+                or `output_bias`, of rows that have a field of that name.
 
         Returns:
             A row of the same class.
@@ -151,6 +151,8 @@ class Row(abc.ABC):
             "range",
             "embedding_range": f"The embeddings of {name!r} are not drawn from "
             "a range of their own",
+            "l2": f"Nothing of the preset {name} has an l2",
+            "output_bias": f"The output bias of the preset {name} is fixed",
             "key": f"The preset {name} has no associative memory, so `key` "
             "contradicts it",
         }

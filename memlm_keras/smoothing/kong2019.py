@@ -15,6 +15,8 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
+from memlm_keras.masking import first_occurrences
+from memlm_keras.masking import take_steps
 from memlm_keras.smoothing.statistics import SCHEMES
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
@@ -23,6 +25,7 @@ from memlm_keras.smoothing.statistics import require_scheme
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")
+OTHER_WORDS = ("sample", "mean", "mode")
 
 
 class Drawn(NamedTuple):
@@ -34,11 +37,14 @@ class Drawn(NamedTuple):
         replaced: bool tensor of the same shape, whether it is another's.
         output_rows: int32 tensor of the same shape, the rows that targets of
             replaced words read; `None` where the output is not smoothed.
+        other_rows: int32 tensor, the row that each word reads where it is not
+            the target, `(V,)` or `(V, k)`; `None` where these are not drawn.
     """
 
     input_rows: Any
     replaced: Any
-    output_rows: Any
+    output_rows: Any = None
+    other_rows: Any = None
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -61,12 +67,21 @@ class VariationalSmoothing(keras.layers.Layer):
     with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
     all occurrences of a word in it are replaced alike. With `kneser_ney` the
     input word decides: if it is replaced, its input vector and the output
-    vector of its target are two draws from r; output vectors of other words
-    are their means, as below, or with `other_words="mode"` their own, e_v: the
-    paper assumes one of the two, and which is not legible. Input and output
-    are drawn apart also where one matrix is both. With `element_wise`, every
-    dimension of a vector is drawn by itself, and with `kneser_ney` decided by
-    itself (Section 4.3).
+    vector of its target are two draws from r. Of the output vectors of other
+    words the paper says that they are assumed to be something, which is not
+    legible, "or alternatively" sampled. Here, with `other_words`, they are
+
+    * `"sample"`: drawn as above, E_v, once for a batch;
+    * `"mean"`: their means, as below;
+    * `"mode"`: their own, e_v.
+
+    Means are shorter than vectors, so that a target that is drawn stands out
+    among them, and the model learns less of it. A sample needs a bias of the
+    projection, as the vectors of frequent words are drawn for many others,
+    which nothing else tells apart. Input and output are drawn
+    apart also where one matrix is both. With `element_wise`, every dimension
+    of a vector is drawn by itself, and with `kneser_ney` decided by itself
+    (Section 4.3).
 
     Prediction takes the mean of the distribution, of each matrix that is
     smoothed,
@@ -98,8 +113,8 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise: bool, whether elements are drawn one by one.
         l2: float, weight of the divergence beside the loss of a batch.
         prediction: `"mean"` or `"mode"`.
-        other_words: `"mean"` or `"mode"`, which rows of the output matrix the
-            words that are not the target have while training with
+        other_words: `"sample"`, `"mean"` or `"mode"`, which rows of the output
+            matrix the words that are not the target have while training with
             `kneser_ney`.
         vocabulary_size: integer, V; `None` is that of the model.
         seed: integer or `None`, from which the draws follow.
@@ -134,7 +149,7 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise=False,
         l2=0.0,
         prediction="mean",
-        other_words="mean",
+        other_words="sample",
         vocabulary_size=None,
         seed=None,
         **kwargs,
@@ -144,12 +159,14 @@ class VariationalSmoothing(keras.layers.Layer):
         require_gamma(rate)
         if not l2 >= 0:
             raise ValueError(f"`l2` must be at least 0. Received: l2={l2!r}")
-        of_rows = {"prediction": prediction, "other_words": other_words}
-        for name, value in of_rows.items():
-            if value not in PREDICTIONS:
+        for name, value, known in (
+            ("prediction", prediction, PREDICTIONS),
+            ("other_words", other_words, OTHER_WORDS),
+        ):
+            if value not in known:
                 raise ValueError(
-                    f"`{name}` must be 'mean' or 'mode'. Received: "
-                    f"{name}={value!r}"
+                    f"`{name}` must be one of {', '.join(map(repr, known))}. "
+                    f"Received: {name}={value!r}"
                 )
         if vocabulary_size is not None:
             require_positive_integer("vocabulary_size", vocabulary_size)
@@ -248,23 +265,37 @@ class VariationalSmoothing(keras.layers.Layer):
         Returns:
             `Drawn`.
         """
-        batch_size, time = ops.shape(token_ids)
-        shape, words = (batch_size, time), token_ids
+        words, replaced, rows = self._replace(token_ids, units)
+        if not self.smooths_output:
+            first = first_occurrences(token_ids)
+            replaced = take_steps(replaced, first)
+            rows = take_steps(rows, first)
+            return Drawn(ops.where(replaced, rows, words), replaced)
+        shape = ops.shape(rows)
+        output_rows = self._propose(shape, self._uniform(shape))
+        rows = ops.where(replaced, rows, words)
+        other_rows = None
+        if self.other_words == "sample":
+            every_word = ops.arange(self.vocabulary_size, dtype="int32")
+            every_word, other, drawn = self._replace(every_word, units)
+            other_rows = ops.where(other, drawn, every_word)
+        return Drawn(rows, replaced, output_rows, other_rows)
+
+    def _replace(self, words, units):
+        """Decides for each of some words whether it is replaced, and by which.
+
+        Returns:
+            The words, of a shape that goes with the others; bool and int32
+            tensors `(...)`, or `(..., units)` by element.
+        """
+        shape = ops.shape(words)
         if self.element_wise:
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        replaced = chance < rates
         # Where it is below the rate, the ratio is uniform again.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
-        output_rows = None
-        if self.smooths_output:
-            output_rows = self._propose(shape, self._uniform(shape))
-        else:
-            first = _first_occurrences(token_ids)
-            replaced = _of_steps(replaced, first)
-            rows = _of_steps(rows, first)
-        return Drawn(ops.where(replaced, rows, words), replaced, output_rows)
+        return words, chance < rates, rows
 
     def _uniform(self, shape):
         return keras.random.uniform(
@@ -274,11 +305,7 @@ class VariationalSmoothing(keras.layers.Layer):
     def _propose(self, shape, chance):
         """Draws words from q by the alias method; see `AliasTable`."""
         words = keras.random.randint(
-            shape,
-            0,
-            self.vocabulary_size,
-            dtype="int32",
-            seed=self.seed_generator,
+            shape, 0, self.vocabulary_size, "int32", self.seed_generator
         )
         kept = chance < ops.take(self.thresholds, words, axis=0)
         return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
@@ -288,11 +315,11 @@ class VariationalSmoothing(keras.layers.Layer):
 
         Args:
             table: variable or tensor `(V, k)`.
-            rows: int32 tensor `(B, T)`, or by element `(B, T, k)`, of which a
+            rows: int32 tensor `(...)`, or by element `(..., k)`, of which a
                 smaller matrix reads the first.
 
         Returns:
-            Tensor `(B, T, k)`.
+            Tensor `(..., k)`.
         """
         if not self.element_wise:
             return look_up(table, rows)
@@ -368,25 +395,3 @@ class VariationalSmoothing(keras.layers.Layer):
             "vocabulary_size": self.vocabulary_size,
             "seed": self.seed,
         }
-
-
-def _first_occurrences(token_ids):
-    """Where in its row each word came first.
-
-    Args:
-        token_ids: int32 tensor `(B, T)`.
-
-    Returns:
-        int32 tensor `(B, T)`.
-    """
-    time = ops.shape(token_ids)[1]
-    same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
-    return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
-
-
-def _of_steps(values, steps):
-    """Values `(B, T, ...)` of each row at its steps `(B, T)`."""
-    batch_size, time = ops.shape(steps)
-    begins = ops.arange(batch_size, dtype="int32")[:, None] * time
-    flat = ops.reshape(values, (-1, *values.shape[2:]))
-    return ops.take(flat, begins + steps, axis=0)

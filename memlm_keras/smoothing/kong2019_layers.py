@@ -144,7 +144,7 @@ class SmoothedProjection(keras.layers.Layer):
         drawn: a sample as `SmoothedEmbedding.draw` returns it, for the words
             read; `None` for none. With it, the rows of words that are no
             targets are what the smoothing's `other_words` says, whatever it
-            predicts by.
+            predicts by. Without targets, so are all rows.
 
     Returns:
         Float tensor `(batch, time, vocabulary)`.
@@ -219,9 +219,11 @@ class SmoothedProjection(keras.layers.Layer):
         _add_divergence(self, self.smoothing, lambda: self.matrix)
 
     def call(self, inputs, targets=None, drawn=None):
-        matrix = ops.cast(self.matrix, self.compute_dtype)
-        logits = ops.matmul(inputs, ops.transpose(matrix))
         smoothing = self.smoothing
+        matrix = ops.cast(self.matrix, self.compute_dtype)
+        if drawn is not None and drawn.other_rows is not None:
+            matrix = smoothing.drawn_rows(matrix, drawn.other_rows)
+        logits = ops.matmul(inputs, ops.transpose(matrix))
         by = smoothing.prediction if drawn is None else smoothing.other_words
         if by == "mean":
             logits = smoothing.mean_logits(logits, inputs, matrix)

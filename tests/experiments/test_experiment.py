@@ -13,9 +13,11 @@ from corpus_files import write_splits
 from corpus_files import write_treebank
 
 import memlm_keras
+from memlm_keras.evaluation.dynamic import RATES
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
+from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
 
@@ -213,7 +215,13 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
         l2=0.001,
         other_words="mode",
     )
-    found = experiment.run("run", epochs=1, verbose=0, measures={"samples": 2})
+    measures = {"samples": 2, "dynamic": True}
+    found = experiment.run("run", epochs=1, verbose=0, measures=measures)
+    assert found["dynamic"]["rate"] in RATES["rms"]
+    for split in ("validation", "test"):
+        dynamic = found["dynamic"][split]
+        assert dynamic["predicted_tokens"] == found[split]["predicted_tokens"]
+        assert "by the rule rms, rate=" in dynamic["protocol"]
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert found["segment_length"] == 35 and found["most_epochs"] == 1
     kinds = ("validation", "by_mode", "by_samples")
@@ -225,14 +233,17 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
 
 
 def test_l2_of_a_noised_model_and_dropout(folder):
-    plain = Experiment("kong2019/dn_linear_512", "text", scale=0.016, l2=0)
-    assert "l2" not in plain.settings and plain.settings["rate"] == 0.2
+    plain = Experiment("kong2019/dn_linear_512", "text", scale=0.016)
+    assert plain.settings["l2"] == 1e-4 and plain.settings["rate"] == 0.2
     changed = Experiment(
         "kong2019/dn_linear_512", "text", scale=0.016, l2=0.01, dropout=0.3
     )
     assert changed.settings["l2"] == 0.01
     model, _ = changed.make()
-    assert (model.smoothing.rate, model.smoothing.l2) == (0.0, 0.01)
+    assert model.smoothing is None
+    assert model.embedding.embeddings_regularizer.l2 == pytest.approx(0.01)
+    with pytest.raises(NoUseError, match="zaremba2014/small has none.*l2=0.1"):
+        Experiment("zaremba2014/small", "text", l2=0.1)
     rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [0.3, 0.0, 0.3]
 

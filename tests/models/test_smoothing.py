@@ -224,7 +224,7 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     kernel = matrix if tied else array(model.head.kernel)
     logits = reference.kneser_ney_logits(
         *(kernel, array(model.head.bias), array(outputs), targets),
-        (array(drawn.replaced), array(drawn.output_rows)),
+        [array(part) for part in drawn[1:]],
         *tables(model),
     )
     expected = reference.cross_entropy(logits, targets)
@@ -343,7 +343,7 @@ def test_a_pointer_mixes_redrawn_targets():
         bias=array(model.head.bias),
         outputs=array(outputs),
         targets=targets,
-        drawn=(array(drawn.replaced), array(drawn.output_rows)),
+        drawn=[array(part) for part in drawn[1:]],
         rates=tables(model)[0],
         proposal=tables(model)[1],
     )
@@ -550,7 +550,7 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     kernel = array(model.embedding.embeddings if tied else model.head.kernel)
     logits = reference.kneser_ney_logits(
         *(kernel, array(model.head.bias), array(outputs), targets),
-        (array(drawn.replaced), array(drawn.output_rows)),
+        [array(part) for part in drawn[1:]],
         *tables(model),
     )
     logits -= np.log(np.exp(logits).sum(-1, keepdims=True))

@@ -101,6 +101,38 @@ def test_the_model_of_the_paper(method, units, rate):
     }.get(method)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_one_l2_of_all_matrices(method):
+    """Standard for what is not smoothed; it is added once for each batch."""
+    name = f"kong2019/{method}_512"
+    model = LanguageModel.from_preset(name, 31, units=6, l2=0.01)
+    tokens = np.random.default_rng(0).integers(31, size=400)
+    expected = 0.0
+    if model.smoothing is not None:
+        model.smoothing.adapt(StreamStatistics.count(tokens, 31))
+        times = 2 if model.smoothing.smooths_output else 1
+        weights = keras.ops.convert_to_numpy(model.smoothing.coefficients())
+        matrix = keras.ops.convert_to_numpy(model.embedding.embeddings)
+        expected += times * np.sum(weights[:, None] * matrix**2)
+    for weight in model.trainable_variables:
+        smoothed = model.smoothing is not None and "embedding" in weight.path
+        if len(weight.shape) == 2 and not smoothed:
+            expected += np.sum(keras.ops.convert_to_numpy(weight) ** 2)
+    model(tokens[:20].reshape(2, 10), training=True)
+    found = float(keras.ops.convert_to_numpy(sum(model.losses)))
+    assert found == pytest.approx(0.01 * expected, rel=1e-5)
+
+
+def test_an_output_bias():
+    """Without which other words are not sampled."""
+    for method in METHODS:
+        name = f"kong2019/{method}_512"
+        model = LanguageModel.from_preset(name, 31, units=6, output_bias=True)
+        assert model.head.use_bias
+        if model.smoothing is not None:
+            assert model.smoothing.other_words == "mean"
+
+
 def test_training_of_the_paper():
     preset = presets.get("kong2019/vs_linear_512")
     assert json.loads(json.dumps(preset)) == preset

@@ -89,7 +89,14 @@ def read_rows(matrix, rows):
 
 
 def kneser_ney_logits(
-    matrix, bias, outputs, targets, drawn, rates, proposal, other_words="mean"
+    matrix,
+    bias,
+    outputs,
+    targets,
+    drawn,
+    rates,
+    proposal,
+    other_words="sample",
 ):
     """Logits of a step: of others, but for the target, whose row is drawn.
 
@@ -98,14 +105,17 @@ def kneser_ney_logits(
         bias: `(V,)`.
         outputs: `(B, T, k)`.
         targets: `(B, T)`.
-        drawn: pair of `(B, T)` or `(B, T, k)`, whether the input was replaced
-            and the row then drawn for the target.
-        other_words: whether others have their means or their own rows.
+        drawn: a pair of `(B, T)` or `(B, T, k)`, whether the input was replaced
+            and the row then drawn for the target; and the rows drawn for
+            others, `(V,)` or `(V, k)`.
+        other_words: whether others have those, their means or their own rows.
     """
+    replaced, rows, other_rows = drawn
     others = matrix
     if other_words == "mean":
         others = mean_matrix(matrix, rates, proposal)
-    replaced, rows = drawn
+    elif other_words == "sample":
+        (others,) = read_rows(matrix, other_rows[None])
     logits = np.zeros((*targets.shape, len(matrix)))
     for b, t in np.ndindex(targets.shape):
         for v in range(len(matrix)):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
+from memlm_keras.smoothing.kong2019 import OTHER_WORDS
 from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
 from memlm_keras.smoothing.kong2019 import Drawn
 from references import smoothing as reference
@@ -139,6 +140,27 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
 
 
 @by_word_and_by_element
+def test_other_words_are_drawn_once_a_batch(element_wise):
+    """Each by its own rate, whatever was read and drawn for it."""
+    smoothing = make("kneser_ney", 0.9, element_wise=element_wise)
+    rates, proposal = tables(smoothing)
+    words = np.zeros((1, 1), "int32")
+    # By element, one draw has as many as 4,000 batches.
+    batches, units = (1, 4000) if element_wise else (800, 1)
+    drawn = [smoothing.draw(words, units).other_rows for _ in range(batches)]
+    rows = np.stack([array(part) for part in drawn])
+    assert rows.shape == (batches, V, units)[: 3 if element_wise else 2]
+    for word in range(V):
+        mixture = rates[word] * proposal + (1 - rates[word]) * np.eye(V)[word]
+        assert_shares(rows[:, word], mixture)
+    kept = (rows == np.arange(V).reshape(1, V, *[1] * (rows.ndim - 2))).mean()
+    assert 0.1 < kept < 0.9
+    for other_words in ("mean", "mode"):
+        quiet = make("kneser_ney", 0.9, other_words=other_words)
+        assert quiet.draw(words, units).other_rows is None
+
+
+@by_word_and_by_element
 @pytest.mark.parametrize(
     "scheme", ["linear_interpolation", "absolute_discounting"]
 )
@@ -237,7 +259,7 @@ def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     time=st.integers(1, 5),
     units=st.integers(1, 4),
     element_wise=st.booleans(),
-    other_words=st.sampled_from(["mean", "mode"]),
+    other_words=st.sampled_from(OTHER_WORDS),
     seed=st.integers(0, 2**16),
 )
 def test_logits_equal_the_reference(
@@ -261,7 +283,7 @@ def test_logits_equal_the_reference(
     rates, proposal = tables(smoothing, text(seed))
     expected = reference.kneser_ney_logits(
         *(matrix, bias, array(outputs), targets),
-        (array(drawn.replaced), array(drawn.output_rows)),
+        [part if part is None else array(part) for part in drawn[1:]],
         *(rates, proposal, other_words),
     )
     np.testing.assert_allclose(array(found), expected, rtol=1e-4, atol=1e-4)
@@ -290,7 +312,7 @@ def test_gradient_of_the_divergence(scheme, gradients):
 
 @by_word_and_by_element
 def test_gradients_of_a_sample(element_wise, gradients):
-    """Of the cross-entropy, through inputs, means and targets."""
+    """Of the cross-entropy, through inputs, targets and all other words."""
     smoothing = make("kneser_ney", 0.8, element_wise=element_wise)
     head = SmoothedProjection(smoothing)
     random = np.random.default_rng(4)
@@ -319,7 +341,7 @@ def test_gradients_of_a_sample(element_wise, gradients):
         vectors = reference.read_rows(matrix, drawn.input_rows)
         logits = reference.kneser_ney_logits(
             *(matrix, bias, vectors, targets),
-            (drawn.replaced, drawn.output_rows),
+            drawn[1:],
             *tables(smoothing),
         )
         return reference.cross_entropy(logits, targets)
@@ -359,8 +381,11 @@ def test_every_argument_survives_its_configuration():
         ({"scheme": "blank"}, "`scheme` must be one of 'linear.*'blank'"),
         ({"rate": -0.1}, "`rate` must be at least 0.*rate=-0.1"),
         ({"l2": -1.0}, "`l2` must be at least 0.*l2=-1.0"),
-        ({"prediction": "median"}, "'mean' or 'mode'.*prediction='median'"),
-        ({"other_words": "own"}, "`other_words` must be.*other_words='own'"),
+        ({"prediction": "median"}, "one of 'mean', 'mode'.*prediction='med"),
+        (
+            {"other_words": "own"},
+            "one of 'sample', 'mean', 'mode'.*other_words='own'",
+        ),
         ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1"),
     ],
 )

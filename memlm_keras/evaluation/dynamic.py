@@ -1,0 +1,373 @@
+"""Dynamic evaluation of Krause et al. (2018): weights that follow the text."""
+
+import copy
+import dataclasses
+import itertools
+
+import keras
+import numpy as np
+from keras import ops
+
+from memlm_keras.arguments import require_streaming
+from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.gradients import value_and_gradients
+from memlm_keras.models.batch_reading import require_readable
+from memlm_keras.models.carried_state import reset_rows
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.language_model import LanguageModel
+
+# What is tried on development text: rates of each rule, and decays.
+RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
+DECAYS = (0.0, 1e-3, 1e-2)
+
+
+class DynamicEvaluator:
+    """A language model whose weights are updated by the text that it reads.
+
+    Krause, Kahembwe, Murray and Renals (2018), "Dynamic Evaluation of Neural
+    Sequence Models", Sections 3 and 4. Each segment of a text is scored first,
+    by the weights as the segments before left them. Then the gradient g of its
+    mean loss moves the weights w, and a decay pulls them back to w_g, those
+    that were trained:
+
+        w <- w - rate g + decay (w_g - w)                           "sgd"
+        w <- w - rate g / (R + epsilon)
+               + min(1, decay R / mean(R)) (w_g - w)                "rms"
+
+    with R the roots of the mean squares of gradients on training text, and
+    their mean over all weights; the authors' code has the mean of the means of
+    matrices. Nothing is dropped, and a mixture takes part.
+
+    The weights that are updated are copies: the model and its `step` stay as
+    they are. `memlm_keras.evaluation.perplexity` takes this in place of a
+    model, with batches of one row; each text begins with the trained weights.
+
+    Args:
+        lm: `memlm_keras.LanguageModel` that is causal.
+        rate: float of at least 0.
+        decay: float in [0, 1].
+        mean_squares: for the rule `"rms"`, a list of arrays as
+            `mean_squared_gradients` returns it; `None` for the rule `"sgd"`.
+        epsilon: float above 0, of the rule `"rms"`.
+
+    Attributes:
+        weights: list of tensors, the weights as they are now, in the order of
+            `lm.trainable_variables`.
+
+    Raises:
+        ValueError: for a model that is not a single causal one, other numbers,
+            and mean squares of other shapes than its weights.
+
+    Example:
+
+    >>> batches = corpus.batches("test", batch_size=1, segment_length=5)
+    >>> evaluator = memlm_keras.evaluation.DynamicEvaluator(lm, rate=0.01)
+    >>> result = memlm_keras.evaluation.perplexity(evaluator, batches)
+    """
+
+    causal = True
+
+    def __init__(self, lm, rate, decay=0.0, mean_squares=None, epsilon=2e-5):
+        _require_model(lm)
+        self.lm = lm
+        self.mean_squares = mean_squares
+        self.epsilon = epsilon
+        self.vocabulary = lm.vocabulary
+        self._differentiate = _gradients_of(lm)
+        self._update = compile_inference(lm, _updated)
+        self._set(rate, decay)
+
+    def _set(self, rate, decay):
+        for name, value, right in (
+            ("rate", rate, "at least 0"),
+            ("decay", decay, "at least 0 and at most 1"),
+            ("epsilon", self.epsilon, "above 0"),
+        ):
+            if (
+                value < 0
+                or (name == "decay" and value > 1)
+                or (name == "epsilon" and not value)
+            ):
+                raise ValueError(
+                    f"`{name}` must be {right}. Received: {name}={value!r}"
+                )
+        self.rate, self.decay = rate, decay
+        factors = _factors(
+            self.lm.trainable_variables,
+            rate,
+            decay,
+            self.mean_squares,
+            self.epsilon,
+        )
+        self._steps, self._pulls = [
+            [ops.convert_to_tensor(part, "float32") for part in parts]
+            for parts in factors
+        ]
+        self.reset()
+
+    @property
+    def description(self):
+        """The rule and its numbers, for the protocol of a perplexity."""
+        rule = "sgd" if self.mean_squares is None else "rms"
+        return (
+            f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "
+            f"decay={self.decay:g}"
+        )
+
+    def reset(self):
+        """Puts the weights back to those of the model."""
+        self._trained = self.weights = [
+            ops.copy(ops.stop_gradient(variable.value))
+            for variable in self.lm.trainable_variables
+        ]
+
+    def read(self, token_ids, targets, state, sample_weight=None):
+        """Scores a segment, and then learns from it.
+
+        Args:
+            token_ids: int32 tensor `(1, time)`.
+            targets: int32 tensor `(1, time)`, the next tokens.
+            state: dict of tensors, as of `lm.initial_state(1)`.
+            sample_weight: float tensor `(1, time)`, zero where a token does
+                not count; `None` for ones.
+
+        Returns:
+            `(log_probability, state)`: the natural-log probability of each
+            target, float32 `(1, time)`, by the weights before; and the state
+            behind the segment.
+        """
+        if sample_weight is None:
+            sample_weight = np.ones(np.shape(targets), "float32")
+        (_, found), gradients = self._differentiate(
+            self.weights,
+            ops.convert_to_tensor(token_ids, "int32"),
+            ops.convert_to_tensor(targets, "int32"),
+            ops.convert_to_tensor(sample_weight, "float32"),
+            state,
+        )
+        self.weights = self._update(
+            self.weights, self._trained, gradients, self._steps, self._pulls
+        )
+        return found
+
+    def score_batches(self, batches, verbose=0, segments=None):
+        """Natural-log probabilities of a text, see `LanguageModel`'s.
+
+        Args:
+            batches: `memlm_keras.data.Batches` of one row. What is learned
+                from at once is a segment; the paper's have 5 steps.
+            verbose: 0 prints nothing, 1 a progress bar.
+            segments: integer, most segments to read; `None` for all.
+
+        Returns:
+            `(scores, sample_weight)`, float32 arrays `(segments, time)`.
+
+        Raises:
+            ValueError: for batches of more rows, whose weights would learn
+                from text that comes later.
+        """
+        if batches.batch_size != 1:
+            raise ValueError(
+                "`batches` must have one row, as others hold text that comes "
+                "later, which the weights would learn from. Received: "
+                f"batch_size={batches.batch_size}"
+            )
+        self.reset()
+        found = _read(self.lm, batches, self.read, segments, verbose)
+        weights = [weight for *_, weight in itertools.islice(batches, segments)]
+        scores = [ops.convert_to_numpy(scores) for scores in found]
+        longest = max(part.shape[1] for part in weights)
+        return [
+            np.concatenate(
+                [np.pad(x, [(0, 0), (0, longest - x.shape[1])]) for x in parts]
+            )
+            for parts in (scores, weights)
+        ]
+
+
+def mean_squared_gradients(lm, batches, verbose=0):
+    """Mean squares of the gradients of batches, for `DynamicEvaluator`.
+
+    Krause et al. (2018), Section 4: of the mean loss of each batch, in one pass
+    over the training text with the weights as they are.
+
+    Args:
+        lm: `memlm_keras.LanguageModel` that is causal.
+        batches: `memlm_keras.data.Batches` of the training text; the authors
+            have 100 rows, and as many steps as the segments to be scored.
+        verbose: 0 prints nothing, 1 a progress bar.
+
+    Returns:
+        List of float32 arrays, of the shapes of `lm.trainable_variables`.
+
+    Example:
+
+    >>> batches = corpus.batches("train", batch_size=8, segment_length=5)
+    >>> squares = memlm_keras.evaluation.mean_squared_gradients(lm, batches)
+    >>> len(squares) == len(lm.trainable_variables)
+    True
+    """
+    _require_model(lm)
+    differentiate = _gradients_of(lm)
+    weights = [ops.stop_gradient(v.value) for v in lm.trainable_variables]
+    sums = [np.zeros(weight.shape, "float32") for weight in weights]
+
+    def add(token_ids, targets, state, sample_weight):
+        (_, found), gradients = differentiate(
+            weights, token_ids, targets, sample_weight, state
+        )
+        for total, gradient in zip(sums, gradients, strict=True):
+            total += np.square(ops.convert_to_numpy(gradient))
+        return found
+
+    _read(lm, batches, add, None, verbose)
+    return [total / len(batches) for total in sums]
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicChoice:
+    """The perplexities of a text by dynamic evaluation, by rate and decay.
+
+    Attributes:
+        rates, decays: tuples of floats that were tried.
+        perplexities: float64 array `(rates, decays)`.
+        evaluator: `DynamicEvaluator` of the lowest perplexity.
+    """
+
+    rates: tuple
+    decays: tuple
+    perplexities: np.ndarray = dataclasses.field(repr=False)
+    evaluator: DynamicEvaluator = dataclasses.field(repr=False)
+
+
+def choose_dynamic(
+    lm,
+    batches,
+    mean_squares=None,
+    rates=None,
+    decays=DECAYS,
+    segments=None,
+    verbose=1,
+):
+    """Finds rate and decay of dynamic evaluation on development text.
+
+    Args:
+        lm: `memlm_keras.LanguageModel` that is causal.
+        batches: `memlm_keras.data.Batches` of one row.
+        mean_squares: as for `DynamicEvaluator`.
+        rates: sequence of floats to try; `None` for those of `RATES`.
+        decays: sequence of floats to try.
+        segments: integer, most segments to read; `None` for all.
+        verbose: 0 prints nothing, 1 a progress bar and each result.
+
+    Returns:
+        `DynamicChoice`.
+
+    Raises:
+        ValueError: for nothing to try, and what `DynamicEvaluator` refuses.
+
+    Example:
+
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=5)
+    >>> choice = memlm_keras.evaluation.choose_dynamic(
+    ...     lm, batches, rates=(0.01, 0.1), decays=(0.0,), verbose=0
+    ... )
+    >>> choice.perplexities.shape
+    (2, 1)
+    """
+    if rates is None:
+        rates = RATES["sgd" if mean_squares is None else "rms"]
+    rates, decays = tuple(rates), tuple(decays)
+    if not (rates and decays):
+        raise ValueError(
+            "`rates` and `decays` must hold at least one number each. "
+            f"Received: rates={rates}, decays={decays}"
+        )
+    require_beginning(batches)
+    evaluator = DynamicEvaluator(lm, rates[0], decays[0], mean_squares)
+    found = np.zeros((len(rates), len(decays)))
+    for row, column in np.ndindex(found.shape):
+        evaluator._set(rates[row], decays[column])
+        scores, weights = evaluator.score_batches(batches, verbose, segments)
+        nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
+        found[row, column] = np.exp(nats)
+        if verbose:
+            print(f"{evaluator.description}: {found[row, column]:.2f}")
+    row, column = np.unravel_index(np.argmin(found), found.shape)
+    best = copy.copy(evaluator)
+    best._set(rates[row], decays[column])
+    return DynamicChoice(rates, decays, found, best)
+
+
+def _require_model(lm):
+    """Raises `ValueError` unless a model can be evaluated so."""
+    if not isinstance(lm, LanguageModel):
+        raise ValueError(
+            "`lm` must be a single `memlm_keras.LanguageModel`. Received: "
+            f"{lm!r}"
+        )
+    require_streaming("Dynamic evaluation", lm)
+
+
+def _gradients_of(lm):
+    """A function from weights and a segment to scores, state and gradients."""
+
+    def loss(weights, token_ids, targets, sample_weight, state):
+        mapping = list(zip(lm.trainable_variables, weights))
+        with keras.StatelessScope(state_mapping=mapping):
+            found, state = lm.backbone.forward(
+                token_ids, state, targets=targets, sample_weight=sample_weight
+            )
+        total = ops.sum(sample_weight * found.loss)
+        mean = total / ops.maximum(ops.sum(sample_weight), 1.0)
+        return mean, (found.log_probability, state)
+
+    return value_and_gradients(loss)
+
+
+def _factors(variables, rate, decay, mean_squares, epsilon):
+    """Factors of the gradient and of the way back, of each weight."""
+    if mean_squares is None:
+        return [rate] * len(variables), [decay] * len(variables)
+    shapes = [tuple(variable.shape) for variable in variables]
+    received = [np.shape(squares) for squares in mean_squares]
+    if shapes != received:
+        raise ValueError(
+            "`mean_squares` must be those of the model's trainable weights, "
+            f"of the shapes {shapes}. Received: the shapes {received}"
+        )
+    roots = [np.sqrt(squares) for squares in mean_squares]
+    mean = sum(root.sum() for root in roots) / sum(root.size for root in roots)
+    # A pull of more than one would overshoot.
+    return (
+        [rate / (root + epsilon) for root in roots],
+        [np.minimum(1.0, decay * root / mean) for root in roots],
+    )
+
+
+def _updated(weights, trained, gradients, steps, pulls):
+    """The weights behind a segment."""
+    return [
+        weight - step * gradient + pull * (origin - weight)
+        for weight, origin, gradient, step, pull in zip(
+            weights, trained, gradients, steps, pulls
+        )
+    ]
+
+
+def _read(lm, batches, function, segments, verbose):
+    """Calls a function with each segment; returns the list of what it found."""
+    require_readable(lm, batches)
+    start = state = lm.initial_state(batches.batch_size)
+    count = len(batches) if segments is None else min(segments, len(batches))
+    progress, results = keras.utils.Progbar(count, verbose=verbose), []
+    for inputs, targets, weight in itertools.islice(batches, count):
+        state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
+        found, state = function(
+            *(ops.convert_to_tensor(x) for x in (inputs["token_ids"], targets)),
+            state,
+            ops.convert_to_tensor(weight),
+        )
+        results.append(found)
+        progress.add(1)
+    return results
