@@ -134,6 +134,7 @@ PUBLIC_NAMES = {
         "perplexity",
         "reconstruction",
         "sampled_perplexity",
+        "sentence_losses",
     ],
     "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
     "memlm_keras.heads": ["OutputProjection", "TiedProjection", "token_losses"],
