@@ -12,15 +12,17 @@ SETTINGS = {
             "layers of 100 units, until the best epoch is past",
             "--dataset=ptb --training_lines=1000 --units=100 --rate=0.2 "
             "--dropout=0.1 --batch_size=10 --segment_length=20 --epochs=40 "
-            "--patience=3",
-            "--dataset=ptb --training_lines=1000",
+            "--patience=3 --other_words=sample --output_bias",
+            "--dataset=ptb --training_lines=1000 --other_words=sample "
+            "--output_bias",
             hours=3,
         ),
         Setting(
             "kong2019",
             "Penn Treebank, two layers of 200 units",
-            "--dataset=ptb --units=200 --rate=0.1 --epochs=40 --patience=3",
-            "--dataset=ptb --rate=0.2",
+            "--dataset=ptb --units=200 --rate=0.1 --epochs=40 --patience=3 "
+            "--other_words=sample --output_bias",
+            "--dataset=ptb --rate=0.2 --other_words=sample --output_bias",
             hours=8,
         ),
         Setting(
@@ -35,8 +37,8 @@ SETTINGS = {
         Setting(
             "weissenborn2016",
             "SICK, embeddings begin at the size of GloVe's",
-            "--dataset=sick --embedding_range=0.5",
-            "--dataset=snli --embedding_range=0.5",
+            "--dataset=sick",
+            "--dataset=snli",
             seeds=5,
             hours=2,
         ),
