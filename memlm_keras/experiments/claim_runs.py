@@ -4,10 +4,13 @@ What a run is known by is kept in a folder of small text files beside the
 document, so that verdicts can be drawn anew without the models.
 """
 
+import concurrent.futures
 import dataclasses
+import math
 import pathlib
 import shlex
 import shutil
+import threading
 import time
 
 import keras
@@ -200,9 +203,10 @@ def _in_order(models, run_dir, data_dir):
 
 
 def _train_all(queue, kept, values):
-    """Trains runs, one after the other; returns how many failed."""
-    minutes, failed = values.get("minutes"), 0
-    until = None if minutes is None else time.monotonic() + 60 * minutes
+    """Trains runs, as many at once as asked for; returns how many failed."""
+    minutes = values.get("minutes", math.inf)
+    until = time.monotonic() + 60 * minutes
+    stop = threading.Event()
     more = {
         "backend": keras.backend.backend(),
         # A progress bar would fill the log with every step.
@@ -210,21 +214,37 @@ def _train_all(queue, kept, values):
         **{k: values[k] for k in ("data_dir", "run_dir") if k in values},
     }
     more = [as_flag(name, value) for name, value in more.items()]
-    for number, run in enumerate(queue, 1):
-        seconds = None if until is None else until - time.monotonic()
-        if seconds is not None and seconds <= 0:
-            print("The time is over; the same command goes on.")
-            break
-        print(f"{number}/{len(queue)} {run.command}", flush=True)
+
+    def train(number, run):
         begin = time.monotonic()
-        told = train_one(run, [*run.flags, *more], seconds)
-        if told is not None:
-            interrupted = until is not None and time.monotonic() >= until
-            failed += not interrupted
-            print("  interrupted" if interrupted else f"  {told}", flush=True)
-            continue
-        in_fresh_process(keep, run.folder, kept / run.folder.name)
-        print(f"  {time.monotonic() - begin:.0f} seconds", flush=True)
+        if begin >= until:
+            return False
+        head = f"{number}/{len(queue)}"
+        print(f"{head} {run.command}", flush=True)
+        told = train_one(run, [*run.flags, *more], until - begin, stop)
+        interrupted = stop.is_set() or time.monotonic() >= until
+        if told is None:
+            in_fresh_process(keep, run.folder, kept / run.folder.name)
+            told = f"{time.monotonic() - begin:.0f} seconds"
+            interrupted = failed = False
+        else:
+            failed = not interrupted
+        print(f"{head} {'interrupted' if interrupted else told}", flush=True)
+        return failed
+
+    with concurrent.futures.ThreadPoolExecutor(values.get("jobs", 1)) as pool:
+        ended = [
+            pool.submit(train, number, run)
+            for number, run in enumerate(queue, 1)
+        ]
+        try:
+            failed = sum(run.result() for run in ended)
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+    if time.monotonic() >= until:
+        print("The time is over; the same command goes on.")
     return failed
 
 

@@ -1,5 +1,6 @@
 """Run folders: what a run is, how far it came, and what came of it."""
 
+import contextlib
 import csv
 import json
 import os
@@ -8,11 +9,13 @@ import platform
 import re
 import resource
 import shlex
+import subprocess
 import sys
 import time
 
 import keras
 
+from memlm_keras import __version__
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras.experiments.options import UsageError
@@ -321,11 +324,25 @@ def provenance(command=None):
         "peak_memory_mib": _peak_memory_mib(),
         "command": command or shlex.join(["python", *sys.argv]),
         "date": time.strftime("%Y-%m-%d"),
+        "memlm_keras": _version(),
         "backend": f"{backend} {sys.modules[backend].__version__}",
         "keras": keras.__version__,
         "python": platform.python_version(),
         "hardware": ", ".join([*hardware, *_accelerators(backend)]),
     }
+
+
+def _version():
+    """Version of this package, with the commit if it is a checkout."""
+    package = pathlib.Path(__file__).parents[1]
+    if (package.parent / ".git").exists():
+        command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+        with contextlib.suppress(OSError):
+            told = subprocess.run(
+                command, cwd=package, capture_output=True, text=True
+            )
+            return "+".join(filter(None, [__version__, told.stdout.strip()]))
+    return __version__
 
 
 def _peak_memory_mib():

@@ -306,6 +306,12 @@ COMMANDS = {
                     at_least=0,
                 ),
                 Option(
+                    "jobs",
+                    int,
+                    "How many runs are trained side by side; by default one.",
+                    at_least=1,
+                ),
+                Option(
                     "out",
                     str,
                     "Folder of claims.md and the logs it rests on; by default "

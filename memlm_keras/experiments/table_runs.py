@@ -5,13 +5,16 @@ runs are kept, interrupted ones go on, and the table is written after each.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import datetime
+import math
 import multiprocessing
 import os
 import pathlib
 import subprocess
 import sys
+import threading
 import time
 
 from memlm_keras.experiments import report
@@ -176,13 +179,14 @@ def _kept_results(table, run, any_epochs):
     return None
 
 
-def train_one(run, flags, seconds=None):
+def train_one(run, flags, seconds=None, stop=None):
     """Trains one run in a process of its own.
 
     Args:
         run: what has the `folder` of a run, a `pathlib.Path`.
         flags: list of strings, arguments of `memlm train`.
         seconds: float, after which the run is interrupted, or `None`.
+        stop: `threading.Event` that interrupts it, too, or `None`.
 
     Returns:
         `None`, or what went wrong; an interrupted run went wrong, too.
@@ -203,6 +207,7 @@ def train_one(run, flags, seconds=None):
                     },
                 ),
                 seconds,
+                stop or threading.Event(),
             )
     except OSError as error:
         return f"failed: {error}"
@@ -215,17 +220,19 @@ def train_one(run, flags, seconds=None):
     )
 
 
-def _finish(process, seconds):
+def _finish(process, seconds, stop):
     """Waits for a run; if we are to end, so is the run, but orderly."""
+    until = math.inf if seconds is None else time.monotonic() + seconds
     try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        return process.wait()
+        while not stop.is_set() and time.monotonic() < until:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(1)
     except BaseException:
         process.terminate()
         process.wait()
         raise
+    process.terminate()
+    return process.wait()
 
 
 def _choose(table, progress):

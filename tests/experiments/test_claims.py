@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from memlm_keras import __version__
 from memlm_keras import presets
 from memlm_keras.experiments import claim_report
 from memlm_keras.experiments import claim_runs
@@ -196,14 +197,16 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     # The rate is of no use to a model without noise.
     vanilla = next(x for x in told.out.splitlines() if "vanilla" in x)
     assert "--rate" not in vanilla and "--scale=0.02" in vanilla
-    told = memlm("claims", "kong2019")
+    told = memlm("claims", "kong2019", "--jobs=2")
     assert told.status == 0, told.err
+    assert "1/2 memlm train" in told.out and "2/2 memlm train" in told.out
     logs = list((folder / "claims" / "logs" / "small").iterdir())
     assert len(logs) == 2
     for log in logs:
         found = np.loadtxt(log / "test_losses.csv", delimiter=",")
         results = (log / "results.json").read_text()
         assert found[:, 1].sum() > 0 and '"perplexity"' in results
+        assert f'"memlm_keras": "{__version__}' in results
         assert (log / "log.csv").read_text().startswith("epoch,")
     document = (folder / "claims" / "claims.md").read_text()
     assert "1 of 1" in document and "A GRU reads" in document
