@@ -12,7 +12,7 @@ SETTINGS = {
             "layers of 100 units, until the best epoch is past",
             "--dataset=ptb --training_lines=1000 --units=100 --rate=0.2 "
             "--dropout=0.1 --batch_size=10 --segment_length=20 --epochs=40 "
-            "--patience=3 --other_words=sample --output_bias",
+            "--patience=6 --other_words=sample --output_bias",
             "--dataset=ptb --training_lines=1000 --other_words=sample "
             "--output_bias",
             hours=3,
