@@ -1,9 +1,104 @@
-"""Weights of one initializer, none with the values of another."""
+"""Weights of one initializer, none with the values of another; and in int8."""
 
 import keras
+from keras import ops
 
 
-class DistinctKernels:
+class Int8Kernels:
+    """Mix-in for layers whose matrices `quantize("int8")` makes int8.
+
+    It stands before a Keras layer among the bases of a class. Each trainable
+    matrix is kept as int8 with a float32 scale for each column, and wherever
+    the layer reads it, it is what these two make: so every equation stays as it
+    is, and is computed in floating point. Vectors stay as they are.
+    """
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Quantizes the matrices, as `keras.layers.Dense` does its kernel.
+
+        Args:
+            mode: `"int8"`.
+            type_check: not used.
+            config: `keras.quantizers.QuantizationConfig`, whose quantizer of
+                weights counts, or `None`.
+
+        Raises:
+            NotImplementedError: for another mode.
+        """
+        if mode != "int8":
+            raise NotImplementedError(
+                f'A {type(self).__name__} is quantized to "int8". Received: '
+                f"mode={mode!r}"
+            )
+        quantizer = getattr(config, "weight_quantizer", None)
+        if quantizer is None:
+            quantizer = keras.quantizers.AbsMaxQuantizer(axis=0)
+        found = {
+            name: quantizer(matrix, axis=0, to_numpy=True)
+            for name, matrix in self._matrices().items()
+        }
+        self._make_room()
+        for name, (value, scale) in found.items():
+            getattr(self, f"{name}_int8").assign(value)
+            getattr(self, f"{name}_scale").assign(scale)
+        self.dtype_policy = f"int8_from_{self.dtype_policy.name}"
+
+    def quantized_call(self, *args, **kwargs):
+        """The call of the layer, which reads what the matrices stand for."""
+        return self.call(*args, **kwargs)
+
+    def _matrices(self):
+        """Dict of trainable matrices by the attribute that holds them."""
+        found = {id(weight) for weight in self.trainable_weights}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if id(value) in found and len(value.shape) == 2
+        }
+
+    def _make_room(self):
+        """Puts int8 weights and their scales in place of the matrices."""
+        for name, matrix in self._matrices().items():
+            shape = matrix.shape
+            delattr(self, name)
+            weight = self.add_weight(
+                name=name,
+                shape=shape,
+                initializer="zeros",
+                dtype="int8",
+                trainable=False,
+            )
+            setattr(self, f"{name}_int8", weight)
+            scale = self.add_weight(
+                name=f"{name}_scale",
+                shape=(1, shape[1]),
+                initializer="ones",
+                trainable=False,
+            )
+            setattr(self, f"{name}_scale", scale)
+        self._is_quantized = True
+
+    def _post_build(self):
+        # One that is saved quantized is made so.
+        if self.quantization_mode == "int8":
+            self._make_room()
+        super()._post_build()
+
+    def __getattr__(self, name):
+        kept = vars(self).get(f"{name}_int8")
+        if kept is not None:
+            scale = getattr(self, f"{name}_scale")
+            return ops.cast(kept, self.compute_dtype) / scale
+        # That of a PyTorch module; other layers have none.
+        parent = getattr(super(), "__getattr__", None)
+        if parent is not None:
+            return parent(name)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}"
+        )
+
+
+class DistinctKernels(Int8Kernels):
     """Mix-in for layers with one `kernel_initializer`.
 
     It stands before a Keras layer among the bases of a class.

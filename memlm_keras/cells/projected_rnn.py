@@ -6,6 +6,8 @@ from keras import ops
 # The loop over time of every Keras recurrent layer; it has no public name.
 from keras.src.backend import rnn
 
+from memlm_keras.kernels import Int8Kernels
+
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class ProjectedRNN(keras.layers.RNN):
@@ -53,6 +55,9 @@ class ProjectedRNN(keras.layers.RNN):
             )
         # The cell's methods run in the layer's own precision.
         own = cell.dtype_policy
+        if own.quantization_mode is not None:
+            # That is how its weights are kept, of which the layer has none.
+            own = keras.dtype_policies.get(own.name.partition("_from_")[2])
         dtype = keras.dtype_policies.get(kwargs.pop("dtype", None) or own)
         if dtype.name != own.name:
             raise ValueError(
@@ -111,7 +116,7 @@ def projects_inputs(cell):
     return hasattr(cell, "project_inputs") and hasattr(cell, "step")
 
 
-class NoisyCell:
+class NoisyCell(Int8Kernels):
     """Base of cells whose noise is drawn outside of loops.
 
     It stands before a Keras cell among the bases of a class. Subclasses

@@ -8,10 +8,11 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import Int8Kernels
 from memlm_keras.kernels import distinct
 
 
-class HigherOrderCell(keras.layers.Layer):
+class HigherOrderCell(Int8Kernels, keras.layers.Layer):
     """Base of the higher-order cells, whose state is n outputs.
 
     Args:

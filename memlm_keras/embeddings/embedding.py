@@ -124,6 +124,14 @@ class Embedding(keras.layers.ReversibleEmbedding):
         outputs = look_up(self.embeddings, token_ids)
         return self._drop_words(outputs, token_ids, training)
 
+    def quantize(self, mode=None, type_check=True, config=None):
+        """Quantizes the matrix as `keras.layers.ReversibleEmbedding` does."""
+        return super().quantize(mode, type_check=False, config=config)
+
+    def quantized_call(self, inputs, reverse=False, training=None):
+        """The call of Keras' layer; the model is not trained."""
+        return super().quantized_call(inputs, reverse=reverse)
+
     def compute_output_spec(self, inputs, reverse=False, training=None):
         """Shape and dtype of Keras' layer, which knows no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)

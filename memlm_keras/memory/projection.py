@@ -4,12 +4,13 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import Int8Kernels
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class Projection(Memory):
+class Projection(Int8Kernels, Memory):
     """No memory, but the layer that the others end with.
 
         h*_t = tanh(W^x h_t)

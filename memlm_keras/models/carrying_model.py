@@ -17,6 +17,7 @@ from memlm_keras.models.carried_state import warn_of_short_segments
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import computes_in
 from memlm_keras.models.inference import xla_pays
+from memlm_keras.models.quantization import require_trainable
 from memlm_keras.models.sequence_model import SequenceModel
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.training import distribution
@@ -253,6 +254,7 @@ class CarryingModel(StreamingModel, SequenceModel):
 
     def prepare_fit(self, x, y, validation_data, batch_size):
         """Checks the data of `fit`, and makes room to carry their states."""
+        require_trainable(self)
         _require_targets(x, y)
         self.check_data(x, y, validation_data)
         _require_statistics(self.smoothing)

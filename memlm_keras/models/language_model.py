@@ -229,21 +229,6 @@ class LanguageModel(CarryingModel):
         """The layer from the last outputs to logits."""
         return self.backbone.head
 
-    def quantize(self, mode=None, **kwargs):
-        """Quantizes the projection, as `keras.Model.quantize` does.
-
-        Raises:
-            ValueError: for a model with tied embeddings, whose matrix is read
-                as an embedding as well.
-        """
-        if self.tie_embeddings:
-            raise ValueError(
-                "`quantize` needs a projection with a matrix of its own. "
-                "Received: a model with tie_embeddings=True. Quantize a model "
-                "with tie_embeddings=False"
-            )
-        return super().quantize(mode, **kwargs)
-
     # === Copies ===
 
     def with_mixture(self, mixture):

@@ -8,6 +8,7 @@ from keras import tree
 from memlm_keras import registry
 from memlm_keras.models import batch_reading
 from memlm_keras.models import inference
+from memlm_keras.models.quantization import require_trainable
 from memlm_keras.serialization import deserialize
 from memlm_keras.training import distribution
 
@@ -177,7 +178,7 @@ class SequenceModel(keras.Model):
                 token ids outside the vocabulary; and, by a language model, for
                 arrays without targets, for batches other than
                 `SentenceBatches` if it is not causal, and for a smoothing
-                without statistics.
+                without statistics; and for a model that is quantized.
         """
         self.prepare_fit(x, y, validation_data, batch_size or 32)
         if isinstance(x, keras.utils.PyDataset):
@@ -241,7 +242,8 @@ class SequenceModel(keras.Model):
         return super().predict(with_dynamic_time(x), *args, **kwargs)
 
     def prepare_fit(self, x, y, validation_data, batch_size):
-        """Checks the data that `fit` is called with."""
+        """Checks the model, and the data that `fit` is called with."""
+        require_trainable(self)
         self.check_data(x, validation_data)
 
     def check_data(self, *data):

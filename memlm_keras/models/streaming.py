@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -17,9 +16,10 @@ from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import side_by_side
+from memlm_keras.models.quantization import QuantizableModel
 
 
-class StreamingModel(keras.Model):
+class StreamingModel(QuantizableModel):
     """A language model as a function of tokens and a state.
 
     Whatever carries its state explicitly is here: reading, scoring, attention

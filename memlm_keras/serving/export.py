@@ -30,8 +30,10 @@ def export(
     overwrite=False,
     labels=None,
     format="tf_saved_model",
+    rows=None,
+    quantize=None,
 ):
-    """Writes a model as a SavedModel for TensorFlow Serving.
+    """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
     The SavedModel is a plain TensorFlow graph, made on the CPU whatever
     backend runs. It needs neither Keras nor this package, and holds no state:
@@ -65,11 +67,19 @@ def export(
     Texts are split as `vocabulary.encode` does. The labels are in
     `assets.extra/labels.json` besides.
 
+    With `format="litert"` the file at `path` is one streamed step of a language
+    model, for the LiteRT of phones: its signature `step` takes `token_ids`
+    int32 `(rows, 1)` and the state, all zeros at first, and gives
+    `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
+    `top_k_log_probabilities` float32, both `(rows, k)`, and the new state under
+    the names of the old one. It needs LiteRT's own operators only. The
+    vocabulary is at its end, as `vocabulary.json` in a zip archive.
+
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
-            version.
+            version; or file to write, such as `model.tflite`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             is the model's own.
         top_k: integer, how many of the most probable tokens `step` returns; of
@@ -78,14 +88,18 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
-        format: string, `"tf_saved_model"`.
+        format: string, `"tf_saved_model"` or `"litert"`.
+        rows: integer, rows of a step, of `"litert"` only; `None` is 1.
+        quantize: `"int8"`, weights of eight bits, of `"litert"` only; `None`
+            leaves them as they are.
 
     Raises:
         ValueError: for another format, a path that does not end as that format
             wants it, an object of another class, a model that is not causal, a
             vocabulary that is missing or contradicts the model's, a `top_k`
-            not between 1 and that size, or `labels` that are not one for each
-            class.
+            not between 1 and that size, `labels` that are not one for each
+            class, an option of another format, or a model that needs operators
+            that LiteRT does not have.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
@@ -98,10 +112,17 @@ def export(
     """  # noqa: E501
     path = pathlib.Path(path)
     check_path(path, overwrite, format)
-    if isinstance(model, EntailmentClassifier):
-        options = _classifier_options(model, labels)
+    options = formats.own_options(format, rows=rows, quantize=quantize)
+    if not isinstance(model, EntailmentClassifier):
+        options |= _language_model_options(model, top_k, labels)
+    elif formats.get(format).suffix is None:
+        options |= _classifier_options(model, labels)
     else:
-        options = _language_model_options(model, top_k, labels)
+        raise ValueError(
+            f'format="{format}" is of one streamed step of a language model. '
+            f"Received: a {type(model).__name__}, which reads whole sentences; "
+            'format="tf_saved_model" would do'
+        )
     vocabulary = _vocabulary_of(model, vocabulary)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()

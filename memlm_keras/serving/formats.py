@@ -3,6 +3,8 @@
 import importlib
 from typing import NamedTuple
 
+from memlm_keras.arguments import require_positive_integer
+
 
 class Format(NamedTuple):
     """A format that models are exported in.
@@ -12,14 +14,21 @@ class Format(NamedTuple):
             `write(model, vocabulary, options, path)`. It is imported on the
             TensorFlow backend of Keras only.
         suffix: string, how the name of its one file ends, or `None` where it
-            is a folder, whose name is a version.
+            is a folder, whose name is a version. A file is one streamed step
+            of a language model.
+        options: tuple of strings, the arguments of `export` that only this
+            format has.
     """
 
     module: str
     suffix: str | None = None
+    options: tuple[str, ...] = ()
 
 
-FORMATS = {"tf_saved_model": Format("saved_model")}
+FORMATS = {
+    "tf_saved_model": Format("saved_model"),
+    "litert": Format("litert", ".tflite", ("rows", "quantize")),
+}
 
 
 def get(format):
@@ -37,6 +46,37 @@ def get(format):
             f"Received: format={format!r}"
         )
     return FORMATS[format]
+
+
+def own_options(format, **options):
+    """Returns options of one format, without those that are `None`.
+
+    Args:
+        format: string.
+        **options: arguments of `export`.
+
+    Raises:
+        ValueError: for one that is given and that the format does not have,
+            and for values that it does not take.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    for name, value in given.items():
+        if name not in get(format).options:
+            formats = [
+                f'"{key}"' for key in FORMATS if name in get(key).options
+            ]
+            raise ValueError(
+                f"`{name}` is an option of format={' and '.join(formats)}. "
+                f"Received: {name}={value!r} for format={format!r}"
+            )
+    if "rows" in given:
+        require_positive_integer("rows", given["rows"])
+    if given.get("quantize", "int8") != "int8":
+        raise ValueError(
+            '`quantize` must be "int8", or None for float32. Received: '
+            f"quantize={given['quantize']!r}"
+        )
+    return given
 
 
 def write(model, vocabulary, options, path, format):

@@ -1,0 +1,225 @@
+"""One streamed step as a LiteRT file, read by the interpreter alone."""
+
+import functools
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+
+litert = pytest.importorskip(
+    "ai_edge_litert.interpreter", reason="needs the extra `litert`"
+)
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs/how_to/on_device.md"
+# One row of each kind of cell, memory, mixture, head and smoothing.
+PRESETS = (
+    "daniluk2017/rnn",
+    "daniluk2017/fofe_hornn",
+    "daniluk2017/gated_hornn",
+    "daniluk2017/attention",
+    "daniluk2017/key_value",
+    "daniluk2017/key_value_predict",
+    "daniluk2017/ngram_3",
+    "tran2016/memn",
+    "tran2016/rmr_tm_gated",
+    "salton2017/ptb_single",
+    "salton2017/ptb_combined",
+    "press2016/small_wt_pr",
+    "gal2016/medium",
+    "grave2017/ptb_cache_500",
+    "merity2017/ptb_pointer_sentinel",
+    "merity2017/ptb_zoneout_variational",
+    "kong2019/vs_kneser_ney_512",
+    "weissenborn2016/gru_language_model",
+    "weissenborn2016/am_gru_language_model",
+    "weissenborn2016/am_lstm_language_model",
+)
+
+
+class Session:
+    """A file, and the state that goes in and out of it."""
+
+    def __init__(self, path):
+        self.interpreter = litert.Interpreter(str(path), num_threads=1)
+        self.run = self.interpreter.get_signature_runner("step")
+        self.state = {
+            name: np.zeros(details["shape"], details["dtype"])
+            for name, details in self.run.get_input_details().items()
+            if name != "token_ids"
+        }
+
+    def step(self, token_ids):
+        found = self.run(token_ids=token_ids, **self.state)
+        self.state = {name: found.pop(name) for name in self.state}
+        return found
+
+    def operators(self):
+        details = self.interpreter._get_ops_details()
+        return {operator["op_name"] for operator in details}
+
+
+def difference(session, model, steps=100):
+    """Largest from log-probabilities and state of `model.step`."""
+    rows = session.run.get_input_details()["token_ids"]["shape"][0]
+    random = np.random.default_rng(4)
+    tokens = random.integers(model.vocabulary_size, size=(rows, steps))
+    tokens = tokens.astype("int32")
+    expected, state = model.step(tokens, model.initial_state(rows))
+    expected = keras.ops.log_softmax(keras.ops.cast(expected, "float32"))
+    found = [
+        session.step(column)["log_probabilities"]
+        for column in np.split(tokens, steps, axis=1)
+    ]
+    assert session.state.keys() == state.keys()
+    pairs = [(np.stack(found, axis=1), expected)]
+    pairs += [(session.state[name], state[name]) for name in state]
+    return max(
+        np.abs(left - keras.ops.convert_to_numpy(right)).max()
+        for left, right in pairs
+    )
+
+
+@pytest.fixture(scope="module")
+def path(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("litert") / "small.tflite"
+    export(model, path, top_k=4, format="litert")
+    return path
+
+
+def test_file_streams_as_the_model_does(path, model):
+    assert difference(Session(path), model) < 1e-5
+
+
+def test_step_gives_the_most_probable_words(path, model):
+    found = Session(path).step(np.array([[7]], "int32"))
+    logs = found["log_probabilities"]
+    assert logs.shape == (1, model.vocabulary_size)
+    assert found["top_k_ids"].dtype == np.int32
+    np.testing.assert_array_equal(
+        found["top_k_ids"], np.argsort(-logs, axis=1)[:, :4]
+    )
+    np.testing.assert_array_equal(
+        found["top_k_log_probabilities"], -np.sort(-logs, axis=1)[:, :4]
+    )
+
+
+def test_all_operators_are_built_in_and_none_is_a_loop(path):
+    operators = Session(path).operators()
+    assert "FULLY_CONNECTED" in operators
+    assert not [
+        name
+        for name in operators
+        if name.startswith("Flex") or name in ("CUSTOM", "WHILE", "VAR_HANDLE")
+    ]
+
+
+def test_vocabulary_is_at_the_end_of_the_file(path, vocabulary, tmp_path):
+    with zipfile.ZipFile(path) as archive:
+        archive.extract("vocabulary.json", tmp_path)
+    found = memlm.data.Vocabulary.from_file(tmp_path / "vocabulary.json")
+    assert found == vocabulary
+
+
+def test_model_is_left_as_it_was(path, model):
+    assert [layer.unroll for layer in model.recurrent] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"path": "1"}, "`path` must end with .tflite .* Try: .*1.tflite"),
+        ({"rows": 0}, "`rows` must be an integer of at least 1"),
+        ({"quantize": "int4"}, '`quantize` must be "int8".*Received.*int4'),
+        (
+            {"path": "1", "format": "tf_saved_model", "rows": 2},
+            '`rows` is an option of format="litert".* Received: rows=2',
+        ),
+    ],
+)
+def test_bad_arguments(arguments, message, model, tmp_path):
+    name = arguments.pop("path", "x.tflite")
+    with pytest.raises(ValueError, match=message):
+        export(model, tmp_path / name, **{"format": "litert", **arguments})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_classifier_is_refused(vocabulary, tmp_path):
+    classifier = memlm.EntailmentClassifier.from_preset(
+        "weissenborn2016/gru_shared", vocabulary=vocabulary, scale=0.02
+    )
+    with pytest.raises(ValueError, match="one streamed step of a language mod"):
+        export(classifier, tmp_path / "x.tflite", format="litert")
+
+
+# === What is the same whatever backend exports: TensorFlow alone is asked ===
+
+on_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="every backend's models are converted by the TensorFlow backend",
+)
+
+
+@functools.cache
+def of_preset(preset, vocabulary):
+    keras.utils.set_random_seed(3)
+    return memlm.LanguageModel.from_preset(
+        preset, vocabulary=vocabulary, scale=0.03
+    )
+
+
+@on_tensorflow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_preset(preset, vocabulary, tmp_path):
+    model = of_preset(preset, vocabulary)
+    path = tmp_path / "x.tflite"
+    export(model, path, format="litert", rows=2)
+    assert difference(Session(path), model.with_fixed_matrices()) < 1e-5
+
+
+@on_tensorflow
+def test_ensemble(model, vocabulary, tmp_path):
+    other = of_preset("daniluk2017/rnn", vocabulary)
+    ensemble = memlm.Ensemble([model, other])
+    path = tmp_path / "x.tflite"
+    export(ensemble, path, format="litert", vocabulary=vocabulary)
+    assert difference(Session(path), ensemble) < 1e-5
+
+
+class NoBuiltIn(memlm.memory.Projection):
+    """A memory with an operator that LiteRT does not have."""
+
+    def read(self, outputs, state, token_ids=None, mask=None):
+        import tensorflow as tf
+
+        outputs, *others = super().read(outputs, state, token_ids, mask)
+        return tf.math.special.dawsn(outputs), *others
+
+
+@on_tensorflow
+def test_operators_that_are_missing_are_named(vocabulary, tmp_path):
+    model = memlm.LanguageModel(
+        vocabulary=vocabulary,
+        embedding_dim=4,
+        recurrent=[keras.layers.GRU(5)],
+        memory=NoBuiltIn(),
+    )
+    with pytest.raises(ValueError, match="computes by tf.Dawsn. Received"):
+        export(model, tmp_path / "x.tflite", format="litert")
+    assert list(tmp_path.iterdir()) == []
+
+
+@on_tensorflow
+def test_lower_precision_is_refused(vocabulary, tmp_path):
+    model = memlm.LanguageModel(
+        vocabulary=vocabulary,
+        embedding_dim=4,
+        recurrent=[keras.layers.GRU(5)],
+        dtype="mixed_bfloat16",
+    )
+    with pytest.raises(ValueError, match="in this precision.*tf.MatMul"):
+        export(model, tmp_path / "x.tflite", format="litert")
