@@ -13,6 +13,8 @@ VERSION = re.search(
 
 SENTENCES = ["syntok>=1.4"]
 TENSORBOARD = ["tensorboard"]
+LITERT = ["ai-edge-litert>=2"]
+ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 
 setup(
     name="memlm_keras",
@@ -42,6 +44,8 @@ setup(
         "torch": ["torch>=2.6"],
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
+        "onnx": ONNX,
+        "litert": LITERT,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -51,6 +55,9 @@ setup(
             "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
+            *ONNX,
+            *LITERT,
+            "onnxruntime",
         ],
     },
     classifiers=[

@@ -27,7 +27,15 @@ class Quantized(NamedTuple):
 
 
 class QuantizableModel(keras.Model):
-    """Base of models that tell what `quantize` made of their layers."""
+    """Base of models that tell what `quantize` made of their layers.
+
+    Attributes:
+        quantized_layers: sequence of `Quantized`, what the last call of
+            `quantize` made of each layer with weights: `layer`, `kind`, `what`,
+            `bytes_before` and `bytes_after`.
+    """
+
+    quantized_layers = ()
 
     def quantize(
         self, mode=None, config=None, filters=None, verbose=True, **kwargs
@@ -44,13 +52,9 @@ class QuantizableModel(keras.Model):
 
         Args:
             mode, config, filters: as of `keras.Model.quantize`.
-            verbose: whether to print the account.
+            verbose: whether to print the account, which is in
+                `quantized_layers` as well.
             **kwargs: other arguments of `keras.Model.quantize`.
-
-        Returns:
-            List of `memlm_keras.models.quantization.Quantized`, one for each
-            layer with weights: `layer`, `kind`, `what`, `bytes_before` and
-            `bytes_after`.
 
         Raises:
             ValueError: for a model that is smoothed, of which
@@ -60,8 +64,8 @@ class QuantizableModel(keras.Model):
         Example:
 
         >>> small = lm.with_mixture(None)
-        >>> found = small.quantize("int8", verbose=False)
-        >>> [one.what for one in found if one.layer == "head"]
+        >>> small.quantize("int8", verbose=False)
+        >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
         layers = _places(self)
@@ -80,7 +84,8 @@ class QuantizableModel(keras.Model):
         for name in ("_step", "_attend", "_score"):
             vars(self).pop(name, None)
         after = _sizes(layers)
-        found = [
+        # Keras returns nothing of it, and is not to track it.
+        vars(self)["quantized_layers"] = [
             Quantized(
                 name,
                 type(layer).__name__,
@@ -91,8 +96,7 @@ class QuantizableModel(keras.Model):
             for name, layer in layers.items()
         ]
         if verbose:
-            print("\n".join(table(found)))
-        return found
+            print("\n".join(table(self.quantized_layers)))
 
 
 def table(found):

@@ -4,7 +4,6 @@ Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
 gets here from every backend.
 """
 
-import contextlib
 import pathlib
 import tempfile
 import zipfile
@@ -14,6 +13,9 @@ import tensorflow as tf
 # What `convert` raises; it has no public name.
 from tensorflow.lite.python.convert_phase import ConverterError
 
+from memlm_keras.serving.streamed_step import StreamedStep
+from memlm_keras.serving.streamed_step import without_loops
+
 # The name of the one signature of a file.
 SIGNATURE = "step"
 
@@ -22,7 +24,7 @@ def write(model, vocabulary, options, path):
     """Writes one streamed step of a language model as a LiteRT file.
 
     Args:
-        model: `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`.
+        model: a `memlm_keras.LanguageModel` or `Ensemble` in float32.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size, which
             the file then ends with, or `None`.
         options: dict of `top_k`, an integer, and optionally of `rows`, an
@@ -54,41 +56,36 @@ def trace(model, options):
         A concrete function from `token_ids` int32 `(rows, 1)` and the state to
         `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
         `top_k_log_probabilities` float32, both `(rows, k)`, and the new state.
-        What floats of the state is float32 at this border.
-    """
-    rows = options.get("rows", 1)
-    state = model.initial_state(rows)
-    for name, value in state.items():
-        if tf.reduce_any(value != 0):
-            raise ValueError(
-                "A state must begin with zeros, which is what a device begins "
-                f"with. Received: a model whose {name!r} begins otherwise"
-            )
-    border = {
-        name: tf.TensorSpec(
-            value.shape,
-            tf.float32 if value.dtype.is_floating else value.dtype,
-        )
-        for name, value in state.items()
-    }
 
-    def step(token_ids, **given):
-        logits, new = model.backbone.step(
-            token_ids,
-            {name: tf.cast(given[name], state[name].dtype) for name in state},
-        )
-        log_probabilities = tf.nn.log_softmax(tf.cast(logits[:, 0], tf.float32))
+    Raises:
+        ValueError: for a model whose state does not begin with zeros.
+    """
+    read = StreamedStep(model)
+    for name, value in read.initial.items():
+        if value.any():
+            raise ValueError(
+                "The state of `model` must begin with zeros, as a device "
+                f"begins. Received: one whose {name!r} begins otherwise"
+            )
+    rows = options.get("rows", 1)
+
+    def step(token_ids, **state):
+        log_probabilities, state = read(token_ids, state)
         values, ids = tf.math.top_k(log_probabilities, options["top_k"])
         return {
             "log_probabilities": log_probabilities,
             "top_k_ids": ids,
             "top_k_log_probabilities": values,
-            **{name: tf.cast(new[name], border[name].dtype) for name in border},
+            **state,
         }
 
-    with _without_loops(model):
+    with without_loops(model):
         return tf.function(step, autograph=False).get_concrete_function(
-            token_ids=tf.TensorSpec((rows, 1), tf.int32), **border
+            token_ids=tf.TensorSpec((rows, 1), tf.int32),
+            **{
+                name: tf.TensorSpec((rows, *one.shape[1:]), one.dtype)
+                for name, one in read.specification.items()
+            },
         )
 
 
@@ -119,26 +116,7 @@ def convert(function, quantize=None):
             if not any(names):
                 raise
             raise ValueError(
-                "LiteRT has no operator of its own, or none in this precision, "
-                f"for what `model` computes by {', '.join(names)}. Received: a "
-                "model with such operators; layers in float32 that do without "
-                "them would do"
+                "LiteRT has no operator built in for what `model` computes by "
+                f"{', '.join(names)}. Received: a model with a layer that "
+                "needs it"
             ) from error
-
-
-@contextlib.contextmanager
-def _without_loops(model):
-    """Recurrent layers whose one step is traced as such, not as a loop."""
-    layers = [
-        layer
-        for member in getattr(model, "models", [model])
-        for layer in (*member.recurrent, *member.recurrent_above)
-    ]
-    before = [layer.unroll for layer in layers]
-    for layer in layers:
-        layer.unroll = True
-    try:
-        yield
-    finally:
-        for layer, unroll in zip(layers, before):
-            layer.unroll = unroll

@@ -25,7 +25,7 @@ PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 # Where the others would only take longer: PyTorch compiles nothing, and
 # TensorFlow exports without another process.
-BACKENDS = {"serving.md": "tensorflow"}
+BACKENDS = {"on_device.md": "tensorflow", "serving.md": "tensorflow"}
 BACKEND = "torch"
 
 # The one command that trains; all others are stopped before they do.

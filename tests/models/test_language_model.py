@@ -203,24 +203,6 @@ def test_a_compiled_model_goes_on_after_loading(tmp_path):
         close(weight, wanted)
 
 
-def test_quantized_models_are_saved(tmp_path):
-    model, tokens = make(), tokens_of(2, 5)
-    before = array(model(tokens))
-    with warnings.catch_warnings():
-        # Keras tells of each layer that it leaves as it is.
-        warnings.simplefilter("ignore")
-        model.quantize("int8")
-    quantized = array(model(tokens))
-    assert 0 < np.abs(quantized - before).max() < 0.1
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    close(loaded(tokens), quantized)
-    close(loaded.step(tokens, loaded.initial_state(2))[0], quantized)
-    tied = make(memory="none", embedding_dim=UNITS, tie_embeddings=True)
-    with pytest.raises(ValueError, match="`quantize`.*tie_embeddings=False"):
-        tied.quantize("int8")
-
-
 def test_mixed_precision_survives_saving(tmp_path):
     model = memlm_keras.LanguageModel(
         9, 4, [keras.layers.GRU(3)], dtype="mixed_bfloat16"

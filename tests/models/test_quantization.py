@@ -1,0 +1,135 @@
+"""Models quantized in place: what is, how close, and what they still do."""
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras as memlm
+from language_models import UNITS
+from language_models import V
+from language_models import array
+from language_models import close
+from language_models import documents
+from language_models import make
+from language_models import stepped
+from language_models import tokens_of
+
+# Every kind of layer of this package with matrices.
+MODELS = {
+    "attention": lambda: make("gated_hornn", "attention"),
+    "ngram": lambda: make("fofe_hornn", "ngram"),
+    "attentive_tied": lambda: make(
+        memory="attentive_single", embedding_dim=UNITS, tie_embeddings=True
+    ),
+    "memory_block": lambda: make("gru_rnn", "memory_block"),
+    "memory_network": lambda: make("none", "memory_network"),
+    "projection": lambda: make(memory="projection"),
+    "pointer": lambda: make(
+        memory="none", mixture=memlm.mixtures.PointerSentinel(window=4)
+    ),
+}
+CELLS = {
+    "zoneout": lambda: memlm.cells.ZoneoutLSTMCell(UNITS),
+    "associative": lambda: memlm.cells.AssociativeGRUCell(UNITS),
+}
+
+
+def of(name):
+    if name in MODELS:
+        return MODELS[name]()
+    layer = memlm.cells.ProjectedRNN(CELLS[name]())
+    return memlm.LanguageModel(V, 6, [layer])
+
+
+@pytest.mark.parametrize("name", [*MODELS, *CELLS])
+def test_quantized_models_read_stream_and_are_saved(name, tmp_path):
+    model, tokens = of(name), tokens_of(2, 5)
+    before = model.score(tokens)
+    model.quantize("int8", verbose=False)
+    told = sum(one.bytes_after for one in model.quantized_layers)
+    assert told == sum(array(weight).nbytes for weight in model.weights)
+    quantized = model.score(tokens)
+    assert 0 < np.abs(quantized - before).max() < 0.1
+    logits = array(model(tokens))
+    close(stepped(model, tokens)[0], logits)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    close(loaded.score(tokens), quantized)
+    close(loaded.step(tokens, loaded.initial_state(2))[0], logits)
+    assert [(weight.name, weight.dtype) for weight in loaded.weights] == [
+        (weight.name, weight.dtype) for weight in model.weights
+    ]
+
+
+def test_account(capsys):
+    model = make(embedding_dim=UNITS // 3, tie_embeddings=True)
+    model.quantize("int8")
+    found = {one.layer: one for one in model.quantized_layers}
+    assert {name: one.what for name, one in found.items()} == {
+        "embedding": "int8",
+        "head": "shares its matrix",
+        "recurrent_0": "left in float32",
+        "memory": "int8",
+    }
+    # Each row of the embedding has a scale of its own, each column of a kernel.
+    assert found["embedding"].bytes_before == V * 4 * 4
+    assert found["embedding"].bytes_after == V * 4 + V * 4
+    assert found["memory"].bytes_before == 4 * (4 * 4 * 4 + 4)
+    assert found["memory"].bytes_after == 4 * (4 * 4 + 4 * 4) + 4 + 4
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["layer", *found, "all"]
+    assert "left in float32" in printed[3]
+
+
+def test_what_was_compiled_before_is_forgotten():
+    model, tokens = make(), tokens_of(2, 5)
+    before = model.step(tokens, model.initial_state(2))[0]
+    model.quantize("int8", verbose=False)
+    after = model.step(tokens, model.initial_state(2))[0]
+    assert np.abs(array(after) - array(before)).max() > 0
+    close(after, array(model(tokens)))
+
+
+def test_copies_of_quantized_models_are_quantized():
+    model, tokens = make(), tokens_of(2, 5)
+    model.quantize("int8", verbose=False)
+    copy = model.with_mixture(memlm.mixtures.NeuralCache(size=3))
+    copy = copy.with_mixture(None)
+    close(copy.score(tokens), model.score(tokens))
+
+
+def test_training_and_smoothing_are_refused():
+    model = make()
+    model.compile("adam")
+    model.quantize("int8", verbose=False)
+    with pytest.raises(
+        ValueError, match="not trained.*Train before `quantize`"
+    ):
+        model.fit(documents(), verbose=0)
+    with pytest.raises(ValueError, match="already quantized"):
+        model.quantize("int8", verbose=False)
+    smoothed = memlm.LanguageModel.from_preset(
+        "kong2019/vs_kneser_ney_512", V, scale=0.02
+    )
+    with pytest.raises(ValueError, match="Quantize `with_fixed_matrices"):
+        smoothed.quantize("int8")
+    fixed = smoothed.with_fixed_matrices()
+    fixed.quantize("int8", verbose=False)
+    assert fixed.embedding.quantization_mode == "int8"
+
+
+def test_memory_in_a_model_of_ones_own_is_quantized(tmp_path):
+    inputs = keras.Input((None, 6))
+    outputs = memlm.memory.KeyValue(window=3)(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(4)(outputs))
+    steps = np.ones((2, 7, 6), "float32")
+    before = array(model(steps))
+    model.quantize("int8")
+    quantized = array(model(steps))
+    assert 0 < np.abs(quantized - before).max() < 0.1
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    close(loaded(steps), quantized)
+    memory = next(one for one in model.layers if "key_value" in one.name)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        memory.nothing
