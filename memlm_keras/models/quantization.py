@@ -10,7 +10,7 @@ from keras.src.utils.summary_utils import weight_memory_size
 
 
 class Quantized(NamedTuple):
-    """What quantization made of one layer.
+    """Result of quantization for one layer.
 
     Attributes:
         layer: string, the place of the layer in the model.

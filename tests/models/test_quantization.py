@@ -3,8 +3,6 @@
 import keras
 import numpy as np
 import pytest
-
-import memlm_keras as memlm
 from language_models import UNITS
 from language_models import V
 from language_models import array
@@ -13,6 +11,8 @@ from language_models import documents
 from language_models import make
 from language_models import stepped
 from language_models import tokens_of
+
+import memlm_keras as memlm
 
 # Every kind of layer of this package with matrices.
 MODELS = {
@@ -132,4 +132,4 @@ def test_memory_in_a_model_of_ones_own_is_quantized(tmp_path):
     close(loaded(steps), quantized)
     memory = next(one for one in model.layers if "key_value" in one.name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        memory.nothing
+        _ = memory.nothing

@@ -6,12 +6,12 @@ import zipfile
 import keras
 import numpy as np
 import pytest
+from preset_families import families
+from preset_families import small
 
 import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import export
-from preset_families import families
-from preset_families import small
 
 litert = pytest.importorskip(
     "ai_edge_litert.interpreter", reason="needs the extra `litert`"
