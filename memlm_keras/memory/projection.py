@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 
@@ -18,10 +19,11 @@ class Projection(Memory):
     with a bias and a penalty on the kernel it is the projection
     regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
 
-    `W^x`, or `P`, is the weight `output_kernel` of shape `(k, k)`, applied from
-    the right to rows, and `b_P` the weight `bias` of shape `(k,)`.
+    `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
+    from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.
 
     Args:
+        units: integer, size of `h*`; `None` is k, as in both papers.
         kernel_initializer: initializer of `W^x`.
         activation: Keras activation.
         use_bias: whether there is a bias.
@@ -38,8 +40,8 @@ class Projection(Memory):
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h*`, `(B, T, k)`; and, where they are returned, an empty dict and an
-        empty `(B, T, 0)` tensor.
+        `h*`, `(B, T, units)`; and, where they are returned, an empty dict and
+        an empty `(B, T, 0)` tensor.
 
     Example:
 
@@ -52,6 +54,7 @@ class Projection(Memory):
 
     def __init__(
         self,
+        units=None,
         kernel_initializer="glorot_uniform",
         activation="tanh",
         use_bias=False,
@@ -60,6 +63,9 @@ class Projection(Memory):
         **kwargs,
     ):
         super().__init__(**kwargs)
+        if units is not None:
+            require_positive_integer("units", units)
+        self.units = units
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.activation = keras.activations.get(activation)
         self.use_bias = use_bias
@@ -67,10 +73,10 @@ class Projection(Memory):
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
 
     def build(self, outputs_shape):
-        units = outputs_shape[-1]
+        units = self.units or outputs_shape[-1]
         self.output_kernel = self.add_weight(
             name="output_kernel",
-            shape=(units, units),
+            shape=(outputs_shape[-1], units),
             initializer=self.kernel_initializer,
             regularizer=self.kernel_regularizer,
         )
@@ -93,6 +99,7 @@ class Projection(Memory):
     def get_config(self):
         return {
             **super().get_config(),
+            "units": self.units,
             "kernel_initializer": keras.initializers.serialize(
                 self.kernel_initializer
             ),

@@ -7,6 +7,10 @@ a forget-gate bias of 1 (Section 4).
 The text prints 834 units for key_value_predict, which by the paper's own
 equations is 25.6M parameters without embeddings; 786 units are 23.9M, the size
 of all other rows.
+
+`lstm_projected` is no row of the paper but a control of it: the LSTM of 786
+units that key-value-predict attention has, with its outputs projected to a
+third, and no memory.
 """
 
 import dataclasses
@@ -77,6 +81,8 @@ class Row(BaseRow):
         if self.memory is None:
             return None
         spans = {"window": self.window, "order": self.order}
+        if self.memory is Projection and self.units_divisor > 1:
+            spans["units"] = self.units // self.units_divisor
         spans = {name: span for name, span in spans.items() if span is not None}
         return self.memory(**spans, kernel_initializer=weights)
 
@@ -133,6 +139,7 @@ ROWS = {
     "key_value": _attending(KeyValue, 560, 10, 2, 77.1, 78.2),
     "key_value_predict": _attending(KeyValuePredict, 834, 5, 3, 74.2, 75.8),
     "key_value_predict_786": _attending(KeyValuePredict, 786, 5, 3, None, None),
+    "lstm_projected": _attending(Projection, 786, None, 3, None, None),
     "ngram_2": _ngram(2, 564, 76.0, 77.1),
     "ngram_3": _ngram(3, 786, 74.9, 75.9),
     "ngram_4": _ngram(4, 968, 74.8, 75.9),

@@ -19,6 +19,7 @@ from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
+from memlm_keras.serving import formats
 
 
 def export(
@@ -28,6 +29,7 @@ def export(
     top_k=10,
     overwrite=False,
     labels=None,
+    format="tf_saved_model",
     max_length=1024,
 ):
     """Writes a model as a SavedModel for TensorFlow Serving.
@@ -88,15 +90,16 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
+        format: string, `"tf_saved_model"`.
         max_length: integer, most tokens of a row that a request brings, or
             has written; of language models.
 
     Raises:
-        ValueError: for a path that does not end with a version, an object of
-            another class, a model that is not causal, a vocabulary that is
-            missing or contradicts the model's, a `top_k` not between 1 and its
-            size, a `max_length` that is no positive integer, or `labels` that
-            are not one for each class.
+        ValueError: for another format, a path that does not end as that format
+            wants it, an object of another class, a model that is not causal, a
+            vocabulary that is missing or contradicts the model's, a `top_k`
+            not between 1 and its size, a `max_length` that is no positive
+            integer, or `labels` that are not one for each class.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
@@ -108,7 +111,7 @@ def export(
     >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict/1")
     """  # noqa: E501
     path = pathlib.Path(path)
-    check_path(path, overwrite)
+    check_path(path, overwrite, format)
     if isinstance(model, EntailmentClassifier):
         options = _classifier_options(model, labels)
     else:
@@ -117,28 +120,29 @@ def export(
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     with atomic_path(path) as temporary:
-        if _traces_for_cpu():
-            from memlm_keras.serving.saved_model import write_saved_model
-
-            write_saved_model(model, vocabulary, options, temporary)
-        else:
-            _write_in_other_process(model, vocabulary, options, temporary)
-        extra = temporary / "assets.extra"
-        vocabulary.save(extra / "vocabulary.json")
-        if "labels" in options:
-            (extra / "labels.json").write_text(
-                json.dumps(options["labels"]) + "\n"
-            )
+        write = formats.write if _traces_for_cpu() else _write_in_other_process
+        write(model, vocabulary, options, temporary, format)
+        if format == "tf_saved_model":
+            _write_extra(temporary / "assets.extra", vocabulary, options)
 
 
-def check_path(path, overwrite=False):
+def _write_extra(folder, vocabulary, options):
+    """Writes what clients of a SavedModel need besides."""
+    vocabulary.save(folder / "vocabulary.json")
+    if "labels" in options:
+        text = json.dumps(options["labels"]) + "\n"
+        (folder / "labels.json").write_text(text)
+
+
+def check_path(path, overwrite=False, format="tf_saved_model"):
     """Raises what `export` raises for a path, before there is a model.
 
     Args:
-        path, overwrite: as for `export`.
+        path, overwrite, format: as for `export`.
 
     Raises:
-        ValueError: for a path that does not end with a version.
+        ValueError: for another format, and a path that does not end as that
+            format wants it: with a version, or with its suffix.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
 
@@ -147,6 +151,10 @@ def check_path(path, overwrite=False):
     >>> memlm_keras.serving.check_path("saved_models/key_value_predict/1")
     """
     path = pathlib.Path(path)
+    suffix = formats.get(format).suffix
+    if suffix is not None:
+        _check_file(path, overwrite, format, suffix)
+        return
     if not _is_version(path.name):
         raise ValueError(
             "`path` must end with an integer version, below 2^63 and without "
@@ -171,6 +179,20 @@ def check_path(path, overwrite=False):
 def _is_version(name):
     # To a server, 007 is 7, which may be there besides.
     return bool(re.fullmatch("0|[1-9][0-9]*", name)) and int(name) < 2**63
+
+
+def _check_file(path, overwrite, format, suffix):
+    """`check_path` of a format that is one file."""
+    if path.suffix != suffix:
+        raise ValueError(
+            f'`path` must end with {suffix} where format="{format}". '
+            f"Received: path={path}. Try: {path.with_suffix(suffix)}"
+        )
+    if path.is_dir() or (path.exists() and not overwrite):
+        raise FileExistsError(
+            f"There is something at `path` already. Received: path={path}. "
+            "Choose another path, or pass `overwrite=True` to replace a file."
+        )
 
 
 def _next_version(path):
@@ -249,12 +271,14 @@ def _traces_for_cpu():
     return not tf.config.get_visible_devices("GPU")
 
 
-def _write_in_other_process(model, vocabulary, options, path):
+def _write_in_other_process(model, vocabulary, options, path, format):
+    """`formats.write` in a process that has TensorFlow, and no GPU."""
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
         vocabulary_path = pathlib.Path(folder, "vocabulary.json")
         model.save(model_path)
-        vocabulary.save(vocabulary_path)
+        if vocabulary is not None:
+            vocabulary.save(vocabulary_path)
         process = subprocess.run(
             [
                 sys.executable,
@@ -264,6 +288,7 @@ def _write_in_other_process(model, vocabulary, options, path):
                 str(vocabulary_path),
                 json.dumps(options),
                 str(path.absolute()),
+                format,
             ],
             env={
                 **os.environ,

@@ -11,7 +11,7 @@ from memlm_keras.serving.entailment_signatures import EntailmentSignatures
 from memlm_keras.serving.signatures import LanguageModelSignatures
 
 
-def write_saved_model(model, vocabulary, options, path):
+def write(model, vocabulary, options, path):
     """Writes a model with its signatures as a SavedModel.
 
     Args:

@@ -14,6 +14,7 @@ from references.results import everything
 FORMS = {
     "daniluk2017": ({}, np.tanh),
     "press2016": ({"activation": "linear", "use_bias": True}, lambda x: x),
+    "of another size": ({"units": 2}, np.tanh),
 }
 every_form = pytest.mark.parametrize("form", FORMS)
 
@@ -21,7 +22,9 @@ every_form = pytest.mark.parametrize("form", FORMS)
 def make(form, units):
     initializer = keras.initializers.RandomUniform(-1, 1, seed=3)
     layer = Projection(
-        initializer, bias_initializer=initializer, **FORMS[form][0]
+        kernel_initializer=initializer,
+        bias_initializer=initializer,
+        **FORMS[form][0],
     )
     layer.build((None, None, units))
     return layer
@@ -29,7 +32,7 @@ def make(form, units):
 
 def reference(form, outputs, kernel, bias=0.0):
     """P h + b_P, and its tanh, step by step."""
-    projected = np.zeros_like(outputs)
+    projected = np.zeros((*outputs.shape[:2], kernel.shape[1]))
     for row in np.ndindex(outputs.shape[:2]):
         projected[row] = FORMS[form][1](kernel.T @ outputs[row] + bias)
     return projected
@@ -60,7 +63,8 @@ def test_it_equals_the_reference(form, batch_size, time, units, seed):
 def test_gradients_equal_finite_differences(form, gradients, random):
     layer = make(form, 3)
     outputs = random.normal(size=(2, 4, 3)).astype("float32")
-    direction = random.normal(size=(2, 4, 3)).astype("float32")
+    units = layer.units or 3
+    direction = random.normal(size=(2, 4, units)).astype("float32")
 
     def loss(tensors):
         mapping = list(zip(layer.trainable_variables, tensors[1:]))
@@ -85,6 +89,7 @@ def test_a_penalty_is_a_loss():
 
 def test_every_argument_survives_its_configuration():
     arguments = {
+        "units": 3,
         "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
         "activation": "relu",
         "use_bias": True,

@@ -45,6 +45,7 @@ def test_what_is_there_is_kept(model, vocabulary, tmp_path):
             {"vocabulary": memlm.data.Vocabulary(["the"])},
             "`vocabulary` must be the model's own.*3 tokens.*30 tokens",
         ),
+        ({"format": "onyx"}, "`format` must be .* Received: format='onyx'"),
         ({"top_k": 0}, "`top_k` must be an integer of at least 1"),
         ({"top_k": 31}, "`top_k` must be no more .* 30. Received: top_k=31"),
         ({"max_length": 0}, "`max_length` must be an integer of at least 1"),
