@@ -133,3 +133,20 @@ def test_memory_in_a_model_of_ones_own_is_quantized(tmp_path):
     memory = next(one for one in model.layers if "key_value" in one.name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = memory.nothing
+
+
+@pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="every backend's models are exported by the TensorFlow backend",
+)
+def test_quantized_models_are_served(tmp_path):
+    import tensorflow as tf
+
+    vocabulary = memlm.data.Vocabulary([f"word_{i}" for i in range(V - 2)])
+    model = make(vocabulary=vocabulary)
+    model.quantize("int8", verbose=False)
+    memlm.serving.export(model, tmp_path / "1")
+    served = tf.saved_model.load(str(tmp_path / "1")).signatures
+    text = "word_3 word_9 word_9"
+    found = served["score"](text=tf.constant([text]))["log_probabilities"]
+    close(found[0], model.score(text))
