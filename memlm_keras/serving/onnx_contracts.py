@@ -1,4 +1,4 @@
-"""What goes into an ONNX file and comes out of it, by what is to run it.
+"""Inputs and outputs of ONNX files, by what is to run them.
 
 Runs on the TensorFlow backend of Keras only.
 
@@ -49,7 +49,7 @@ class NamedState:
         return without_loops(self.model)
 
     def facts(self):
-        """What the file says besides, a dict of plain values."""
+        """Metadata of the file, a dict of plain values."""
         facts = {
             "vocabulary_size": self.model.vocabulary_size,
             "initial_state": {
@@ -89,16 +89,16 @@ class ColumnState(NamedState):
 
     def state_specification(self):
         return [
-            tf.TensorSpec(one.shape.as_list() + [1] * _lacks(one), one.dtype, name)
+            tf.TensorSpec(
+                one.shape.as_list() + [1] * _lacks(one), one.dtype, name
+            )
             for name, one in self.streamed.specification.items()
         ]
 
     def __call__(self, token_ids, *state):
         plain = [
             value[:, 0] if _lacks(one) else value
-            for value, one in zip(
-                state, self.streamed.specification.values()
-            )
+            for value, one in zip(state, self.streamed.specification.values())
         ]
         answer = super().__call__(token_ids, *plain)
         return {
@@ -128,13 +128,6 @@ class SherpaOnline(NamedState):
             for name, one in self.streamed.specification.items()
         }
         self.hidden = max(1, math.ceil(sum(self.sizes.values()) / 2))
-        begun = [n for n, v in self.streamed.initial.items() if v.any()]
-        if begun:
-            raise ValueError(
-                'contract="sherpa" needs a model whose state begins with '
-                "zeros, which is what the engine begins with. Received: a "
-                f"model whose state begins otherwise in {begun}"
-            )
         return [
             tf.TensorSpec((1, None, self.hidden), tf.float32, name)
             for name in ("h", "c")
