@@ -16,6 +16,10 @@ pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")
 
+on_tensorflow = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow",
+    reason="the process that writes is the one of the first test",
+)
 V = 12
 PIECES = ["<blk>", "<sos/eos>", "<unk>", *(f"piece_{i}" for i in range(V - 3))]
 
@@ -67,6 +71,7 @@ def test_shallow_fusion(lm, tokens, tmp_path):
     assert [one.name for one in outputs] == ["scores", "next_h", "next_c"]
 
 
+@on_tensorflow
 def test_rescoring(lm, tmp_path):
     path = tmp_path / "lm.onnx"
     export(lm, path, format="onnx", contract="sherpa_offline")
@@ -230,6 +235,7 @@ def by_triton(folder, ids):
     return np.array(found)
 
 
+@on_tensorflow
 def test_a_triton_repository(lm, tmp_path):
     folder = tmp_path / "model_repository" / "lm"
     export(lm, folder, format="triton")
@@ -246,9 +252,8 @@ def test_a_triton_repository(lm, tmp_path):
         export(lm, tmp_path / "mine", format="triton", overwrite=True)
 
 
+@on_tensorflow
 def test_a_state_that_does_not_begin_with_zeros_has_a_file(tmp_path):
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("the other process cannot import the cell")
     lm = begun()
     export(lm, tmp_path / "lm", format="triton")
     ids = onnx_runs.some_ids(lm, 5)
