@@ -19,8 +19,10 @@ from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
-from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import formats
+from memlm_keras.serving.onnx_requirements import as_float32
+from memlm_keras.serving.onnx_requirements import require_recogniser
+from memlm_keras.serving.onnx_requirements import require_zero_state
 
 
 def export(
@@ -34,6 +36,8 @@ def export(
     rows=None,
     quantize=None,
     max_length=1024,
+    contract=None,
+    tokens=None,
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
@@ -87,7 +91,16 @@ def export(
     come out. The state begins with zeros; what of it does not is in the
     metadata, `initial_state`, beside the `vocabulary_size` and, where there is
     a vocabulary, its `tokens`, `end_of_sentence_id` and `unknown_id`, all as
-    JSON.
+    JSON. By `contract` the same is for an engine that knows no names:
+
+    | contract | inputs, by position | outputs | metadata |
+    |---|---|---|---|
+    | `"sherpa"` | `x` int64 `(N, 1)`; `h`, `c` float32 `(1, N, hidden)`, zeros at first | `scores` float32 `(N, 1, V)`, `next_h`, `next_c` | `num_layers`, `hidden_size`, `sos_id` |
+    | `"sherpa_offline"` | `x` int64 `(N, L)`; `x_lens` int64 `(N,)` | `nll` float32 `(N,)`, of each text and its end | `sos_id`, `eos_id`, `vocab_size` |
+
+    With `format="triton"` the folder at `path` is one of a Triton model
+    repository: the ONNX file, and a `config.pbtxt` by which the server keeps
+    the state of each sequence, and begins it.
 
     With `format="litert"` it is such a step for phones, of LiteRT's built-in
     operators only: its signature `step` takes `token_ids` int32 `(rows, 1)` and
@@ -100,7 +113,8 @@ def export(
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
-            version; or file to write, such as `model.onnx` or `model.tflite`.
+            version; or file or folder to write, such as `model.onnx` or
+            `model.tflite`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             is the model's own. A file can do without.
         top_k: integer, k, how many of the most probable tokens are returned,
@@ -109,12 +123,18 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
-        format: string, `"tf_saved_model"`, `"onnx"` or `"litert"`.
+        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"` or
+            `"litert"`.
         rows: integer, rows of a step, of `"litert"` only; `None` is 1.
         quantize: `"int8"`, weights of eight bits, of `"litert"` only; `None`
             is float32.
         max_length: integer, most tokens of a row that a request brings, or
             has written; of language models.
+        contract: string, of `"onnx"` only: `"sherpa"`, for the shallow fusion
+            of sherpa-onnx, or `"sherpa_offline"`, for its rescoring. Both
+            need the vocabulary of the recogniser.
+        tokens: path of the recogniser's `tokens.txt`, which the vocabulary must
+            agree with; of a contract only.
 
     Raises:
         ValueError: for another format, a path that does not end as that format
@@ -137,17 +157,27 @@ def export(
     """  # noqa: E501
     path = pathlib.Path(path)
     check_path(path, overwrite, format)
+    options = formats.own_options(
+        format,
+        rows=rows,
+        quantize=quantize,
+        contract=contract,
+        tokens=tokens,
+    )
     is_file = formats.get(format).suffix is not None
-    options = formats.own_options(format, rows=rows, quantize=quantize)
     if isinstance(model, EntailmentClassifier) and not is_file:
         options |= _classifier_options(model, labels)
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
+    if tokens is not None or contract is not None:
+        require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if is_file:
-        model = _in_float32(model)
+        model = as_float32(model)
+    if contract == "sherpa":
+        require_zero_state(model, contract)
     with atomic_path(path) as temporary:
         write = formats.write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
@@ -211,16 +241,18 @@ def _is_version(name):
 
 
 def _check_file(path, overwrite, format, suffix):
-    """`check_path` of a format that is one file."""
-    if path.suffix != suffix:
+    """`check_path` of a format that is one file, or a folder of any name."""
+    if suffix and path.suffix != suffix:
         raise ValueError(
             f'`path` must end with {suffix} where format="{format}". '
             f"Received: path={path}. Try: {path.with_suffix(suffix)}"
         )
-    if path.is_dir() or (path.exists() and not overwrite):
+    ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
+    if path.exists() and not (overwrite and ours):
         raise FileExistsError(
             f"There is something at `path` already. Received: path={path}. "
-            "Choose another path, or pass `overwrite=True` to replace a file."
+            "Choose another path, or pass `overwrite=True` to replace what "
+            "this format has written."
         )
 
 
@@ -271,22 +303,6 @@ def _language_model_options(model, top_k, labels, max_length):
         )
     require_positive_integer("max_length", max_length)
     return {"top_k": top_k, "max_length": max_length}
-
-
-def _in_float32(model):
-    """A language model, or several, in float32."""
-    models = getattr(model, "models", [model])
-    for layer in (layer for one in models for layer in one.layers):
-        if layer.quantization_mode is not None:
-            raise ValueError(
-                "`model` must not be quantized: the file is in float32. "
-                f"Received: a model whose layer {layer.name} is in "
-                f"{layer.quantization_mode}. Export it before `quantize`"
-            )
-    copies = [in_float32(one) for one in models]
-    if copies == models:
-        return model
-    return Ensemble(copies) if isinstance(model, Ensemble) else copies[0]
 
 
 def _vocabulary_of(model, vocabulary, optional=False):

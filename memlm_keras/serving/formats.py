@@ -16,9 +16,9 @@ class Format(NamedTuple):
             TensorFlow backend of Keras only.
         suffix: string, how the name of its one file ends, or `None` where it
             is a folder, whose name is a version. A file is one streamed step
-            of a language model.
+            of a language model; so is a folder of any name, where it is `""`.
         packages: tuple of strings, what it takes besides TensorFlow, as the
-            extra of its name installs it.
+            extra of the name of the first installs it.
         options: tuple of strings, the arguments of `export` that only this
             format has.
     """
@@ -31,7 +31,10 @@ class Format(NamedTuple):
 
 FORMATS = {
     "tf_saved_model": Format("saved_model"),
-    "onnx": Format("onnx_model", ".onnx", ("onnx", "tf2onnx")),
+    "onnx": Format(
+        "onnx_model", ".onnx", ("onnx", "tf2onnx"), ("contract", "tokens")
+    ),
+    "triton": Format("triton", "", ("onnx", "tf2onnx")),
     "litert": Format("litert", ".tflite", options=("rows", "quantize")),
 }
 
@@ -55,7 +58,8 @@ def get(format):
         if importlib.util.find_spec(package) is None:
             raise ImportError(
                 f'format="{format}" needs the package {package}, which is not '
-                f"installed. Install it: pip install memlm_keras[{format}]"
+                f"installed. Install it: pip install "
+                f"memlm_keras[{FORMATS[format].packages[0]}]"
             )
     return FORMATS[format]
 
@@ -87,6 +91,11 @@ def own_options(format, **options):
         raise ValueError(
             '`quantize` must be "int8", or None for float32. Received: '
             f"quantize={given['quantize']!r}"
+        )
+    if given.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
+        raise ValueError(
+            '`contract` must be "sherpa" or "sherpa_offline", or None for '
+            f"named state. Received: contract={given['contract']!r}"
         )
     return given
 
