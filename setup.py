@@ -13,6 +13,7 @@ VERSION = re.search(
 
 SENTENCES = ["syntok>=1.4"]
 TENSORBOARD = ["tensorboard"]
+ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 
 setup(
     name="memlm_keras",
@@ -42,6 +43,7 @@ setup(
         "torch": ["torch>=2.6"],
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
+        "onnx": ONNX,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -51,6 +53,8 @@ setup(
             "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
+            *ONNX,
+            "onnxruntime",
         ],
     },
     classifiers=[

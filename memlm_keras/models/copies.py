@@ -7,6 +7,7 @@ from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
+from memlm_keras.models.inference import computes_in
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
 
@@ -56,7 +57,7 @@ def with_fixed_dropout(model, seed, into=None):
     require_masks(model)
     masks = draw_masks(model, seed)
     if into is None:
-        config = _without_dropout(model.get_config())
+        config = _replaced(model.get_config(), _RATES, 0.0)
         into = type(model).from_config(_with_own_matrices(config, tied=False))
     copy_weights(model, into, but=["embedding", "head"])
     embeddings = _array(model.embedding.embeddings)
@@ -143,16 +144,18 @@ def _mask_rows(cell, copy, name, rows):
     getattr(copy, name).assign(np.concatenate(masked, axis=1))
 
 
-def _without_dropout(config):
-    """A configuration with all rates of dropout zero."""
+_RATES = ("dropout", "recurrent_dropout", "word_dropout")
+
+
+def _replaced(config, keys, value):
+    """A configuration with another value of some keys, at all depths."""
     if isinstance(config, list):
-        return [_without_dropout(part) for part in config]
+        return [_replaced(part, keys, value) for part in config]
     if not isinstance(config, dict):
         return config
-    rates = ("dropout", "recurrent_dropout", "word_dropout")
     return {
-        key: 0.0 if key in rates else _without_dropout(value)
-        for key, value in config.items()
+        key: value if key in keys else _replaced(part, keys, value)
+        for key, part in config.items()
     }
 
 
@@ -207,6 +210,23 @@ def _refuse(received):
 
 def _array(variable):
     return ops.convert_to_numpy(variable)
+
+
+def in_float32(model):
+    """Makes a copy of a model that computes in float32.
+
+    Args:
+        model: `memlm_keras.LanguageModel`.
+
+    Returns:
+        `LanguageModel`; the model itself, if it does.
+    """
+    if not any(computes_in(model, dtype) for dtype in ("float16", "bfloat16")):
+        return model
+    config = _replaced(model.get_config(), ("dtype",), "float32")
+    copy = type(model).from_config(config)
+    copy_weights(model, copy)
+    return copy
 
 
 def with_fixed_matrices(model):

@@ -19,6 +19,7 @@ from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
+from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import formats
 
 
@@ -31,7 +32,7 @@ def export(
     labels=None,
     format="tf_saved_model",
 ):
-    """Writes a model as a SavedModel for TensorFlow Serving.
+    """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
     The SavedModel is a plain TensorFlow graph, made on the CPU whatever
     backend runs. It needs neither Keras nor this package, and holds no state:
@@ -65,30 +66,41 @@ def export(
     Texts are split as `vocabulary.encode` does. The labels are in
     `assets.extra/labels.json` besides.
 
+    With `format="onnx"` the file at `path` is one streamed step of a language
+    model, in float32, for onnxruntime and what is built on it: `token_ids`
+    int64 `(B, 1)` and the state go in, `log_probabilities` float32 `(B, V)` of
+    what follows and the new state, each under its name with `next_` before it,
+    come out. The state begins with zeros; what of it does not is in the
+    metadata, `initial_state`, beside the `vocabulary_size` and, where there is
+    a vocabulary, its `tokens`, `end_of_sentence_id` and `unknown_id`, all as
+    JSON.
+
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>/<version>` with an integer
-            version.
+            version; or file to write, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
-            is the model's own.
+            is the model's own. A file can do without.
         top_k: integer, how many of the most probable tokens `step` returns; of
             language models.
         overwrite: bool, whether to replace a SavedModel that is at `path`.
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
-        format: string, `"tf_saved_model"`.
+        format: string, `"tf_saved_model"` or `"onnx"`.
 
     Raises:
         ValueError: for another format, a path that does not end as that format
             wants it, an object of another class, a model that is not causal, a
             vocabulary that is missing or contradicts the model's, a `top_k`
-            not between 1 and that size, or `labels` that are not one for each
-            class.
+            not between 1 and that size, `labels` that are not one for each
+            class; and, of a file, for a model that is quantized or needs
+            operators that the format does not have.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
+        ImportError: if a package that the format takes is not installed.
         RuntimeError: if the TensorFlow process that exports the model of
             another backend fails.
 
@@ -98,13 +110,16 @@ def export(
     """  # noqa: E501
     path = pathlib.Path(path)
     check_path(path, overwrite, format)
-    if isinstance(model, EntailmentClassifier):
+    is_file = formats.get(format).suffix is not None
+    if isinstance(model, EntailmentClassifier) and not is_file:
         options = _classifier_options(model, labels)
     else:
         options = _language_model_options(model, top_k, labels)
-    vocabulary = _vocabulary_of(model, vocabulary)
+    vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
+    if format == "onnx":
+        model = _in_float32(model)
     with atomic_path(path) as temporary:
         write = formats.write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
@@ -209,7 +224,7 @@ def _language_model_options(model, top_k, labels):
     if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
             "`model` must be a `memlm_keras.LanguageModel`, an `Ensemble` of "
-            "them or an `EntailmentClassifier`. Received: "
+            "them or, of a SavedModel, an `EntailmentClassifier`. Received: "
             f"{type(model).__name__}"
         )
     if labels is not None:
@@ -227,10 +242,28 @@ def _language_model_options(model, top_k, labels):
     return {"top_k": top_k}
 
 
-def _vocabulary_of(model, vocabulary):
+def _in_float32(model):
+    """A language model, or several, in float32."""
+    models = getattr(model, "models", [model])
+    for layer in (layer for one in models for layer in one.layers):
+        if layer.quantization_mode is not None:
+            raise ValueError(
+                "`model` must not be quantized: the file is in float32. "
+                f"Received: a model whose layer {layer.name} is in "
+                f"{layer.quantization_mode}. Export it before `quantize`"
+            )
+    copies = [in_float32(one) for one in models]
+    if copies == models:
+        return model
+    return Ensemble(copies) if isinstance(model, Ensemble) else copies[0]
+
+
+def _vocabulary_of(model, vocabulary, optional=False):
     """The vocabulary that is given, or else the model's own, checked."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
+    if vocabulary is None and optional:
+        return None
     if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
             "`vocabulary` must be a `memlm_keras.data.Vocabulary`, unless "
