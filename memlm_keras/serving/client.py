@@ -9,9 +9,9 @@ from memlm_keras.serving.connections import RestConnection
 class Client:
     """A client of an exported language model on TensorFlow Serving.
 
-    It needs neither Keras nor the model. Whatever version a server had when
-    the client was made is asked from then on, as a state means nothing to
-    another model: a newer version is served to clients that are made later.
+    Whatever version a server had when the client was made is asked from then
+    on, as a state means nothing to another model: a newer version is served to
+    clients that are made later.
 
     Args:
         address: string, `"host:8500"` for gRPC, which needs the package

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import formats
+from memlm_keras.serving.paths import check_path
 
 
 def export(
@@ -90,6 +90,9 @@ def export(
             the model's own, if it has them.
         format: string, `"tf_saved_model"` or `"onnx"`.
 
+    Returns:
+        `pathlib.Path`, what was written.
+
     Raises:
         ValueError: for another format, a path that does not end as that format
             wants it, an object of another class, a model that is not causal, a
@@ -106,10 +109,10 @@ def export(
 
     Example:
 
-    >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict/1")
+    >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict")
+    PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
-    path = pathlib.Path(path)
-    check_path(path, overwrite, format)
+    path = check_path(path, overwrite, format)
     is_file = formats.get(format).suffix is not None
     if isinstance(model, EntailmentClassifier) and not is_file:
         options = _classifier_options(model, labels)
@@ -125,6 +128,7 @@ def export(
         write(model, vocabulary, options, temporary, format)
         if format == "tf_saved_model":
             _write_extra(temporary / "assets.extra", vocabulary, options)
+    return path
 
 
 def _write_extra(folder, vocabulary, options):
@@ -133,70 +137,6 @@ def _write_extra(folder, vocabulary, options):
     if "labels" in options:
         text = json.dumps(options["labels"]) + "\n"
         (folder / "labels.json").write_text(text)
-
-
-def check_path(path, overwrite=False, format="tf_saved_model"):
-    """Raises what `export` raises for a path, before there is a model.
-
-    Args:
-        path, overwrite, format: as for `export`.
-
-    Raises:
-        ValueError: for another format, and a path that does not end as that
-            format wants it: with a version, or with its suffix.
-        FileExistsError: if something is at `path` and `overwrite` is not set,
-            or what is there is no SavedModel.
-
-    Example:
-
-    >>> memlm_keras.serving.check_path("saved_models/key_value_predict/1")
-    """
-    path = pathlib.Path(path)
-    suffix = formats.get(format).suffix
-    if suffix is not None:
-        _check_file(path, overwrite, format, suffix)
-        return
-    if not re.fullmatch("[0-9]+", path.name):
-        raise ValueError(
-            "`path` must end with an integer version, as TensorFlow Serving "
-            f"looks for: saved_models/<name>/<version>. Received: path={path}. "
-            f"Try: {path / '1'}"
-        )
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
-            f"Export the next version, {path.with_name(_next_version(path))}, "
-            "or pass `overwrite=True`."
-        )
-    if path.exists() and not (path / "saved_model.pb").exists():
-        raise FileExistsError(
-            "`overwrite=True` replaces a SavedModel, and what is at `path` is "
-            f"none. Received: path={path}. Move it away, or choose another "
-            "path."
-        )
-
-
-def _check_file(path, overwrite, format, suffix):
-    """`check_path` of a format that is one file."""
-    if path.suffix != suffix:
-        raise ValueError(
-            f'`path` must end with {suffix} where format="{format}". '
-            f"Received: path={path}. Try: {path.with_suffix(suffix)}"
-        )
-    if path.is_dir() or (path.exists() and not overwrite):
-        raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
-            "Choose another path, or pass `overwrite=True` to replace a file."
-        )
-
-
-def _next_version(path):
-    versions = [
-        int(sibling.name)
-        for sibling in path.parent.iterdir()
-        if re.fullmatch("[0-9]+", sibling.name)
-    ]
-    return str(max(versions) + 1)
 
 
 def _classifier_options(model, labels):

@@ -16,7 +16,7 @@ _PAGE = """\
 
 ## Signatures
 
-All sizes but the first, of rows, are per row; `?` is any. Whatever is not said here is
+The first size is that of rows, and `?` is any size. What is not said here is
 in the documentation of `memlm_keras.serving.export`.
 
 | signature | inputs | outputs |
