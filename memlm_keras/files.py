@@ -232,8 +232,10 @@ def _says_disk_is_full(error):
     while error is not None:
         if getattr(error, "errno", None) in _FULL:
             return True
-        # Of NumPy and of HDF5, which give no number.
+        # Of NumPy, of HDF5 and of TensorFlow, which give no number.
         if re.search(r"requested and \d+ written|errno = 28", str(error)):
+            return True
+        if any(os.strerror(number) in str(error) for number in _FULL):
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -225,6 +225,7 @@ def test_killed_between_old_and_new(tmp_path, monkeypatch):
         OSError(errno.ENOSPC, "No space left on device"),
         OSError("4096 requested and 512 written"),
         RuntimeError("Can't write data (file write failed: errno = 28, ...)"),
+        RuntimeError("1/saved_model.pb.tmp8; No space left on device"),
     ],
 )
 def test_full_disk_is_one_line(tmp_path, error):

@@ -180,12 +180,23 @@ class SubwordVocabulary(Vocabulary):
         tokens = self._tokens(ids_or_tokens)
         if self.unit == "words":
             return " ".join(tokens)
-        specials = (self.unknown, self.end_of_sentence)
-        text = b"".join(
-            f" {token} ".encode() if token in specials else _bytes_of(token)
-            for token in tokens
-        ).decode("utf-8", "replace")
-        return " ".join(text.replace(WORD_START, " ").split())
+        text = b"".join(map(self.bytes_of, tokens)).decode("utf-8", "replace")
+        return " ".join(text.split())
+
+    def bytes_of(self, token):
+        """Bytes that a piece adds to a text, a space before a word among them.
+
+        Args:
+            token: string, one of the pieces.
+
+        Example:
+
+        >>> SubwordVocabulary(["<unk>", "</s>", "cat"]).bytes_of("cat")
+        b'cat'
+        """
+        if token in (self.unknown, self.end_of_sentence):
+            return f" {token} ".encode()
+        return _bytes_of(token).replace(WORD_START.encode(), b" ")
 
     def count_words(self, ids):
         ids = np.asarray(ids)

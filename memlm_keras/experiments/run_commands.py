@@ -97,17 +97,35 @@ def export(positional, values, command):
     folder = run_folder.find(positional.run)
     name = pathlib.Path(positional.run).resolve()
     name = name.stem if folder is None else folder.path.resolve().name
-    path = pathlib.Path(positional.folder or pathlib.Path("saved_models", name))
-    if not path.name.isdecimal():
-        versions = [int(p.name) for p in path.glob("*") if p.name.isdecimal()]
-        path = path / str(max(versions, default=0) + 1)
-    serving.export(model, path, top_k=min(_TOP_K, model.vocabulary_size))
+    path = serving.export(
+        model,
+        positional.folder or pathlib.Path("saved_models", name),
+        top_k=min(_TOP_K, model.vocabulary_size),
+        card=_known_of(folder),
+    )
     print(f"Exported for TensorFlow Serving: {path}")
     print(
         "  tensorflow_model_server --rest_api_port=8501 "
         f"--model_name={path.parent.name} "
         f"--model_base_path={path.parent.resolve()}"
     )
+
+
+def _known_of(folder):
+    """What a run folder, or `None`, says of its model."""
+    results = folder and folder.results()
+    if not results:
+        return {}
+    return {
+        "preset": results["preset"],
+        "data": results["dataset"],
+        **{
+            f"{split} {name}": f"{results[split][name]:.2f}"
+            for split in ("validation", "test")
+            for name in ("perplexity", "accuracy")
+            if name in results.get(split, {})
+        },
+    }
 
 
 def predict(positional, values, command):

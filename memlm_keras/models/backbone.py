@@ -228,8 +228,7 @@ class Backbone:
     ):
         """Mixes words read before into a prediction.
 
-        Returns:
-            What the mixture returns, its state by the names of the whole.
+        Returns what the mixture does, its state by the names of the whole.
         """
         if self.mixture is None:
             return logits, {}, None, None
@@ -316,16 +315,17 @@ class Backbone:
                     layer.add_divergence()
         return prediction, new_state | mixture_state
 
-    def step(self, token_ids, state=None, training=False):
+    def step(self, token_ids, state=None, training=False, positions=None):
         """Runs the whole model.
 
         Args:
-            token_ids, state, training: as of `forward`.
+            token_ids, state, training, positions: as of `forward`.
 
         Returns:
-            `(logits, state)`, logits `(batch, time, vocabulary)`.
+            `(logits, state)`, logits `(batch, time or queries, vocabulary)`.
         """
-        prediction, state = self.forward(token_ids, state, training)
+        asked = {"training": training, "positions": positions}
+        prediction, state = self.forward(token_ids, state, **asked)
         return prediction.logits, state
 
     def score(self, token_ids, targets, state=None, sampled=False):

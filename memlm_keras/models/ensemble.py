@@ -132,11 +132,11 @@ class Members(keras.layers.Layer):
             model.backbone.initial_state(batch_size) for model in self.models
         )
 
-    def step(self, token_ids, state=None, training=False):
+    def step(self, token_ids, state=None, training=False, positions=None):
         """Runs all models; the logits are log-probabilities."""
         mean, states = None, []
         for backbone, own in self._each(state):
-            logits, own = backbone.step(token_ids, own, training)
+            logits, own = backbone.step(token_ids, own, training, positions)
             logits = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
             mean = logits if mean is None else ops.logaddexp(mean, logits)
             states.append(own)

@@ -6,6 +6,8 @@ gets here from every backend.
 
 import tensorflow as tf
 
+from memlm_keras.serving.checks import require
+from memlm_keras.serving.checks import require_shape
 from memlm_keras.serving.words import Words
 from memlm_keras.serving.words import trace
 
@@ -38,6 +40,9 @@ class EntailmentSignatures:
             `label` string `(B,)`, the most probable one; `probabilities`
             float32 `(B, C)`, of all labels in their order.
         """
+        premise = require_shape("premise", premise, (None,))
+        rows = "premise", tf.size(premise)
+        hypothesis = require_shape("hypothesis", hypothesis, (rows,))
         inputs = {
             **self._sentences("premise", premise),
             **self._sentences("hypothesis", hypothesis),
@@ -51,8 +56,9 @@ class EntailmentSignatures:
     def _sentences(self, name, text):
         ids = self.words.encode(text)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        check = tf.debugging.assert_positive(
-            lengths, f"`{name}` must hold at least one word in each row"
+        lengths = require(
+            tf.reduce_all(lengths > 0),
+            f"`{name}` must hold at least one word in each row",
+            lengths,
         )
-        with tf.control_dependencies([check]):
-            return {name: ids.to_tensor(), f"{name}_length": lengths}
+        return {name: ids.to_tensor(), f"{name}_length": lengths}

@@ -44,7 +44,8 @@ def example_requests(functions, vocabulary):
 
 def inputs(function):
     """`tf.TensorSpec`s of the inputs of a signature, by their names."""
-    return function.structured_input_signature[1]
+    specs = tf.nest.flatten(function.structured_input_signature)
+    return {spec.name: spec for spec in specs}
 
 
 def as_json(signature, request):

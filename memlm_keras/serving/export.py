@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import keras
 
+from memlm_keras import __version__
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
@@ -31,6 +32,8 @@ def export(
     overwrite=False,
     labels=None,
     format="tf_saved_model",
+    max_length=1024,
+    card=None,
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
@@ -48,14 +51,25 @@ def export(
     | signature | inputs | outputs |
     |---|---|---|
     | `serving_default` | `token_ids` int32 `(B, T)` | `log_probabilities` float32 `(B, T, V)`: next token after each position, from an empty history |
-    | `score` | `text` string `(B,)` | `log_probabilities` float32 `(B, longest)`, 0 past the end; `log_probability` float32 `(B,)`; `length` int32 `(B,)`, predicted tokens; `tokens` string `(B, longest)`, how the text was read, with its end |
-    | `step` | `token_ids` int32 `(B, T)`; the state | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: what follows the last token; the new state |
+    | `score` | `text` string `(B,)` | `tokens` string `(B, longest)`, how the text was read, with its end; their `log_probabilities` float32 and `unknown` bool, as large, 0 past the end; `log_probability` float32 `(B,)`, the sums; `length` int32 `(B,)`, predicted tokens |
+    | `score_ids` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)` | `log_probabilities` float32 `(B, T - 1)` of all ids but the first; `log_probability`, `length` as of `score` |
+    | `next` | `text` string `(B,)` | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: what follows the text |
+    | `begin` | `text` string `(B,)` | as of `next`; the state after the text |
+    | `step` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)`; the state | as of `next`; the new state |
+    | `step_words` | `text` string `(B,)`; the state | as of `next`; the new state |
+    | `generate` | `text` string `(B,)`; `length` int32 `(B,)`, most tokens to write; `top_k` int32 `(B,)`, 1 is greedy; `temperature` float32 `(B,)`; `seed` int32 `(B,)` | `text` string `(B,)`, what follows the text; `token_ids` int32, `tokens` string and `log_probabilities` float32, all `(B, longest)`; `length` int32 `(B,)`, the end counted |
     | `initial_state` | `rows` int32 `(B,)`, of any values | the state of B rows |
 
-    The state is every tensor of `model.initial_state`, under the same name
-    going in and coming out. `score` splits a text as `vocabulary.encode`
-    does, and begins and ends it with the end-of-sentence token, which is
-    predicted at the end.
+    Texts are split as `vocabulary.encode` does. They begin after an
+    end-of-sentence token, those of `step_words` but where the state is; `score`
+    ends them with one, which is predicted. `length` says how many ids of a
+    row are its own: what stands behind is not read, so that a server may pad.
+    No row may have more than `max_length` tokens.
+
+    The state is the tensors of `model.initial_state`, under the same name
+    going in and coming out, in float32 and int32, without those that are
+    empty; and the `fingerprint` of the weights, int32 `(B,)`. The state of
+    another model, or of another version of it, is refused.
 
     Signature of a classifier of sentence pairs, with C labels:
 
@@ -78,17 +92,22 @@ def export(
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
-        path: folder to write, `saved_models/<name>/<version>` with an integer
-            version; or file to write, such as `model.onnx`.
+        path: folder to write, `saved_models/<name>`, in which the next version
+            is made, or `saved_models/<name>/<version>`; or file to write, such
+            as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             is the model's own. A file can do without.
-        top_k: integer, how many of the most probable tokens `step` returns; of
-            language models.
+        top_k: integer, k, how many of the most probable tokens are returned,
+            and the largest `top_k` of `generate`; of language models.
         overwrite: bool, whether to replace a SavedModel that is at `path`.
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
         format: string, `"tf_saved_model"` or `"onnx"`.
+        max_length: integer, most tokens of a row that a request brings, or
+            has written; of language models.
+        card: dict of strings and numbers that the model card of a SavedModel
+            tells, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
 
     Returns:
         `pathlib.Path`, what was written.
@@ -97,9 +116,10 @@ def export(
         ValueError: for another format, a path that does not end as that format
             wants it, an object of another class, a model that is not causal, a
             vocabulary that is missing or contradicts the model's, a `top_k`
-            not between 1 and that size, `labels` that are not one for each
-            class; and, of a file, for a model that is quantized or needs
-            operators that the format does not have.
+            not between 1 and its size, a `max_length` that is no positive
+            integer, `labels` that are not one for each class; and, of a file,
+            for a model that is quantized or needs operators that the format
+            does not have.
         FileExistsError: if something is at `path` and `overwrite` is not set,
             or what is there is no SavedModel.
         OSError: if the folder cannot be written.
@@ -117,8 +137,10 @@ def export(
     if isinstance(model, EntailmentClassifier) and not is_file:
         options = _classifier_options(model, labels)
     else:
-        options = _language_model_options(model, top_k, labels)
+        options = _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
+    if not is_file:
+        options["card"] = _card(model, path, card or {})
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if format == "onnx":
@@ -137,6 +159,17 @@ def _write_extra(folder, vocabulary, options):
     if "labels" in options:
         text = json.dumps(options["labels"]) + "\n"
         (folder / "labels.json").write_text(text)
+
+
+def _card(model, path, card):
+    """What the model card tells, as values of JSON."""
+    return {
+        "name": f"{path.parent.name}, version {path.name}",
+        "model": type(model).__name__,
+        "parameters": model.count_params(),
+        **{str(key): value for key, value in card.items()},
+        "memlm_keras": __version__,
+    }
 
 
 def _classifier_options(model, labels):
@@ -159,7 +192,7 @@ def _classifier_options(model, labels):
     return {"labels": strings}
 
 
-def _language_model_options(model, top_k, labels):
+def _language_model_options(model, top_k, labels, max_length):
     """Options of the signatures of a language model, checked."""
     if not isinstance(model, (LanguageModel, Ensemble)):
         raise ValueError(
@@ -179,7 +212,8 @@ def _language_model_options(model, top_k, labels):
             "`top_k` must be no more than the vocabulary size, "
             f"{model.vocabulary_size}. Received: top_k={top_k}"
         )
-    return {"top_k": top_k}
+    require_positive_integer("max_length", max_length)
+    return {"top_k": top_k, "max_length": max_length}
 
 
 def _in_float32(model):

@@ -65,7 +65,7 @@ def write(functions, requests, facts, warmed_up, folder):
         state=_state(functions),
         but="" if len(written) == len(requests) else ", but the largest",
         folder=REQUESTS,
-        first=written[0],
+        first="score" if "score" in written else written[0],
         requests="\n".join(f"* `{REQUESTS}/{name}.json`" for name in written),
         warm_up=(
             "A server is warmed up by these requests before it answers."

@@ -8,46 +8,69 @@ Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 
 import tensorflow as tf
 
+from memlm_keras.serving.checks import require
+from memlm_keras.serving.checks import require_range
+from memlm_keras.serving.checks import require_shape
+from memlm_keras.serving.generation import generate
+from memlm_keras.serving.reading import RowReader
+from memlm_keras.serving.served_state import ServedState
 from memlm_keras.serving.words import Words
 from memlm_keras.serving.words import trace
 
 _TOKEN_IDS = tf.TensorSpec((None, None), tf.int32)
-
-# Steps whose distributions over the vocabulary are held at once by `score`.
-_SEGMENT = 128
+_TEXT = tf.TensorSpec((None,), tf.string)
+_INTEGERS = tf.TensorSpec((None,), tf.int32)
+_FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 class LanguageModelSignatures:
     """Signatures of a served language model, a method for each.
 
     All inputs and outputs are dicts of tensors with the batch first. State
-    comes in and goes out by the names of `LanguageModel.initial_state`.
+    comes in and goes out as `ServedState` says.
 
     Args:
-        model: `memlm_keras.LanguageModel`.
+        model: `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
         top_k: integer, k.
+        max_length: integer, most tokens of a row that a request brings, or
+            `generate` writes.
     """
 
-    def __init__(self, model, vocabulary, top_k):
-        self.model = model
+    def __init__(self, model, vocabulary, top_k, max_length):
         self.vocabulary = vocabulary
         self.top_k = top_k
+        self.max_length = max_length
         self.words = Words(vocabulary)
-        self.state = {
-            name: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
-            for name, value in model.initial_state(1).items()
-        }
+        self.state = ServedState(model, vocabulary)
+        self.reader = RowReader(model, self.state.own)
 
     def concrete_functions(self):
         """Returns the traced signatures by name."""
-        inputs = {
-            "serving_default": {"token_ids": _TOKEN_IDS},
-            "score": {"text": tf.TensorSpec((None,), tf.string)},
-            "step": {"token_ids": _TOKEN_IDS, **self.state},
-            "initial_state": {"rows": tf.TensorSpec((None,), tf.int32)},
-        }
-        return trace(self, inputs)
+        state = self.state.specification
+        ids = {"token_ids": _TOKEN_IDS, "length": _INTEGERS}
+        return trace(
+            self,
+            {
+                "serving_default": {"token_ids": _TOKEN_IDS},
+                "score": {"text": _TEXT},
+                "score_ids": ids,
+                "begin": {"text": _TEXT},
+                "step": {**ids, **state},
+                "step_words": {"text": _TEXT, **state},
+                "next": {"text": _TEXT},
+                "generate": {
+                    "text": _TEXT,
+                    "length": _INTEGERS,
+                    "top_k": _INTEGERS,
+                    "temperature": _FLOATS,
+                    "seed": _INTEGERS,
+                },
+                "initial_state": {"rows": _INTEGERS},
+            },
+        )
+
+    # === Scores ===
 
     def serving_default(self, token_ids):
         """Next-token distributions after each position of `(B, T)` ids.
@@ -55,111 +78,240 @@ class LanguageModelSignatures:
         Returns:
             `log_probabilities` float32 `(B, T, V)`.
         """
-        log_probabilities, _ = self._read(token_ids)
+        token_ids = require_shape("token_ids", token_ids, (None, None))
+        token_ids = self._in_vocabulary(token_ids)
+        state = self.state.initial(tf.shape(token_ids)[0])
+        log_probabilities, _ = self.reader.step(token_ids, state)
         return {"log_probabilities": log_probabilities}
 
     def score(self, text):
         """Log-probabilities of the words of texts `(B,)` and of their ends.
 
         Returns:
-            `log_probabilities` float32 `(B, longest)`, 0 past the end;
-            `log_probability` float32 `(B,)`, their sums; `length` int32
-            `(B,)`, the numbers of predicted tokens; and `tokens` string
-            `(B, longest)`, the text as it was read, and its end.
+            `tokens` string, as the text was read, and its end; their
+            `log_probabilities` float32; and `unknown` bool, whether a token is
+            read as unknown; all `(B, longest)`, and empty, 0 and false past
+            the end. `log_probability` float32 `(B,)`, their sums; and `length`
+            int32 `(B,)`, the numbers of predicted tokens.
         """
-        tokens = self.words.tokenize(text)
-        ids = self.words.look_up(tokens)
-        ends = tf.fill(
-            (tf.shape(text)[0], 1), self.vocabulary.end_of_sentence_id
-        )
+        tokens, ids = self._encoded(text)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        targets = tf.concat([ids, end], axis=1).to_tensor()
         # Both are padded at the end, where no earlier step sees it.
-        token_ids = tf.concat([ends, ids], axis=1).to_tensor()
-        targets = tf.concat([ids, ends], axis=1)
-        length = tf.cast(targets.row_lengths(), tf.int32)
-        log_probabilities = tf.where(
-            tf.sequence_mask(length),
-            self._score_targets(token_ids, targets.to_tensor()),
-            0.0,
+        found = self._scored(
+            tf.concat([end, ids], axis=1).to_tensor(),
+            targets,
+            self._lengths(ids) + 1,
         )
+        end_token = tf.gather(self.words.tokens, end)
+        unknown = targets == self.vocabulary.unknown_id
         return {
-            "log_probabilities": log_probabilities,
-            "log_probability": tf.reduce_sum(log_probabilities, axis=1),
-            "length": length,
-            "tokens": tf.concat(
-                [tokens, tf.gather(self.words.tokens, ends)], axis=1
-            ).to_tensor(),
+            "tokens": tf.concat([tokens, end_token], axis=1).to_tensor(),
+            "unknown": unknown & tf.sequence_mask(found["length"]),
+            **found,
         }
 
-    def step(self, token_ids, **state):
-        """Predicts the word after `(B, T)` ids that are read from a state.
+    def score_ids(self, token_ids, length):
+        """Log-probabilities of ids `(B, T)`, each given those before it.
+
+        Args:
+            length: int32 tensor `(B,)`, how many of a row's ids are its own.
+
+        Returns:
+            `log_probabilities` float32 `(B, T - 1)`, of all but the first, 0
+            past the end; `log_probability` float32 `(B,)`, their sums; and
+            `length` int32 `(B,)`, how many they are.
+        """
+        token_ids, length = self._own_ids(token_ids, length)
+        return self._scored(token_ids[:, :-1], token_ids[:, 1:], length - 1)
+
+    def _scored(self, token_ids, targets, length):
+        state = self.state.initial(tf.shape(token_ids)[0])
+        scores = self.reader.score(token_ids, targets, length, state)
+        return {
+            "log_probabilities": scores,
+            "log_probability": tf.reduce_sum(scores, axis=1),
+            "length": length,
+        }
+
+    # === What comes next ===
+
+    def initial_state(self, rows):
+        """State before the first token, as many rows as `rows` `(B,)` has."""
+        rows = require_shape("rows", rows, (None,))
+        state = self.state.initial(tf.shape(rows)[0])
+        return self.state.to_request(state)
+
+    def begin(self, text):
+        """The state after texts `(B,)`, and what comes next.
+
+        Returns:
+            As of `step`.
+        """
+        log_probabilities, state = self._begun(text)
+        return {
+            **self._most_probable(log_probabilities),
+            **self.state.to_request(state),
+        }
+
+    def next(self, text):
+        """Predicts the token after texts `(B,)`.
+
+        Returns:
+            As of `step`, without the state.
+        """
+        return self._most_probable(self._begun(text)[0])
+
+    def step(self, token_ids, length, **state):
+        """Predicts the token after `(B, T)` ids that are read from a state.
+
+        Args:
+            length: int32 tensor `(B,)`, how many of a row's ids are its own.
 
         Returns:
             `top_k_ids` int32, `top_k_words` string and
             `top_k_log_probabilities` float32, all `(B, k)`, the most probable
             first; and the new state.
         """
-        log_probabilities, state = self._read(token_ids, state)
-        values, ids = tf.math.top_k(log_probabilities[:, -1], self.top_k)
+        token_ids, length = self._own_ids(token_ids, length)
+        return self._stepped("token_ids", token_ids, length, state)
+
+    def step_words(self, text, **state):
+        """Predicts the token after texts `(B,)` that are read from a state.
+
+        Returns:
+            As of `step`.
+        """
+        _, ids = self._encoded(text)
+        length = self._lengths(ids)
+        length = require(
+            tf.reduce_all(length > 0),
+            "`text` must hold at least one word in each row",
+            length,
+        )
+        return self._stepped("text", ids.to_tensor(), length, state)
+
+    def generate(self, text, length, top_k, temperature, seed):
+        """Writes texts `(B,)` on.
+
+        Args:
+            length: int32 tensor `(B,)`, most tokens to write.
+            top_k: int32 tensor `(B,)`, how many of the most probable tokens
+                are drawn from; 1 is greedy.
+            temperature: float32 tensor `(B,)`.
+            seed: int32 tensor `(B,)`.
+
+        Returns:
+            `text` string `(B,)`, what was written, without the end;
+            `token_ids` int32, `tokens` string and `log_probabilities` float32
+            by the model's own distribution, all `(B, longest)`, with ends,
+            empty and 0 past a row's own; `length` int32 `(B,)`, tokens that a
+            row has written, its end among them.
+        """
+        options = {
+            "length": length,
+            "top_k": top_k,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        text = require_shape("text", text, (None,))
+        rows = "text", tf.shape(text)[0]
+        most = {"length": self.max_length, "top_k": self.top_k}
+        for name, value in options.items():
+            value = require_shape(name, value, (rows,))
+            if name in most:
+                value = require_range(name, value, 1, most[name])
+            options[name] = value
+        warm = options["temperature"]
+        options["temperature"] = require(
+            tf.reduce_all((warm > 0) & tf.math.is_finite(warm)),
+            "`temperature` must be finite and more than 0",
+            warm,
+        )
+        begun = self._begun(text)
+        ids, scores, length = generate(
+            self.reader, *begun, options, self._end, most
+        )
+        written = tf.RaggedTensor.from_tensor(ids, length)
+        texts = self.words.detokenize(
+            tf.ragged.boolean_mask(written, written != self._end)
+        )
+        tokens = tf.gather(self.words.tokens, written).to_tensor()
+        return {
+            "text": texts,
+            "token_ids": ids,
+            "tokens": tokens,
+            "log_probabilities": scores,
+            "length": length,
+        }
+
+    def _begun(self, text):
+        """`(log_probabilities, state)` after an end and texts."""
+        _, ids = self._encoded(text)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        return self.reader.read(
+            tf.concat([end, ids], axis=1).to_tensor(),
+            self._lengths(ids) + 1,
+            self.state.initial(tf.shape(end)[0]),
+        )
+
+    def _stepped(self, name, token_ids, length, state):
+        rows = tf.shape(token_ids)[0]
+        state = self.state.from_request(state, (name, rows))
+        log_probabilities, state = self.reader.read(token_ids, length, state)
+        return {
+            **self._most_probable(log_probabilities),
+            **self.state.to_request(state),
+        }
+
+    def _most_probable(self, log_probabilities):
+        values, ids = tf.math.top_k(log_probabilities, self.top_k)
         return {
             "top_k_ids": ids,
             "top_k_words": tf.gather(self.words.tokens, ids),
             "top_k_log_probabilities": values,
-            **state,
         }
 
-    def initial_state(self, rows):
-        """State before the first token, as many rows as `rows` `(B,)` has."""
-        return self.model.initial_state(tf.shape(rows)[0])
+    # === Inputs ===
 
-    def _read(self, token_ids, state=None):
-        """Returns `(log_probabilities, state)` after each token."""
-        token_ids = self._checked(token_ids)
-        if state is None:
-            state = self.model.initial_state(tf.shape(token_ids)[0])
-        logits, state = self.model.step(token_ids, state)
-        # What comes out must be able to go in again.
-        state = {
-            name: tf.ensure_shape(
-                tf.cast(value, self.state[name].dtype), self.state[name].shape
-            )
-            for name, value in state.items()
-        }
-        return tf.nn.log_softmax(tf.cast(logits, tf.float32)), state
+    @property
+    def _end(self):
+        return self.vocabulary.end_of_sentence_id
 
-    def _checked(self, token_ids):
-        """Returns ids that stop the graph if outside the vocabulary."""
-        # Keras would count a negative id from the end of the vocabulary.
-        size = self.model.vocabulary_size
-        message = f"`token_ids` must be at least 0 and below {size}"
-        checks = [
-            tf.debugging.assert_non_negative(token_ids, message),
-            tf.debugging.assert_less(token_ids, size, message),
-        ]
-        with tf.control_dependencies(checks):
-            return tf.identity(token_ids)
-
-    def _score_targets(self, token_ids, targets):
-        """Returns log-probabilities `(B, T)` of targets, by segments."""
-
-        def read(start, state, scores):
-            segment = slice(start, start + _SEGMENT)
-            log_probabilities, state = self._read(token_ids[:, segment], state)
-            new_scores = tf.gather(
-                log_probabilities, targets[:, segment], batch_dims=2
-            )
-            scores = tf.concat([scores, new_scores], axis=1)
-            return start + _SEGMENT, state, scores
-
-        rows, time = tf.unstack(tf.shape(token_ids))
-        start = (0, self.model.initial_state(rows), tf.zeros((rows, 0)))
-        _, _, scores = tf.while_loop(
-            lambda start, *_: start < time,
-            read,
-            start,
-            shape_invariants=(
-                tf.TensorSpec((), tf.int32),
-                self.state,
-                tf.TensorSpec((None, None), tf.float32),
-            ),
+    def _encoded(self, text):
+        """Ragged tokens and ids of texts, none of them too long."""
+        text = require_shape("text", text, (None,))
+        tokens = self.words.tokenize(text)
+        counts = tokens.row_lengths()
+        values = require(
+            tf.reduce_all(counts <= self.max_length),
+            f"`text` must hold at most {self.max_length} tokens in each row",
+            tokens.flat_values,
+            tf.cast(tf.reduce_max(counts), tf.int32),
         )
-        return scores
+        tokens = tokens.with_flat_values(values)
+        return tokens, self.words.look_up(tokens)
+
+    def _lengths(self, ids):
+        return tf.cast(ids.row_lengths(), tf.int32)
+
+    def _own_ids(self, token_ids, length):
+        """Ids and lengths of a request, with zeros behind a row's length."""
+        token_ids = require_shape("token_ids", token_ids, (None, None))
+        rows, time = tf.unstack(tf.shape(token_ids))
+        length = require_shape("length", length, (("token_ids", rows),))
+        most = tf.minimum(time, self.max_length)
+        length = require_range(
+            "length",
+            length,
+            1,
+            most,
+            f"the time of `token_ids`, and {self.max_length}",
+        )
+        own = tf.sequence_mask(length, time)
+        return self._in_vocabulary(tf.where(own, token_ids, 0)), length
+
+    def _in_vocabulary(self, token_ids):
+        # Keras would count a negative id from the end of the vocabulary.
+        most = len(self.vocabulary) - 1
+        return require_range("token_ids", token_ids, 0, most)

@@ -40,6 +40,13 @@ class Words:
         else:
             self._tokenizer = TokenizerInGraph(tokenizer)
         self.resources = [self.table, self._tokenizer]
+        joined = getattr(vocabulary, "unit", "words") != "words"
+        self._separator = "" if joined else " "
+        self._parts = (
+            tf.constant(list(map(vocabulary.bytes_of, vocabulary.tokens)))
+            if joined
+            else self.tokens
+        )
 
     def encode(self, text):
         """Looks up ids of texts `(B,)`, as `Vocabulary.encode` does.
@@ -61,6 +68,19 @@ class Words:
             Ragged string tensor `(B, None)`.
         """
         return self._tokenizer.tokenize(text)
+
+    def detokenize(self, ids):
+        """Writes ragged ids as texts `(B,)`, as `Vocabulary.detokenize`."""
+        written = tf.strings.reduce_join(
+            tf.gather(self._parts, ids), axis=1, separator=self._separator
+        )
+        if self._separator:
+            return written
+        # What bytes are cut off from no character can be made of.
+        text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
+        return tf.strings.reduce_join(
+            split_at_white_space(text), axis=1, separator=" "
+        )
 
 
 class TokenizerInGraph(tf.Module):

@@ -34,6 +34,12 @@ def stops():
 
 
 @pytest.fixture(scope="session")
+def lengths():
+    """How many of the token ids of a row are its own, where rows differ."""
+    return [2, 7, 5]
+
+
+@pytest.fixture(scope="session")
 def vocabulary():
     words = [f"word_{index}" for index in range(26)]
     return memlm.data.Vocabulary(
@@ -89,13 +95,20 @@ def run_isolated():
 
 @pytest.fixture(scope="session")
 def responses(
-    saved_model, token_ids, texts, stops, run_isolated, tmp_path_factory
+    saved_model,
+    token_ids,
+    lengths,
+    texts,
+    stops,
+    run_isolated,
+    tmp_path_factory,
 ):
     """Answers of the artifact where only TensorFlow is at hand."""
     folder = tmp_path_factory.mktemp("client")
     np.savez(
         folder / "requests.npz",
         token_ids=token_ids,
+        lengths=lengths,
         texts=np.array([text.encode() for text in texts]),
         stops=stops,
     )
@@ -105,6 +118,10 @@ def responses(
         folder / "requests.npz",
         folder / "responses.npz",
     )
-    return types.MappingProxyType(
-        dict(np.load(folder / "responses.npz", allow_pickle=True))
-    )
+    return types.MappingProxyType(dict(np.load(folder / "responses.npz")))
+
+
+@pytest.fixture(scope="session")
+def signatures(saved_model):
+    tf = pytest.importorskip("tensorflow")
+    return tf.saved_model.load(str(saved_model)).signatures

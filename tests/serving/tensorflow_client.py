@@ -6,6 +6,7 @@
 besides, wherever they are installed.
 """
 
+import json
 import sys
 
 sys.modules["keras"] = None
@@ -24,37 +25,74 @@ def main(saved_model, requests_path, responses_path):
     responses = {}
 
     def call(signature, label, **inputs):
-        outputs = signatures[signature](
-            **{name: tf.constant(value) for name, value in inputs.items()}
-        )
+        inputs = {
+            name: tf.constant(np.asarray(value))
+            for name, value in inputs.items()
+        }
+        outputs = signatures[signature](**inputs)
+        for name, value in inputs.items():
+            responses[f"inputs/{label}/{name}"] = plain(value)
         for name, value in outputs.items():
-            responses[f"{label}/{name}"] = np.asarray(value)
+            responses[f"{label}/{name}"] = plain(value)
         return outputs
 
+    def state_of(outputs):
+        return {name: outputs[name] for name in initial}
+
+    rows = np.arange(len(token_ids), dtype="int32")
+    lengths = np.array(requests["lengths"], "int32")
     call("serving_default", "serving_default", token_ids=token_ids)
     call("score", "score", text=requests["texts"])
-    rows = np.arange(len(token_ids), dtype="int32")
-    state = call("initial_state", "initial_state", rows=rows)
+    call("score_ids", "score_ids", token_ids=token_ids, length=lengths)
+    call("next", "next", text=requests["texts"])
+    call(
+        "generate",
+        "generate",
+        text=requests["texts"][:3],
+        length=np.array([6, 9, 3], "int32"),
+        top_k=np.array([1, 1, 1], "int32"),
+        temperature=np.ones(3, "float32"),
+        seed=rows,
+    )
+    initial = state = call("initial_state", "initial_state", rows=rows)
     start = 0
     for stop in requests["stops"]:
         outputs = call(
-            "step", f"step_{stop}", token_ids=token_ids[:, start:stop], **state
+            "step",
+            f"step_{stop}",
+            token_ids=token_ids[:, start:stop],
+            length=np.full(len(rows), stop - start, "int32"),
+            **state,
         )
-        state = {name: outputs[name] for name in state}
+        state = state_of(outputs)
         start = stop
+    call("step", "step", token_ids=token_ids, length=lengths, **initial)
+    outputs = call("begin", "begin", text=requests["texts"])
+    words = np.array([b"word_4 word_2", b"word_3"] * 3)
+    call("step_words", "step_words", text=words, **state_of(outputs))
     for name, wrong_id in (("negative", -1), ("too_large", 10**6)):
         try:
-            call("serving_default", name, token_ids=[[wrong_id]])
+            call(
+                "serving_default",
+                name,
+                token_ids=np.array([[wrong_id]], "int32"),
+            )
         except tf.errors.InvalidArgumentError as error:
             responses[f"errors/{name}"] = error.message
 
     meta_graph = read_meta_graph(saved_model)
-    default = meta_graph.signature_def["serving_default"]
+    tensors = {
+        signature: {
+            "inputs": names(definition.inputs),
+            "outputs": names(definition.outputs),
+        }
+        for signature, definition in meta_graph.signature_def.items()
+        if signature in signatures
+    }
     np.savez(
         responses_path,
         operations=sorted(operations(meta_graph.graph_def)),
-        input_name=default.inputs["token_ids"].name,
-        output_name=default.outputs["log_probabilities"].name,
+        tensors=json.dumps(tensors),
         variables=[
             "x".join(map(str, shape))
             for _, shape in tf.train.list_variables(
@@ -63,6 +101,16 @@ def main(saved_model, requests_path, responses_path):
         ],
         **responses,
     )
+
+
+def plain(value):
+    """An array that a file holds without pickling."""
+    value = np.asarray(value)
+    return value.astype("S") if value.dtype == object else value
+
+
+def names(tensors):
+    return {name: tensor.name for name, tensor in tensors.items()}
 
 
 def read_meta_graph(saved_model):

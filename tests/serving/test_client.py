@@ -3,10 +3,10 @@
 import json
 import urllib.request
 
+import local_servers
 import numpy as np
 import pytest
 
-import servers
 from memlm_keras.serving import Client
 
 WAYS = ("rest", "grpc")
@@ -14,7 +14,7 @@ WAYS = ("rest", "grpc")
 
 @pytest.fixture(scope="module")
 def models(saved_model):
-    return servers.Models("small", {1: saved_model, 7: saved_model})
+    return local_servers.Models("small", {1: saved_model, 7: saved_model})
 
 
 @pytest.fixture(scope="module", params=WAYS)
@@ -23,7 +23,7 @@ def address(request, models):
         pytest.importorskip(
             "tensorflow_serving", reason="tensorflow-serving-api is missing"
         )
-    with getattr(servers, request.param)(models) as address:
+    with getattr(local_servers, request.param)(models) as address:
         yield address
 
 
@@ -133,7 +133,7 @@ def test_a_state_larger_than_grpc_takes_by_itself(models, monkeypatch):
         return {**run(*where, inputs), "ballast": ballast}
 
     monkeypatch.setattr(models, "run", large)
-    with servers.grpc(models) as address:
+    with local_servers.grpc(models) as address:
         client = Client(address, "small")
         session = client.session("word_0")
         session.step("word_1")
@@ -150,7 +150,7 @@ def test_requests_of_the_model_card_run(saved_model, models):
     extra = saved_model / "assets.extra"
     card = (extra / "model_card.md").read_text()
     names = set(models.versions[1])
-    with servers.rest(models) as address:
+    with local_servers.rest(models) as address:
         for file in (extra / "requests").iterdir():
             assert f"requests/{file.name}" in card
             names.remove(file.stem)

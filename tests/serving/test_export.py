@@ -17,7 +17,9 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("name", ["kvp", "v1", "-1", "1.0"])
+@pytest.mark.parametrize(
+    "name", ["kvp", "v1", "-1", "1.0", "007", "00", str(2**63)]
+)
 def test_path_must_end_with_a_version(name, model, vocabulary, tmp_path):
     with pytest.raises(ValueError, match=f"Try: .*{name}/1"):
         export(model, tmp_path / name, vocabulary)
@@ -25,13 +27,13 @@ def test_path_must_end_with_a_version(name, model, vocabulary, tmp_path):
 
 
 def test_what_is_there_is_kept(model, vocabulary, tmp_path):
-    for version in ("1", "11"):
+    for version in ("1", "11", "0099"):
         (tmp_path / version).mkdir()
     with pytest.raises(FileExistsError, match="next version, .*/12, or"):
         export(model, tmp_path / "1", vocabulary)
     with pytest.raises(FileExistsError, match="replaces a SavedModel"):
         export(model, tmp_path / "1", vocabulary, overwrite=True)
-    assert names(tmp_path) == ["1", "11"]
+    assert names(tmp_path) == ["0099", "1", "11"]
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ def test_what_is_there_is_kept(model, vocabulary, tmp_path):
         ({"format": "onyx"}, "`format` must be .* Received: format='onyx'"),
         ({"top_k": 0}, "`top_k` must be an integer of at least 1"),
         ({"top_k": 31}, "`top_k` must be no more .* 30. Received: top_k=31"),
+        ({"max_length": 0}, "`max_length` must be an integer of at least 1"),
     ],
 )
 def test_bad_arguments(arguments, message, model, vocabulary, tmp_path):

@@ -64,7 +64,9 @@ def test_texts_in_labels_and_probabilities_out(
     )
     best = [LABELS[index] for index in expected.argmax(axis=-1)]
     assert found["label"] == best
-    assert "`premise` must hold at least one word" in found["refused"]
+    empty, unlike = found["refused"]
+    assert "`premise` must hold at least one word" in empty
+    assert "`hypothesis` must have one row for each row of `premise`" in unlike
 
 
 @pytest.mark.parametrize(

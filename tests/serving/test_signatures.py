@@ -23,9 +23,10 @@ def test_serving_default_equals_the_model(model, responses, token_ids):
 
 
 def test_score_equals_the_model(model, vocabulary, responses, texts):
-    for text, tokens, length, actual, total in zip(
+    for text, tokens, flags, length, actual, total in zip(
         texts,
         responses["score/tokens"],
+        responses["score/unknown"],
         responses["score/length"],
         responses["score/log_probabilities"],
         responses["score/log_probability"],
@@ -39,6 +40,20 @@ def test_score_equals_the_model(model, vocabulary, responses, texts):
         assert_allclose(total, expected.sum(), rtol=1e-5)
         read = vocabulary.tokenizer.tokenize(text)
         assert [t.decode() for t in tokens[:length]] == [*read, "<eos>"]
+        unknown = ids[1:] == vocabulary.unknown_id
+        assert unknown.tolist() == flags[:length].tolist()
+        assert not flags[length:].any()
+
+
+def test_score_ids_equals_the_model(model, responses, token_ids, lengths):
+    for row, length in enumerate(lengths):
+        expected = model.score(token_ids[row : row + 1, :length])[0]
+        actual = responses["score_ids/log_probabilities"][row]
+        assert_allclose(actual[: length - 1], expected, rtol=1e-5, atol=1e-5)
+        assert not actual[length - 1 :].any()
+        total = responses["score_ids/log_probability"][row]
+        assert_allclose(total, expected.sum(), rtol=1e-5)
+    assert responses["score_ids/length"].tolist() == [n - 1 for n in lengths]
 
 
 def test_steps_equal_the_model(model, vocabulary, responses, token_ids, stops):
@@ -67,6 +82,67 @@ def test_steps_equal_the_model(model, vocabulary, responses, token_ids, stops):
             assert_allclose(served, value, rtol=1e-5, atol=1e-6)
 
 
+def test_each_row_reads_its_own_ids(model, responses, token_ids, lengths):
+    for row, length in enumerate(lengths):
+        logits, state = model.step(
+            token_ids[row : row + 1, :length], model.initial_state(1)
+        )
+        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
+        values = responses["step/top_k_log_probabilities"][row]
+        assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
+        for name, value in state.items():
+            value = keras.ops.convert_to_numpy(value)[0]
+            served = responses[f"step/{name}"][row]
+            assert_allclose(served, value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_text_begins_after_an_end(model, vocabulary, responses, texts):
+    for row, text in enumerate(texts):
+        logits, state = model.step(
+            np.array([[0, *vocabulary.encode(text)]]), model.initial_state(1)
+        )
+        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
+        for label in ("begin", "next"):
+            values = responses[f"{label}/top_k_log_probabilities"][row]
+            assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
+        words = [b"word_4 word_2", b"word_3"][row % 2].decode()
+        logits, after = model.step(vocabulary.encode(words)[None], state)
+        expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
+        values = responses["step_words/top_k_log_probabilities"][row]
+        assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
+        for label, wanted in (("begin", state), ("step_words", after)):
+            for name, value in wanted.items():
+                value = keras.ops.convert_to_numpy(value)[0]
+                served = responses[f"{label}/{name}"][row]
+                assert_allclose(served, value, rtol=1e-5, atol=1e-6)
+    assert not [name for name in responses if name.startswith("next/memory")]
+
+
+def test_greedy_writing_equals_the_model(model, vocabulary, responses, texts):
+    for row, most in enumerate((6, 9, 3)):
+        prompt = np.array([0, *vocabulary.encode(texts[row])])
+        expected = model.generate(
+            prompt, len(prompt) + most, "greedy", stop_token_ids=[0]
+        )[len(prompt) :]
+        length = int(responses["generate/length"][row])
+        ids = responses["generate/token_ids"][row]
+        assert ids[:length].tolist() == expected[:length].tolist()
+        assert length == most or ids[length - 1] == 0
+        assert not ids[length:].any()
+        tokens = responses["generate/tokens"][row, :length].tolist()
+        assert [t.decode() for t in tokens] == vocabulary.decode(ids[:length])
+        written = ids[:length][ids[:length] != 0]
+        text = responses["generate/text"][row].decode()
+        assert text == vocabulary.detokenize(written)
+        scores = model.score(np.concatenate([prompt, ids[:length]])[None])[0]
+        assert_allclose(
+            responses["generate/log_probabilities"][row, :length],
+            scores[len(prompt) - 1 :],
+            rtol=1e-4,
+            atol=1e-5,
+        )
+
+
 def test_initial_state_has_the_names_and_shapes_of_the_model(model, responses):
     expected = model.initial_state(3)
     served = {
@@ -74,6 +150,9 @@ def test_initial_state_has_the_names_and_shapes_of_the_model(model, responses):
         for name, value in responses.items()
         if name.startswith("initial_state/")
     }
+    marks = served.pop("fingerprint")
+    assert marks.dtype == "int32" and marks.shape == (3,)
+    assert set(marks) == {marks[0]} and marks[0] > 0
     assert set(served) == set(expected)
     for name, value in expected.items():
         assert_allclose(served[name], keras.ops.convert_to_numpy(value))
@@ -82,7 +161,7 @@ def test_initial_state_has_the_names_and_shapes_of_the_model(model, responses):
 @pytest.mark.parametrize("name", ["negative", "too_large"])
 def test_ids_outside_the_vocabulary_are_refused(name, responses):
     message = str(responses[f"errors/{name}"])
-    assert "`token_ids` must be at least 0 and below 30" in message
+    assert "`token_ids` must be at least 0 and at most 29" in message
 
 
 def test_graph_has_core_cpu_operations_only(responses):
@@ -104,22 +183,3 @@ def test_vocabulary_travels_for_clients(saved_model, vocabulary):
     file = saved_model / "assets.extra" / "vocabulary.json"
     config = json.loads(file.read_text("utf-8"))
     assert config == {"class_name": "Vocabulary", **vocabulary.get_config()}
-
-
-def test_c_library_equals_the_model(
-    saved_model, responses, token_ids, run_isolated, tmp_path
-):
-    np.save(tmp_path / "token_ids.npy", token_ids)
-    run_isolated(
-        "c_client.py",
-        saved_model,
-        tmp_path / "token_ids.npy",
-        responses["input_name"],
-        responses["output_name"],
-        tmp_path / "result.npy",
-    )
-    assert_allclose(
-        np.load(tmp_path / "result.npy"),
-        responses["serving_default/log_probabilities"],
-        rtol=1e-6,
-    )

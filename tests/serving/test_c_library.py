@@ -1,0 +1,95 @@
+"""Every signature by TensorFlow's C library, as a server runs it."""
+
+import json
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+# What only a graph can refuse, as a server looks at no shapes: a signature, an
+# input, another array for it, and the error.
+WRONG = {
+    "ids of one axis": (
+        "step",
+        {"token_ids": np.zeros(3, "int32")},
+        "`token_ids` must be of shape (rows, time). Received:] [3]",
+    ),
+    "ids of three axes": (
+        "serving_default",
+        {"token_ids": np.zeros((1, 1, 3), "int32")},
+        "`token_ids` must be of shape (rows, time). Received:] [1 1 3]",
+    ),
+    "a state of three axes": (
+        "step",
+        {"recurrent_0_state_0": np.zeros((3, 1, 10), "float32")},
+        "`recurrent_0_state_0` must be of shape (rows, 10). Received:] [3 1",
+    ),
+    "a state of other units": (
+        "step",
+        {"recurrent_0_state_0": np.zeros((3, 11), "float32")},
+        "`recurrent_0_state_0` must be of shape (rows, 10). Received:] [3 11]",
+    ),
+    "a text by itself": (
+        "score",
+        {"text": np.array(b"word_1")},
+        "`text` must be of shape (rows,). Received:] []",
+    ),
+    "texts of two axes": (
+        "generate",
+        {"text": np.array([[b"word_1"]])},
+        "`text` must be of shape (rows,). Received:] [1 1]",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def results(saved_model, responses, run_isolated, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("c_library")
+    tensors = json.loads(str(responses["tensors"]))
+    arrays = dict(responses)
+    calls = [call_of(tensors, signature) for signature in sorted(tensors)]
+    for label, (signature, inputs, _) in WRONG.items():
+        call = call_of(tensors, signature) | {"error": label}
+        for name, value in inputs.items():
+            arrays[f"{label}/{name}"] = value
+            tensor = tensors[signature]["inputs"][name]
+            call["inputs"][tensor] = f"{label}/{name}"
+        calls.append(call)
+    (folder / "calls.json").write_text(json.dumps(calls))
+    np.savez(folder / "arrays.npz", **arrays)
+    run_isolated(
+        "c_client.py",
+        saved_model,
+        folder / "calls.json",
+        folder / "arrays.npz",
+        folder / "results.npz",
+    )
+    return dict(np.load(folder / "results.npz"))
+
+
+def call_of(tensors, signature):
+    """A call as TensorFlow for Python was asked it, by names of tensors."""
+    return {
+        side: {
+            tensor: f"{prefix}{signature}/{name}"
+            for name, tensor in tensors[signature][side].items()
+        }
+        for side, prefix in (("inputs", "inputs/"), ("outputs", ""))
+    }
+
+
+def test_every_signature_answers_as_by_python(responses, results):
+    answers = set(results) - set(WRONG)
+    assert len({name.partition("/")[0] for name in answers}) == 9
+    for name in answers:
+        expected = responses[name]
+        assert results[name].dtype.kind == expected.dtype.kind
+        if expected.dtype.kind == "f":
+            assert_allclose(results[name], expected, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(results[name], expected)
+
+
+@pytest.mark.parametrize("label", WRONG)
+def test_one_clear_error_for_a_wrong_shape(label, results):
+    assert WRONG[label][2] in str(results[label])

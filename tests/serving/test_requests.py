@@ -1,0 +1,254 @@
+"""Requests to a served model: padded, mixed, wrong, at random and at once."""
+
+import concurrent.futures
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from numpy.testing import assert_array_equal
+
+tf = pytest.importorskip("tensorflow")
+
+from requests_at_random import CLEAR  # noqa: E402
+from requests_at_random import Requests  # noqa: E402
+from requests_at_random import run  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def ask(signatures):
+    """Answers of a signature as arrays."""
+
+    def ask(signature, **inputs):
+        found = signatures[signature](
+            **{name: tf.constant(value) for name, value in inputs.items()}
+        )
+        return {name: value.numpy() for name, value in found.items()}
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def begun(ask):
+    """A state of two rows."""
+    found = ask("begin", text=["word_1 word_7", "word_3"])
+    return {name: v for name, v in found.items() if "top_k" not in name}
+
+
+def padded(requests):
+    """One batch of several requests, as TensorFlow Serving makes it.
+
+    `pad_variable_length_inputs` fills up each tensor with its own first
+    element.
+    """
+    time = max(ids.shape[1] for ids in requests)
+    return np.concatenate(
+        [
+            np.pad(
+                ids,
+                [(0, 0), (0, time - ids.shape[1])],
+                constant_values=ids.flat[0],
+            )
+            for ids in requests
+        ]
+    )
+
+
+def test_padding_of_the_server_changes_nothing(ask, random):
+    requests = [
+        random.integers(30, size=(rows, time)).astype("int32")
+        for rows, time in ((1, 3), (2, 9), (1, 1), (1, 9))
+    ]
+    lengths = [np.full(len(ids), ids.shape[1], "int32") for ids in requests]
+    for signature in ("step", "score_ids"):
+        state = [{} for _ in requests]
+        if signature == "step":
+            state = [
+                ask("initial_state", rows=np.zeros(len(ids), "int32"))
+                for ids in requests
+            ]
+        together = ask(
+            signature,
+            token_ids=padded(requests),
+            length=np.concatenate(lengths),
+            **{
+                name: np.concatenate([one[name] for one in state])
+                for name in state[0]
+            },
+        )
+        first = 0
+        for ids, length, own in zip(requests, lengths, state):
+            if signature == "score_ids" and ids.shape[1] == 1:
+                first += len(ids)
+                continue
+            alone = ask(signature, token_ids=ids, length=length, **own)
+            for name, value in alone.items():
+                found = together[name][first : first + len(ids)]
+                if value.ndim > 1:
+                    found = found[:, : value.shape[1]]
+                if value.dtype.kind == "f":
+                    assert_allclose(found, value, rtol=1e-4, atol=1e-5)
+                else:
+                    assert_array_equal(found, value)
+            first += len(ids)
+
+
+def changed(name, change):
+    return lambda inputs: {**inputs, name: change(inputs[name])}
+
+
+WRONG = {
+    "rows of ids": (
+        changed("token_ids", lambda ids: ids[:1]),
+        "`length` must have one row for each row of `token_ids`",
+    ),
+    "rows of state": (
+        changed("memory_window", lambda window: window[:1]),
+        "`memory_window` must have one row for each row of `token_ids`",
+    ),
+    "another model": (
+        changed("fingerprint", lambda marks: marks + 1),
+        "`fingerprint` is not that of this model: .*Begin anew",
+    ),
+    "rows of two models": (
+        changed("fingerprint", lambda marks: marks + np.array([0, 1], "int32")),
+        "`fingerprint` is not that of this model",
+    ),
+    "not a number": (
+        changed("recurrent_0_state_0", lambda value: value * np.nan),
+        "`recurrent_0_state_0` must be finite numbers",
+    ),
+    "counts": (
+        changed("memory_filled", lambda value: value - 9),
+        "`memory_filled` must be at least 0. Received",
+    ),
+    "no time": (
+        changed("token_ids", lambda ids: ids[:, :0]),
+        "`token_ids` must be of shape .* time of at least 1. Received",
+    ),
+    "no length": (
+        changed("length", lambda length: length * 0),
+        "`length` must be at least 1 and at most the time of `token_ids`",
+    ),
+    "long length": (
+        changed("length", lambda length: length + 1),
+        "`length` must be at least 1 and at most the time of `token_ids`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_clear_error_for_a_wrong_state(name, ask, begun):
+    change, message = WRONG[name]
+    inputs = {
+        "token_ids": np.array([[3, 4], [5, 6]], "int32"),
+        "length": np.array([2, 2], "int32"),
+        **begun,
+    }
+    ask("step", **inputs)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message) as found:
+        ask("step", **change(inputs))
+    assert CLEAR.search(str(found.value))
+
+
+@pytest.mark.parametrize(
+    "inputs, message",
+    [
+        ({"text": ["word_1 " * 1025] * 2}, "`text` must hold at most 1024 tok"),
+        ({"top_k": np.array([1, 5], "int32")}, "`top_k` .* at most 4. Rec"),
+        ({"length": np.array([0, 5], "int32")}, "`length` .* at most 1024. "),
+        ({"length": np.array([9], "int32")}, "`length` must have one row for"),
+        (
+            {"temperature": np.array([0, 1], "float32")},
+            "`temperature` must be finite and more than 0",
+        ),
+    ],
+)
+def test_one_clear_error_for_what_cannot_be_written(inputs, message, ask):
+    right = {
+        "text": ["word_1", ""],
+        "length": np.array([2, 3], "int32"),
+        "top_k": np.array([2, 3], "int32"),
+        "temperature": np.array([1, 2], "float32"),
+        "seed": np.array([1, 1], "int32"),
+    }
+    ask("generate", **right)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+        ask("generate", **{**right, **inputs})
+
+
+def test_words_to_read_on(ask, begun):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match="`text` must hold at least one word in each row",
+    ):
+        ask("step_words", text=["word_1", " "], **begun)
+
+
+def test_what_a_row_writes_is_its_own(ask):
+    """The seed of a row decides, not its place nor its neighbours."""
+    text = ["word_1", "word_2 word_3", "word_1", "word_1"]
+    options = {
+        "length": np.array([9, 4, 9, 9], "int32"),
+        "top_k": np.array([4, 4, 4, 1], "int32"),
+        "temperature": np.array([2, 0.5, 2, 2], "float32"),
+        "seed": np.array([7, 8, 7, 3], "int32"),
+    }
+    found = ask("generate", text=text, **options)
+    assert found["text"][0] == found["text"][2] != found["text"][3]
+    for row, one in enumerate(text):
+        alone = ask(
+            "generate",
+            text=[one],
+            **{name: value[[row]] for name, value in options.items()},
+        )
+        assert alone["text"][0] == found["text"][row]
+    seeds = ask(
+        "generate",
+        text=["word_1"] * 40,
+        length=np.full(40, 8, "int32"),
+        top_k=np.full(40, 4, "int32"),
+        temperature=np.ones(40, "float32"),
+        seed=np.arange(40, dtype="int32"),
+    )
+    assert len(set(seeds["text"].tolist())) > 30
+
+
+def test_draws_follow_the_distribution(ask):
+    """Of the words that may be drawn, each as often as it is probable."""
+    count, temperature = 4000, 1.5
+    found = ask(
+        "generate",
+        text=["word_5"] * count,
+        length=np.ones(count, "int32"),
+        top_k=np.full(count, 3, "int32"),
+        temperature=np.full(count, temperature, "float32"),
+        seed=np.arange(count, dtype="int32"),
+    )
+    best = ask("next", text=["word_5"])
+    expected = np.exp(best["top_k_log_probabilities"][0, :3] / temperature)
+    expected /= expected.sum()
+    drawn = (found["token_ids"] == best["top_k_ids"][:, :3]).mean(axis=0)
+    assert_allclose(drawn, expected, atol=4 * np.sqrt(0.25 / count))
+    assert_allclose(drawn.sum(), 1)
+
+
+def test_no_rows_are_no_error(ask):
+    for signature in ("score", "next", "begin"):
+        found = ask(signature, text=np.array([], object))
+        assert {len(value) for value in found.values()} == {0}
+
+
+def test_requests_at_random_are_answered_or_refused(signatures):
+    assert run(Requests(signatures, 30), 200) > 40
+
+
+def test_eight_threads_are_as_one(signatures):
+    requests = Requests(signatures, 30, seed=1)
+    several = [requests.one() for _ in range(48)]
+    expected = [requests.ask(*one) for one in several]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: requests.ask(*one), several * 2))
+    for one, two in zip(found, expected * 2, strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
+            assert_array_equal(one[name], two[name])

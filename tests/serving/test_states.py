@@ -1,0 +1,167 @@
+"""States that travel as JSON, of models of all kinds."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.special import log_softmax
+
+import memlm_keras as memlm
+
+tf = pytest.importorskip("tensorflow")
+
+SIZES = {"embedding_dim": 6}
+MODELS = {
+    # Its pointer remembers nothing but how much that is.
+    "a pointer to one word, in bfloat16": lambda vocabulary: (
+        memlm.LanguageModel(
+            vocabulary=vocabulary,
+            recurrent=[keras.layers.LSTM(6, dtype="mixed_bfloat16")],
+            mixture=memlm.mixtures.PointerSentinel(window=1),
+            **SIZES,
+        )
+    ),
+    "words remembered twice": lambda vocabulary: memlm.LanguageModel(
+        vocabulary=vocabulary,
+        recurrent=[memlm.cells.FOFEHORNNCell(6)],
+        memory=memlm.memory.MemoryBlock(window=3),
+        mixture=memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3),
+        **SIZES,
+    ),
+    "an ensemble": lambda vocabulary: memlm.Ensemble(
+        [
+            memlm.LanguageModel(
+                vocabulary=vocabulary,
+                recurrent=[keras.layers.GRU(6)],
+                memory=memory,
+                **SIZES,
+            )
+            for memory in (memlm.memory.NGram(3), memlm.memory.Attention(2))
+        ]
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def served(request, vocabulary, tmp_path_factory):
+    """A model and its signatures, which take and give JSON."""
+    keras.utils.set_random_seed(3)
+    model = MODELS[request.param](vocabulary)
+    for weight in model.trainable_variables:
+        weight.assign(weight * 4.0)
+    path = tmp_path_factory.mktemp("states") / "1"
+    memlm.serving.export(model, path, top_k=3, max_length=20)
+    signatures = tf.saved_model.load(str(path)).signatures
+
+    def ask(signature, **inputs):
+        _, specification = signatures[signature].structured_input_signature
+        found = signatures[signature](
+            **{
+                name: tf.constant(value, specification[name].dtype)
+                for name, value in inputs.items()
+            }
+        )
+        for name, value in found.items():
+            assert value.dtype in (tf.float32, tf.int32, tf.string, tf.bool)
+            assert 0 not in value.shape, name
+        numbers = {
+            name: [] if value.dtype == tf.string else value.numpy().tolist()
+            for name, value in found.items()
+        }
+        return json.loads(json.dumps(numbers))
+
+    return model, ask
+
+
+def state_in(answer):
+    return {name: v for name, v in answer.items() if "top_k" not in name}
+
+
+def test_rows_of_any_length_equal_the_model(served, vocabulary):
+    model, ask = served
+    texts = ["word_1 word_7 nobody", "", "word_7 word_7 " * 6]
+    rows = [[4, 5, 6, 7, 8], [9], [4, 4, 4]]
+    state = state_in(ask("begin", text=texts))
+    padded = [row + [29] * (5 - len(row)) for row in rows]
+    answer = ask("step", token_ids=padded, length=[5, 1, 3], **state)
+    again = ask(
+        "step", token_ids=[[3]] * 3, length=[1, 1, 1], **state_in(answer)
+    )
+    scores = ask("score", text=texts)
+    dtypes = {layer.compute_dtype for layer in model.layers}
+    rounding = 0.03 if "bfloat16" in dtypes else 1e-4
+    for row, text in enumerate(texts):
+        ids = [0, *vocabulary.encode(text), *rows[row], 3]
+        logits, _ = model.step(np.array([ids]), model.initial_state(1))
+        expected = log_softmax(
+            keras.ops.convert_to_numpy(logits)[0].astype("float32"), axis=-1
+        )
+        for found, at in ((answer, -2), (again, -1)):
+            assert_allclose(
+                found["top_k_log_probabilities"][row],
+                -np.sort(-expected[at])[:3],
+                rtol=rounding,
+                atol=rounding,
+            )
+        wanted = model.score(np.array([[0, *vocabulary.encode(text), 0]]))[0]
+        assert_allclose(
+            scores["log_probabilities"][row][: len(wanted)],
+            wanted,
+            rtol=rounding,
+            atol=rounding,
+        )
+
+
+def test_what_is_not_of_the_model_is_refused(served):
+    model, ask = served
+    state = ask("initial_state", rows=[0])
+    inputs = {"token_ids": [[1]], "length": [1]}
+    refused = 0
+    for name, value in state.items():
+        wrong = np.array(value)
+        if wrong.dtype.kind == "f":
+            wrong = wrong * np.nan
+        else:
+            wrong = wrong - 10**6
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"`{name}`"):
+            ask("step", **inputs, **{**state, name: wrong})
+        refused += 1
+        if np.ndim(value) > 1 and wrong.dtype.kind == "i":
+            with pytest.raises(tf.errors.InvalidArgumentError, match="most 29"):
+                ask("step", **inputs, **{**state, name: np.add(value, 30)})
+    assert refused == len(state) >= 3
+
+
+def test_length_is_limited_by_the_export(served):
+    _, ask = served
+    ask("score", text=["word_1 " * 20])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 20 tok"):
+        ask("score", text=["word_1 " * 21])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="and 20. Recei"):
+        ask("score_ids", token_ids=[[1] * 30], length=[21])
+
+
+def test_fingerprints_are_of_weights_and_vocabulary(vocabulary):
+    from memlm_keras.serving.served_state import fingerprint
+
+    def model(seed):
+        keras.utils.set_random_seed(seed)
+        return memlm.LanguageModel(
+            vocabulary=vocabulary, recurrent=[keras.layers.GRU(6)], **SIZES
+        )
+
+    other = memlm.data.Vocabulary(
+        [*vocabulary.tokens[:1], *vocabulary.tokens[:1:-1]]
+    )
+    assert len(other) == len(vocabulary)
+    numbers = [
+        fingerprint(model(1), vocabulary, {}),
+        fingerprint(model(2), vocabulary, {}),
+        fingerprint(model(1), other, {}),
+        fingerprint(model(1), vocabulary, {"memory": 3}),
+    ]
+    assert len(set(numbers)) == 4
+    assert fingerprint(model(1), vocabulary, {}) == numbers[0]
+    assert all(0 < number < 2**31 for number in numbers)
