@@ -112,7 +112,7 @@ def export(positional, values, command):
 
 
 def _known_of(folder):
-    """What a run folder, or `None`, says of its model."""
+    """Facts of a model that its run folder has; none of `None`."""
     results = folder and folder.results()
     if not results:
         return {}

@@ -1,4 +1,4 @@
-"""How requests get to TensorFlow Serving, by REST or gRPC."""
+"""Connections to TensorFlow Serving, by REST and by gRPC."""
 
 import json
 import urllib.error

@@ -162,7 +162,7 @@ def _write_extra(folder, vocabulary, options):
 
 
 def _card(model, path, card):
-    """What the model card tells, as values of JSON."""
+    """Facts of the model card, as values of JSON."""
     return {
         "name": f"{path.parent.name}, version {path.name}",
         "model": type(model).__name__,

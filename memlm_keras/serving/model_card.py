@@ -79,7 +79,7 @@ def write(functions, requests, facts, warmed_up, folder):
 
 
 def _state(functions):
-    """What of the page tells of the state that requests carry."""
+    """Section on the state that requests carry."""
     if "initial_state" not in functions:
         return ""
     specs = functions["initial_state"].structured_outputs.values()
