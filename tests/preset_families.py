@@ -16,6 +16,9 @@ _PARTS = (
     "head",
     "mixture",
 )
+# What is there anyway, and what matters while training alone.
+_PLAIN = ("Embedding", "OutputProjection")
+_DRAWN = ("keras.initializers", "keras.regularizers")
 
 
 def families():
@@ -46,6 +49,7 @@ def _classes(config):
             yield from _classes(part)
     if isinstance(config, dict):
         name = config.get("class_name")
-        if name is not None and config.get("module") != "keras.initializers":
+        module = str(config.get("module"))
+        if name not in (None, *_PLAIN) and module not in _DRAWN:
             yield name
         yield from _classes(list(config.values()))

@@ -17,6 +17,12 @@ from memlm_keras.experiments.options import read_options
 
 _END = "(end of sentence)"
 _TOP_K = 10
+# Where a run is written, by its name.
+_WHERE = {
+    "tf_saved_model": "saved_models/{name}",
+    "onnx": "{name}.onnx",
+    "triton": "model_repository/{name}",
+}
 
 
 def score(positional, values, command):
@@ -92,23 +98,35 @@ def attention(positional, values, command):
 
 
 def export(positional, values, command):
-    """Writes a SavedModel."""
+    """Writes a model in a format that others run."""
+    if "for" in values and "format" in values:
+        raise UsageError("--for says the format: leave out --format.")
+    format = values.get("for") or values.get("format", "tf_saved_model")
     model = _load(positional.run)
     folder = run_folder.find(positional.run)
     name = pathlib.Path(positional.run).resolve()
     name = name.stem if folder is None else folder.path.resolve().name
     path = serving.export(
         model,
-        positional.folder or pathlib.Path("saved_models", name),
+        positional.folder or _WHERE[format].format(name=name),
         top_k=min(_TOP_K, model.vocabulary_size),
-        card=_known_of(folder),
+        format=format,
+        contract=values.get("contract"),
+        tokens=values.get("tokens"),
+        card=_known_of(folder) if format == "tf_saved_model" else None,
     )
-    print(f"Exported for TensorFlow Serving: {path}")
-    print(
-        "  tensorflow_model_server --rest_api_port=8501 "
-        f"--model_name={path.parent.name} "
-        f"--model_base_path={path.parent.resolve()}"
-    )
+    if format == "onnx":
+        print(f"Exported for onnxruntime: {path}")
+    elif format == "triton":
+        print(f"Exported for Triton: {path}")
+        print(f"  tritonserver --model-repository={path.parent.resolve()}")
+    else:
+        print(f"Exported for TensorFlow Serving: {path}")
+        print(
+            "  tensorflow_model_server --rest_api_port=8501 "
+            f"--model_name={path.parent.name} "
+            f"--model_base_path={path.parent.resolve()}"
+        )
 
 
 def _known_of(folder):

@@ -248,8 +248,37 @@ COMMANDS = {
             "export",
             "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
             "(saved_models/NAME or saved_models/NAME/VERSION; by default the "
-            "next version of the run's name).",
+            "next version of the run's name); or as a file or folder of "
+            "another format (by default of the run's name).",
             ("RUN", "[FOLDER]"),
+            [
+                Option(
+                    "format",
+                    str,
+                    "Format; by default tf_saved_model.",
+                    choices=("tf_saved_model", "onnx"),
+                ),
+                Option(
+                    "for",
+                    str,
+                    "Server whose model repository to write, with the state "
+                    "kept by the server.",
+                    choices=("triton",),
+                ),
+                Option(
+                    "contract",
+                    str,
+                    "Inputs and outputs of --format=onnx: those of "
+                    "sherpa-onnx's shallow fusion, or of its rescoring.",
+                    choices=("sherpa", "sherpa_offline"),
+                ),
+                Option(
+                    "tokens",
+                    str,
+                    "The recogniser's tokens.txt, which the model's "
+                    "vocabulary must agree with.",
+                ),
+            ],
             module="run_commands",
         ),
         Command(

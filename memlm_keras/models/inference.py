@@ -108,6 +108,22 @@ def warn_of_slow_precision(model):
         )
 
 
+def require_exportable(format):
+    """Raises `ValueError` where Keras' own `export` would write what is wrong.
+
+    Its ONNX files of PyTorch's recurrent layers answer rightly at the one time
+    that they are traced with; on JAX it takes another package.
+    """
+    backend = keras.backend.backend()
+    if format == "onnx" and backend != "tensorflow":
+        raise ValueError(
+            '`format="onnx"` of Keras\' own `export` is for the TensorFlow '
+            f"backend. Received: a model on {backend}. "
+            '`memlm_keras.serving.export(model, "model.onnx", format="onnx")` '
+            "writes one streamed step, with its state, from every backend"
+        )
+
+
 def segments(length, longest=128):
     """Cuts `length` steps into pieces whose lengths are powers of two.
 

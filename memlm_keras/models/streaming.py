@@ -15,6 +15,7 @@ from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import require_exportable
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import side_by_side
 
@@ -96,6 +97,11 @@ class StreamingModel(keras.Model):
     def _state_shapes(self):
         state = self.backbone.initial_state(1)
         return {name: tuple(value.shape[1:]) for name, value in state.items()}
+
+    def export(self, filepath, format="tf_saved_model", **kwargs):
+        """Keras' own, without a state; `"onnx"` on TensorFlow alone."""
+        require_exportable(format)
+        return super().export(filepath, format=format, **kwargs)
 
     def initial_state(self, batch_size):
         """The state before the first token.

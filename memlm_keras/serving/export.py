@@ -19,8 +19,10 @@ from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
-from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import formats
+from memlm_keras.serving.onnx_requirements import as_float32
+from memlm_keras.serving.onnx_requirements import require_recogniser
+from memlm_keras.serving.onnx_requirements import require_zero_state
 from memlm_keras.serving.paths import check_path
 
 
@@ -33,6 +35,8 @@ def export(
     labels=None,
     format="tf_saved_model",
     max_length=1024,
+    contract=None,
+    tokens=None,
     card=None,
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
@@ -87,14 +91,23 @@ def export(
     come out. The state begins with zeros; what of it does not is in the
     metadata, `initial_state`, beside the `vocabulary_size` and, where there is
     a vocabulary, its `tokens`, `end_of_sentence_id` and `unknown_id`, all as
-    JSON.
+    JSON. By `contract` the same is for an engine that knows no names:
+
+    | contract | inputs, by position | outputs | metadata |
+    |---|---|---|---|
+    | `"sherpa"` | `x` int64 `(N, 1)`; `h`, `c` float32 `(1, N, hidden)`, zeros at first | `scores` float32 `(N, 1, V)`, `next_h`, `next_c` | `num_layers`, `hidden_size`, `sos_id` |
+    | `"sherpa_offline"` | `x` int64 `(N, L)`; `x_lens` int64 `(N,)` | `nll` float32 `(N,)`, of each text and its end | `sos_id`, `eos_id`, `vocab_size` |
+
+    With `format="triton"` the folder at `path` is one of a Triton model
+    repository: the ONNX file, and a `config.pbtxt` by which the server keeps
+    the state of each sequence, and begins it.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
         path: folder to write, `saved_models/<name>`, in which the next version
-            is made, or `saved_models/<name>/<version>`; or file to write, such
-            as `model.onnx`.
+            is made, or `saved_models/<name>/<version>`; or file or folder of
+            another format, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             is the model's own. A file can do without.
         top_k: integer, k, how many of the most probable tokens are returned,
@@ -103,9 +116,14 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
-        format: string, `"tf_saved_model"` or `"onnx"`.
+        format: string, `"tf_saved_model"`, `"onnx"` or `"triton"`.
         max_length: integer, most tokens of a row that a request brings, or
             has written; of language models.
+        contract: string, of `"onnx"` only: `"sherpa"`, for the shallow fusion
+            of sherpa-onnx, or `"sherpa_offline"`, for its rescoring. Both
+            need the vocabulary of the recogniser.
+        tokens: path of the recogniser's `tokens.txt`, which the vocabulary must
+            agree with; of a contract only.
         card: dict of strings and numbers that the model card of a SavedModel
             tells, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
 
@@ -133,18 +151,25 @@ def export(
     PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
     path = check_path(path, overwrite, format)
+    options = formats.own_options(
+        format, contract=contract, tokens=tokens, card=card
+    )
     is_file = formats.get(format).suffix is not None
     if isinstance(model, EntailmentClassifier) and not is_file:
-        options = _classifier_options(model, labels)
+        options |= _classifier_options(model, labels)
     else:
-        options = _language_model_options(model, top_k, labels, max_length)
+        options |= _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
+    if tokens is not None or contract is not None:
+        require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
-        options["card"] = _card(model, path, card or {})
+        options["card"] = _card(model, path, options.get("card", {}))
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
-    if format == "onnx":
-        model = _in_float32(model)
+    if format in ("onnx", "triton"):
+        model = as_float32(model)
+    if contract == "sherpa":
+        require_zero_state(model, contract)
     with atomic_path(path) as temporary:
         write = formats.write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
@@ -214,22 +239,6 @@ def _language_model_options(model, top_k, labels, max_length):
         )
     require_positive_integer("max_length", max_length)
     return {"top_k": top_k, "max_length": max_length}
-
-
-def _in_float32(model):
-    """A language model, or several, in float32."""
-    models = getattr(model, "models", [model])
-    for layer in (layer for one in models for layer in one.layers):
-        if layer.quantization_mode is not None:
-            raise ValueError(
-                "`model` must not be quantized: the file is in float32. "
-                f"Received: a model whose layer {layer.name} is in "
-                f"{layer.quantization_mode}. Export it before `quantize`"
-            )
-    copies = [in_float32(one) for one in models]
-    if copies == models:
-        return model
-    return Ensemble(copies) if isinstance(model, Ensemble) else copies[0]
 
 
 def _vocabulary_of(model, vocabulary, optional=False):

@@ -14,19 +14,25 @@ class Format(NamedTuple):
             TensorFlow backend of Keras only.
         suffix: string, how the name of its one file ends, or `None` where it
             is a folder, whose name is a version. A file is one streamed step
-            of a language model.
+            of a language model; so is a folder of any name, where it is `""`.
         packages: tuple of strings, what it takes besides TensorFlow, as the
-            extra of its name installs it.
+            extra of the name of the first installs it.
+        options: tuple of strings, the arguments of `export` that only this
+            format has.
     """
 
     module: str
     suffix: str | None = None
     packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
 
 
 FORMATS = {
-    "tf_saved_model": Format("saved_model"),
-    "onnx": Format("onnx_model", ".onnx", ("onnx", "tf2onnx")),
+    "tf_saved_model": Format("saved_model", options=("card",)),
+    "onnx": Format(
+        "onnx_model", ".onnx", ("onnx", "tf2onnx"), ("contract", "tokens")
+    ),
+    "triton": Format("triton", "", ("onnx", "tf2onnx")),
 }
 
 
@@ -49,9 +55,39 @@ def get(format):
         if importlib.util.find_spec(package) is None:
             raise ImportError(
                 f'format="{format}" needs the package {package}, which is not '
-                f"installed. Install it: pip install memlm_keras[{format}]"
+                f"installed. Install it: pip install "
+                f"memlm_keras[{FORMATS[format].packages[0]}]"
             )
     return FORMATS[format]
+
+
+def own_options(format, **options):
+    """Returns options of one format, without those that are `None`.
+
+    Args:
+        format: string.
+        **options: arguments of `export`.
+
+    Raises:
+        ValueError: for one that is given and that the format does not have,
+            and for values that it does not take.
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    for name, value in given.items():
+        if name not in FORMATS[format].options:
+            formats = [
+                f'"{key}"' for key in FORMATS if name in FORMATS[key].options
+            ]
+            raise ValueError(
+                f"`{name}` is an option of format={' and '.join(formats)}. "
+                f"Received: {name}={value!r} for format={format!r}"
+            )
+    if given.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
+        raise ValueError(
+            '`contract` must be "sherpa" or "sherpa_offline", or None for '
+            f"named state. Received: contract={given['contract']!r}"
+        )
+    return given
 
 
 def write(model, vocabulary, options, path, format):

@@ -31,7 +31,10 @@ def native_recurrence(model):
     """
 
     def attributes(layer):
-        return {"call": _call(layer)} if _is_native(layer.cell) else {}
+        if not _is_native(layer.cell):
+            return {}
+        # A layer that is unrolled runs itself, which here is one operator.
+        return {"call": _call(layer), "unroll": True}
 
     return set_on_layers(recurrent_layers(model), attributes)
 

@@ -65,16 +65,18 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 
 def _check_file(path, overwrite, format, suffix):
-    """`check_path` of a format that is one file."""
-    if path.suffix != suffix:
+    """`check_path` of a format that is one file, or a folder of any name."""
+    if suffix and path.suffix != suffix:
         raise ValueError(
             f'`path` must end with {suffix} where format="{format}". '
             f"Received: path={path}. Try: {path.with_suffix(suffix)}"
         )
-    if path.is_dir() or (path.exists() and not overwrite):
+    ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
+    if path.exists() and not (overwrite and ours):
         raise FileExistsError(
             f"There is something at `path` already. Received: path={path}. "
-            "Choose another path, or pass `overwrite=True` to replace a file."
+            "Choose another path, or pass `overwrite=True` to replace what "
+            "this format has written."
         )
 
 

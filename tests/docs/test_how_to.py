@@ -28,7 +28,7 @@ PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 # Where the others would only take longer: PyTorch compiles nothing, and
 # TensorFlow exports without another process.
-BACKENDS = {"serving.md": "tensorflow"}
+BACKENDS = {"onnx.md": "tensorflow", "serving.md": "tensorflow"}
 BACKEND = "torch"
 
 # The one command that trains; all others are stopped before they do.
@@ -165,9 +165,10 @@ def servers(folder, monkeypatch):
 @pytest.mark.parametrize("page", those_with(blocks))
 def test_blocks_run(page, folder, servers, monkeypatch):
     on_one_backend(page)
-    module = types.ModuleType(page.stem)
+    # Of a name that no package has, as onnx.md would.
+    module = types.ModuleType(f"page_{page.stem}")
     # Classes are looked for in the module that defines them.
-    monkeypatch.setitem(sys.modules, page.stem, module)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for lines_before, block in blocks(page):
         # So that a traceback names the page and its line.
         code = compile("\n" * lines_before + block, str(page), "exec")

@@ -123,6 +123,23 @@ def test_an_export(memlm, train, folder):
     assert "saved_models/mine/1" in told.out
 
 
+def test_an_export_to_onnx_and_triton(memlm, train, folder):
+    pytest.importorskip("tf2onnx")
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    told = memlm("export", run, "--format=onnx")
+    assert told.status == 0, told.err
+    assert (folder / f"{NAME}.onnx").stat().st_size > 1000
+    told = memlm("export", run, "--for=triton")
+    assert told.status == 0, told.err
+    assert "--model-repository=" in told.out
+    assert (folder / "model_repository" / NAME / "config.pbtxt").exists()
+    told = memlm("export", run, "--for=triton", "--format=onnx")
+    assert told.status == 2 and "leave out --format" in told.err
+    told = memlm("export", run, "x.onnx", "--format=onnx", "--contract=sherpa")
+    assert told.status == 1 and "SubwordVocabulary" in told.err
+
+
 def test_a_command_given_twice_destroys_nothing(train, folder):
     train("daniluk2017/lstm")
     run = folder / "runs" / NAME

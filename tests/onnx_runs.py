@@ -1,0 +1,112 @@
+"""ONNX files as engines run them, beside `step`."""
+
+import collections
+import json
+
+import keras
+import numpy as np
+
+ROWS = 3
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class CellThatBegins(keras.layers.SimpleRNNCell):
+    """A cell whose state does not begin with zeros."""
+
+    def get_initial_state(self, batch_size=None):
+        start = keras.ops.arange(self.units, dtype="float32") / self.units
+        return [keras.ops.tile(start[None], (batch_size, 1))]
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def session(path):
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(
+        str(path), providers=["CPUExecutionProvider"]
+    )
+
+
+def metadata(engine):
+    return engine.get_modelmeta().custom_metadata_map
+
+
+def some_ids(lm, steps):
+    """Ids `(steps, ROWS, 1)`; the first are those of an end of a sentence."""
+    random = np.random.default_rng(3)
+    ids = random.integers(lm.vocabulary_size, size=(steps, ROWS, 1))
+    ids[0] = 0
+    return ids
+
+
+def by_step(lm, ids):
+    """Log-probabilities `(steps, ROWS, V)` by `step`, and the last state."""
+    state, found = lm.initial_state(ROWS), []
+    for column in ids:
+        logits, state = lm.step(column, state)
+        found.append(array(keras.ops.log_softmax(logits[:, -1])))
+    return np.array(found), {name: array(v) for name, v in state.items()}
+
+
+def by_name(path, ids):
+    """The same by a file with named state."""
+    engine = session(path)
+    token_ids, *state = engine.get_inputs()
+    assert (token_ids.name, token_ids.type) == ("token_ids", "tensor(int64)")
+    assert token_ids.shape == ["rows", 1]
+    said = json.loads(metadata(engine)["initial_state"])
+    carried = {}
+    for one in state:
+        begun = np.asarray(said.get(one.name, 0), TYPES[one.type])
+        carried[one.name] = np.zeros((ROWS, *one.shape[1:]), begun.dtype)
+        carried[one.name] += begun
+    outputs = [output.name for output in engine.get_outputs()]
+    found = []
+    for column in ids:
+        answer = engine.run(None, {"token_ids": column, **carried})
+        answer = dict(zip(outputs, answer, strict=True))
+        found.append(answer.pop("log_probabilities"))
+        carried = {name: answer[f"next_{name}"] for name in carried}
+    return np.array(found), carried
+
+
+TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
+
+
+def by_sherpa(path, ids):
+    """The same by position, as sherpa-onnx has it: zeros, and handed back."""
+    engine = session(path)
+    said = metadata(engine)
+    size = (int(said["num_layers"]), ROWS, int(said["hidden_size"]))
+    x, h, c = (value.name for value in engine.get_inputs())
+    states, found = [np.zeros(size, "float32")] * 2, []
+    for column in [np.full((ROWS, 1), int(said["sos_id"])), *ids[1:]]:
+        inputs = dict(zip((x, h, c), (column, *states)))
+        scores, *states = engine.run(None, inputs)
+        found.append(scores[:, 0])
+    return np.array(found)
+
+
+def require_close(found, expected):
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+def require_equal(lm, path, steps=100):
+    ids = some_ids(lm, steps)
+    expected, last = by_step(lm, ids)
+    found, carried = by_name(path, ids)
+    require_close(found, expected)
+    for name, value in carried.items():
+        require_close(value, last[name])
+
+
+def operators(path):
+    """How often each operator stands in a file."""
+    import onnx
+
+    nodes = onnx.load(path).graph.node
+    return collections.Counter(node.op_type for node in nodes)
