@@ -14,6 +14,7 @@ VERSION = re.search(
 SENTENCES = ["syntok>=1.4"]
 TENSORBOARD = ["tensorboard"]
 LITERT = ["ai-edge-litert>=2"]
+SERVING = ["tensorflow-serving-api>=2.21"]
 ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 
 setup(
@@ -44,6 +45,7 @@ setup(
         "torch": ["torch>=2.6"],
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
+        "serving": SERVING,
         "onnx": ONNX,
         "litert": LITERT,
         "test": [
@@ -55,9 +57,11 @@ setup(
             "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
+            *SERVING,
             *ONNX,
             *LITERT,
             "onnxruntime",
+            "pyyaml",
         ],
     },
     classifiers=[

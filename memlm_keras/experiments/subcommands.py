@@ -256,7 +256,13 @@ COMMANDS = {
                     "format",
                     str,
                     "Format; by default tf_saved_model.",
-                    choices=("tf_saved_model", "onnx"),
+                    choices=("tf_saved_model", "onnx", "litert"),
+                ),
+                Option(
+                    "quantize",
+                    str,
+                    "Weights of eight bits, of --format=litert.",
+                    choices=("int8",),
                 ),
                 Option(
                     "for",

@@ -24,7 +24,8 @@ def write(model, vocabulary, options, path):
     """Writes one streamed step of a language model as a LiteRT file.
 
     Args:
-        model: a `memlm_keras.LanguageModel` or `Ensemble` in float32.
+        model: a `memlm_keras.LanguageModel` or `Ensemble` in float32, whose
+            state begins with zeros.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size, which
             the file then ends with, or `None`.
         options: dict of `top_k`, an integer, and optionally of `rows`, an
@@ -32,8 +33,7 @@ def write(model, vocabulary, options, path):
         path: file to write.
 
     Raises:
-        ValueError: for a model that needs an operator which LiteRT does not
-            have itself, and one whose state does not begin with zeros.
+        ValueError: if it needs an operator which LiteRT does not have itself.
     """
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
@@ -56,17 +56,8 @@ def trace(model, options):
         A concrete function from `token_ids` int32 `(rows, 1)` and the state to
         `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
         `top_k_log_probabilities` float32, both `(rows, k)`, and the new state.
-
-    Raises:
-        ValueError: for a model whose state does not begin with zeros.
     """
     read = StreamedStep(model)
-    for name, value in read.initial.items():
-        if value.any():
-            raise ValueError(
-                "The state of `model` must begin with zeros, as a device "
-                f"begins. Received: one whose {name!r} begins otherwise"
-            )
     rows = options.get("rows", 1)
 
     def step(token_ids, **state):

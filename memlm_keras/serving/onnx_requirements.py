@@ -60,7 +60,7 @@ def require_recogniser(vocabulary, contract, tokens):
         )
 
 
-def require_zero_state(model, contract):
+def require_zero_state(model, name):
     """Raises `ValueError` for a state that does not begin with zeros."""
     begun = [
         name
@@ -69,7 +69,7 @@ def require_zero_state(model, contract):
     ]
     if begun:
         raise ValueError(
-            f'contract="{contract}" needs a model whose state begins with '
+            f'"{name}" needs a model whose state begins with '
             "zeros, as the engine begins. Received: a model whose state begins "
             f"otherwise in {', '.join(begun)}"
         )
