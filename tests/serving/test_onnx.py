@@ -124,6 +124,24 @@ MODELS = {
 }
 
 
+class DigammaCell(keras.layers.SimpleRNNCell):
+    """A cell that computes what ONNX has no operator for."""
+
+    def call(self, inputs, states, training=False):
+        import tensorflow as tf
+
+        outputs, states = super().call(inputs, states, training)
+        return tf.math.digamma(outputs + 2.0), states
+
+
+@on_tensorflow
+def test_an_operator_that_onnx_lacks_is_named(tmp_path):
+    lm = language_model(DigammaCell(6))
+    with pytest.raises(ValueError, match="cannot be written in ONNX.*Digamma"):
+        export(lm, tmp_path / "model.onnx", format="onnx")
+    assert not list(tmp_path.iterdir())
+
+
 @on_tensorflow
 @pytest.mark.parametrize("name", MODELS)
 def test_other_models(name, tmp_path):
