@@ -123,7 +123,7 @@ def test_other_models_and_overwriting(
     import tensorflow as tf
 
     path = pathlib.Path(tmp_path, "1")
-    for seed in (1, 2):
+    for seed in (1, 2) if recurrent is keras.layers.GRU else (1,):
         keras.utils.set_random_seed(seed)
         model = memlm.LanguageModel(
             len(vocabulary), 6, [recurrent(6)], memory, **arguments
