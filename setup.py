@@ -13,6 +13,7 @@ VERSION = re.search(
 
 SENTENCES = ["syntok>=1.4"]
 TENSORBOARD = ["tensorboard"]
+SERVING = ["tensorflow-serving-api>=2.21"]
 ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 
 setup(
@@ -43,6 +44,7 @@ setup(
         "torch": ["torch>=2.6"],
         "sentences": SENTENCES,
         "tensorboard": TENSORBOARD,
+        "serving": SERVING,
         "onnx": ONNX,
         "test": [
             "pytest",
@@ -53,8 +55,10 @@ setup(
             "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
+            *SERVING,
             *ONNX,
             "onnxruntime",
+            "pyyaml",
         ],
     },
     classifiers=[

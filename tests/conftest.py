@@ -48,6 +48,8 @@ SAME_ON_EVERY_BACKEND = (
     "experiments/test_run_folder.py",
     "experiments/test_table.py",
     "recipes/test_recipes.py",
+    "serving/test_client.py",
+    "serving/test_deploy.py",
     "serving/test_c_library.py",
     "serving/test_operators.py",
     "serving/test_requests.py",

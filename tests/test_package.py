@@ -187,7 +187,7 @@ PUBLIC_NAMES = {
         "register",
         "tables",
     ],
-    "memlm_keras.serving": ["check_path", "export"],
+    "memlm_keras.serving": ["Client", "Session", "check_path", "export"],
     "memlm_keras.smoothing": [
         "NoisedBatches",
         "SmoothedEmbedding",

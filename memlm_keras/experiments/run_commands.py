@@ -106,17 +106,14 @@ def export(positional, values, command):
     folder = run_folder.find(positional.run)
     name = pathlib.Path(positional.run).resolve()
     name = name.stem if folder is None else folder.path.resolve().name
-    path = pathlib.Path(positional.folder or _WHERE[format].format(name=name))
-    if format == "tf_saved_model" and not path.name.isdecimal():
-        versions = [int(p.name) for p in path.glob("*") if p.name.isdecimal()]
-        path = path / str(max(versions, default=0) + 1)
-    serving.export(
+    path = serving.export(
         model,
-        path,
+        positional.folder or _WHERE[format].format(name=name),
         top_k=min(_TOP_K, model.vocabulary_size),
         format=format,
         contract=values.get("contract"),
         tokens=values.get("tokens"),
+        card=_known_of(folder) if format == "tf_saved_model" else None,
     )
     if format == "onnx":
         print(f"Exported for onnxruntime: {path}")
@@ -130,6 +127,23 @@ def export(positional, values, command):
             f"--model_name={path.parent.name} "
             f"--model_base_path={path.parent.resolve()}"
         )
+
+
+def _known_of(folder):
+    """Facts of a model that its run folder has; none of `None`."""
+    results = folder and folder.results()
+    if not results:
+        return {}
+    return {
+        "preset": results["preset"],
+        "data": results["dataset"],
+        **{
+            f"{split} {name}": f"{results[split][name]:.2f}"
+            for split in ("validation", "test")
+            for name in ("perplexity", "accuracy")
+            if name in results.get(split, {})
+        },
+    }
 
 
 def predict(positional, values, command):

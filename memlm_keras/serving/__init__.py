@@ -1,6 +1,8 @@
-"""Serving: models as SavedModels for TensorFlow Serving."""
+"""Serving: models as SavedModels for TensorFlow Serving, and as files."""
 
-from memlm_keras.serving.export import check_path
+from memlm_keras.serving.client import Client
+from memlm_keras.serving.client import Session
 from memlm_keras.serving.export import export
+from memlm_keras.serving.paths import check_path
 
-__all__ = ["check_path", "export"]
+__all__ = ["Client", "Session", "check_path", "export"]

@@ -3,7 +3,6 @@
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from collections.abc import Iterable
 
 import keras
 
+from memlm_keras import __version__
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
@@ -23,6 +23,7 @@ from memlm_keras.serving import formats
 from memlm_keras.serving.onnx_requirements import as_float32
 from memlm_keras.serving.onnx_requirements import require_recogniser
 from memlm_keras.serving.onnx_requirements import require_zero_state
+from memlm_keras.serving.paths import check_path
 
 
 def export(
@@ -36,6 +37,7 @@ def export(
     max_length=1024,
     contract=None,
     tokens=None,
+    card=None,
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
@@ -103,8 +105,9 @@ def export(
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
-        path: folder to write, `saved_models/<name>/<version>` with an integer
-            version; or file or folder to write, such as `model.onnx`.
+        path: folder to write, `saved_models/<name>`, in which the next version
+            is made, or `saved_models/<name>/<version>`; or file or folder of
+            another format, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
             is the model's own. A file can do without.
         top_k: integer, k, how many of the most probable tokens are returned,
@@ -121,6 +124,11 @@ def export(
             need the vocabulary of the recogniser.
         tokens: path of the recogniser's `tokens.txt`, which the vocabulary must
             agree with; of a contract only.
+        card: dict of strings and numbers that the model card of a SavedModel
+            tells, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
+
+    Returns:
+        `pathlib.Path`, what was written.
 
     Raises:
         ValueError: for another format, a path that does not end as that format
@@ -139,11 +147,13 @@ def export(
 
     Example:
 
-    >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict/1")
+    >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict")
+    PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
-    path = pathlib.Path(path)
-    check_path(path, overwrite, format)
-    options = formats.own_options(format, contract=contract, tokens=tokens)
+    path = check_path(path, overwrite, format)
+    options = formats.own_options(
+        format, contract=contract, tokens=tokens, card=card
+    )
     is_file = formats.get(format).suffix is not None
     if isinstance(model, EntailmentClassifier) and not is_file:
         options |= _classifier_options(model, labels)
@@ -152,6 +162,8 @@ def export(
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
     if tokens is not None or contract is not None:
         require_recogniser(vocabulary, contract, options.pop("tokens", None))
+    if not is_file:
+        options["card"] = _card(model, path, options.get("card", {}))
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if format in ("onnx", "triton"):
@@ -163,6 +175,7 @@ def export(
         write(model, vocabulary, options, temporary, format)
         if format == "tf_saved_model":
             _write_extra(temporary / "assets.extra", vocabulary, options)
+    return path
 
 
 def _write_extra(folder, vocabulary, options):
@@ -173,72 +186,15 @@ def _write_extra(folder, vocabulary, options):
         (folder / "labels.json").write_text(text)
 
 
-def check_path(path, overwrite=False, format="tf_saved_model"):
-    """Raises what `export` raises for a path, before there is a model.
-
-    Args:
-        path, overwrite, format: as for `export`.
-
-    Raises:
-        ValueError: for another format, and a path that does not end as that
-            format wants it: with a version, or with its suffix.
-        FileExistsError: if something is at `path` and `overwrite` is not set,
-            or what is there is no SavedModel.
-
-    Example:
-
-    >>> memlm_keras.serving.check_path("saved_models/key_value_predict/1")
-    """
-    path = pathlib.Path(path)
-    suffix = formats.get(format).suffix
-    if suffix is not None:
-        _check_file(path, overwrite, format, suffix)
-        return
-    if not _is_version(path.name):
-        raise ValueError(
-            "`path` must end with an integer version, below 2^63 and without "
-            "zeros before it, as TensorFlow Serving looks for: "
-            f"saved_models/<name>/<version>. Received: path={path}. "
-            f"Try: {path / '1'}"
-        )
-    if path.exists() and not overwrite:
-        raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
-            f"Export the next version, {path.with_name(_next_version(path))}, "
-            "or pass `overwrite=True`."
-        )
-    if path.exists() and not (path / "saved_model.pb").exists():
-        raise FileExistsError(
-            "`overwrite=True` replaces a SavedModel, and what is at `path` is "
-            f"none. Received: path={path}. Move it away, or choose another "
-            "path."
-        )
-
-
-def _is_version(name):
-    # To a server, 007 is 7, which may be there besides.
-    return bool(re.fullmatch("0|[1-9][0-9]*", name)) and int(name) < 2**63
-
-
-def _check_file(path, overwrite, format, suffix):
-    """`check_path` of a format that is one file, or a folder of any name."""
-    if suffix and path.suffix != suffix:
-        raise ValueError(
-            f'`path` must end with {suffix} where format="{format}". '
-            f"Received: path={path}. Try: {path.with_suffix(suffix)}"
-        )
-    ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
-    if path.exists() and not (overwrite and ours):
-        raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
-            "Choose another path, or pass `overwrite=True` to replace what "
-            "this format has written."
-        )
-
-
-def _next_version(path):
-    siblings = [sibling.name for sibling in path.parent.iterdir()]
-    return str(max(map(int, filter(_is_version, siblings))) + 1)
+def _card(model, path, card):
+    """Facts of the model card, as values of JSON."""
+    return {
+        "name": f"{path.parent.name}, version {path.name}",
+        "model": type(model).__name__,
+        "parameters": model.count_params(),
+        **{str(key): value for key, value in card.items()},
+        "memlm_keras": __version__,
+    }
 
 
 def _classifier_options(model, labels):

@@ -28,7 +28,7 @@ def main(model_path, vocabulary_path, options, path, format):
         keras.saving.load_model(model_path, compile=False),
         Vocabulary.from_file(vocabulary_path) if known else None,
         json.loads(options),
-        path,
+        pathlib.Path(path),
         format,
     )
 

@@ -28,7 +28,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "tf_saved_model": Format("saved_model"),
+    "tf_saved_model": Format("saved_model", options=("card",)),
     "onnx": Format(
         "onnx_model", ".onnx", ("onnx", "tf2onnx"), ("contract", "tokens")
     ),
@@ -74,9 +74,9 @@ def own_options(format, **options):
     """
     given = {key: value for key, value in options.items() if value is not None}
     for name, value in given.items():
-        if name not in get(format).options:
+        if name not in FORMATS[format].options:
             formats = [
-                f'"{key}"' for key in FORMATS if name in get(key).options
+                f'"{key}"' for key in FORMATS if name in FORMATS[key].options
             ]
             raise ValueError(
                 f"`{name}` is an option of format={' and '.join(formats)}. "

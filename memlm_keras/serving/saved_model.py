@@ -7,7 +7,10 @@ gets here from every backend.
 import tensorflow as tf
 
 from memlm_keras.models import EntailmentClassifier
+from memlm_keras.serving import model_card
+from memlm_keras.serving import warm_up
 from memlm_keras.serving.entailment_signatures import EntailmentSignatures
+from memlm_keras.serving.example_requests import example_requests
 from memlm_keras.serving.signatures import LanguageModelSignatures
 
 
@@ -17,9 +20,12 @@ def write(model, vocabulary, options, path):
     Args:
         model: model of this package.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
-        options: dict, further arguments of its signatures.
+        options: dict, further arguments of its signatures, and `card`, a dict
+            of what is said of the model.
         path: folder to write.
     """
+    options = dict(options)
+    card = options.pop("card")
     kind = LanguageModelSignatures
     if isinstance(model, EntailmentClassifier):
         kind = EntailmentSignatures
@@ -31,3 +37,8 @@ def write(model, vocabulary, options, path):
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
     tf.saved_model.save(module, str(path), signatures=functions)
+    extra = path / "assets.extra"
+    extra.mkdir()
+    requests = example_requests(functions, vocabulary)
+    warmed_up = warm_up.write(requests, extra)
+    model_card.write(functions, requests, card, warmed_up, extra)

@@ -44,6 +44,9 @@ class LanguageModelSignatures:
         self.words = Words(vocabulary)
         self.state = ServedState(model, vocabulary)
         self.reader = RowReader(model, self.state.own)
+        # Traced once, for all signatures.
+        self._encoded = tf.function(self._encode, (_TEXT,), autograph=False)
+        self._begun = tf.function(self._begin, (_TEXT,), autograph=False)
 
     def concrete_functions(self):
         """Returns the traced signatures by name."""
@@ -245,7 +248,7 @@ class LanguageModelSignatures:
             "length": length,
         }
 
-    def _begun(self, text):
+    def _begin(self, text):
         """`(log_probabilities, state)` after an end and texts."""
         _, ids = self._encoded(text)
         end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
@@ -278,7 +281,7 @@ class LanguageModelSignatures:
     def _end(self):
         return self.vocabulary.end_of_sentence_id
 
-    def _encoded(self, text):
+    def _encode(self, text):
         """Ragged tokens and ids of texts, none of them too long."""
         text = require_shape("text", text, (None,))
         tokens = self.words.tokenize(text)

@@ -3,6 +3,7 @@
 Commands, also those of docs/results, go as far as they do without training.
 """
 
+import contextlib
 import pathlib
 import re
 import shlex
@@ -11,9 +12,11 @@ import types
 
 import corpus_files
 import keras
+import local_servers
 import pytest
 
 from memlm_keras import registry
+from memlm_keras import serving
 from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
@@ -34,7 +37,9 @@ TRAINED = (
 )
 # Commands that are run where their run folder is there.
 OF_RUNS = ("attention", "evaluate", "generate", "score")
-OTHER_PROGRAMS = ("apt-get", "cp", "export", "mkdir", "python", "torchrun")
+OTHER_PROGRAMS = (
+    "apt-get cd cp curl docker export mkdir pip python torchrun".split()
+)
 
 
 def blocks(page):
@@ -137,8 +142,28 @@ def papers_kept(monkeypatch):
     monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 
 
+@pytest.fixture
+def servers(folder, monkeypatch):
+    """Clients ask local servers of the models that a page has exported."""
+    client = serving.Client
+    with contextlib.ExitStack() as stack:
+
+        def local(address, model):
+            assert address in ("http://localhost:8501", "localhost:8500")
+            versions = (folder / "saved_models" / model).iterdir()
+            models = local_servers.Models(
+                model, {int(path.name): path for path in versions}
+            )
+            kind = "rest" if "://" in address else "grpc"
+            serve = getattr(local_servers, kind)
+            return client(stack.enter_context(serve(models)), model)
+
+        monkeypatch.setattr(serving, "Client", local)
+        yield
+
+
 @pytest.mark.parametrize("page", those_with(blocks))
-def test_blocks_run(page, folder, monkeypatch):
+def test_blocks_run(page, folder, servers, monkeypatch):
     on_one_backend(page)
     # Of a name that no package has, as onnx.md would.
     module = types.ModuleType(f"page_{page.stem}")

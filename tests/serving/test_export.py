@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import memlm_keras as memlm
+from memlm_keras.serving import check_path
 from memlm_keras.serving import export
 
 # As an attribute of the package, `export` is the function.
@@ -17,23 +18,34 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize(
-    "name", ["kvp", "v1", "-1", "1.0", "007", "00", str(2**63)]
-)
-def test_path_must_end_with_a_version(name, model, vocabulary, tmp_path):
-    with pytest.raises(ValueError, match=f"Try: .*{name}/1"):
+@pytest.mark.parametrize("name", ["007", "00", str(2**63)])
+def test_versions_are_those_of_a_server(name, model, vocabulary, tmp_path):
+    with pytest.raises(ValueError, match=f"must be below .* Try: {tmp_path}"):
         export(model, tmp_path / name, vocabulary)
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", ["kvp", "v1", "-1", "1.0"])
+def test_without_a_version_it_is_the_next(name, tmp_path):
+    folder = tmp_path / name
+    assert check_path(folder) == folder / "1"
+    # To a server, 0099 is 99.
+    for version in ("1", "11", "0099", "v200"):
+        (folder / version).mkdir(parents=True)
+    assert check_path(folder) == folder / "100"
+    (folder / "saved_model.pb").write_text("")
+    with pytest.raises(FileExistsError, match="is a SavedModel itself"):
+        check_path(folder)
+
+
 def test_what_is_there_is_kept(model, vocabulary, tmp_path):
-    for version in ("1", "11", "0099"):
+    for version in ("1", "11"):
         (tmp_path / version).mkdir()
     with pytest.raises(FileExistsError, match="next version, .*/12, or"):
         export(model, tmp_path / "1", vocabulary)
     with pytest.raises(FileExistsError, match="replaces a SavedModel"):
         export(model, tmp_path / "1", vocabulary, overwrite=True)
-    assert names(tmp_path) == ["0099", "1", "11"]
+    assert names(tmp_path) == ["1", "11"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +123,7 @@ def test_other_models_and_overwriting(
     import tensorflow as tf
 
     path = pathlib.Path(tmp_path, "1")
-    for seed in (1, 2):
+    for seed in (1, 2) if recurrent is keras.layers.GRU else (1,):
         keras.utils.set_random_seed(seed)
         model = memlm.LanguageModel(
             len(vocabulary), 6, [recurrent(6)], memory, **arguments

@@ -1,0 +1,115 @@
+"""The files of deploy/ are what TensorFlow Serving and its tools read."""
+
+import pathlib
+
+import pytest
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message_factory
+from google.protobuf import text_format
+from google.protobuf import wrappers_pb2
+
+DEPLOY = pathlib.Path(__file__).parents[2] / "deploy"
+FIELD = descriptor_pb2.FieldDescriptorProto
+INTEGER = wrappers_pb2.Int64Value.DESCRIPTOR
+
+# Names, numbers and types of fields in session_bundle_config.proto and
+# monitoring_config.proto of TensorFlow Serving, whose package has not these.
+BATCHING = {
+    "max_batch_size": (1, INTEGER),
+    "batch_timeout_micros": (2, INTEGER),
+    "max_enqueued_batches": (3, INTEGER),
+    "num_batch_threads": (4, INTEGER),
+    "thread_pool_name": (5, wrappers_pb2.StringValue.DESCRIPTOR),
+    "allowed_batch_sizes": (6, [FIELD.TYPE_INT64]),
+    "pad_variable_length_inputs": (7, FIELD.TYPE_BOOL),
+}
+PROMETHEUS = {"enable": (1, FIELD.TYPE_BOOL), "path": (2, FIELD.TYPE_STRING)}
+
+
+def message(pool, name, fields):
+    """Class of a message of these fields."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{name}.proto", package="serving", syntax="proto3"
+    )
+    made = file.message_type.add(name=name)
+    for field, (number, kind) in fields.items():
+        one = made.field.add(name=field, number=number)
+        one.label = FIELD.LABEL_OPTIONAL
+        if isinstance(kind, list):
+            one.label, (kind,) = FIELD.LABEL_REPEATED, kind
+        if isinstance(kind, int):
+            one.type = kind
+        else:
+            one.type, one.type_name = FIELD.TYPE_MESSAGE, f".{kind.full_name}"
+            file.dependency.append(kind.file.name)
+    file.dependency[:] = sorted(set(file.dependency))
+    pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName(f"serving.{name}")
+    )
+
+
+@pytest.fixture(scope="module")
+def pool():
+    pool = descriptor_pool.DescriptorPool()
+    wrappers = descriptor_pb2.FileDescriptorProto()
+    wrappers_pb2.DESCRIPTOR.CopyToProto(wrappers)
+    pool.Add(wrappers)
+    return pool
+
+
+def parse(name, kind):
+    return text_format.Parse((DEPLOY / name).read_text(), kind())
+
+
+def test_models():
+    configs = pytest.importorskip(
+        "tensorflow_serving.config.model_server_config_pb2",
+        reason="tensorflow-serving-api is not installed",
+    )
+    found = parse("models.config", configs.ModelServerConfig)
+    (model,) = found.model_config_list.config
+    # The folder that `compose.yml` mounts, and a model in it.
+    assert model.base_path == f"/saved_models/{model.name}"
+    assert model.model_version_policy.latest.num_versions == 2
+
+
+def test_batching(pool):
+    found = parse("batching.config", message(pool, "Batching", BATCHING))
+    assert found.pad_variable_length_inputs
+    assert found.max_batch_size.value >= 1
+    assert found.num_batch_threads.value >= 1
+
+
+def test_monitoring(pool):
+    prometheus = message(pool, "Prometheus", PROMETHEUS)
+    fields = {"prometheus_config": (1, prometheus.DESCRIPTOR)}
+    found = parse("monitoring.config", message(pool, "Monitoring", fields))
+    assert found.prometheus_config.enable
+    path = found.prometheus_config.path
+    assert f"metrics_path: {path}" in (DEPLOY / "prometheus.yml").read_text()
+
+
+def test_compose():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    services = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
+    assert {services[s]["image"] for s in ("cpu", "gpu")} == {
+        "tensorflow/serving:latest",
+        "tensorflow/serving:latest-gpu",
+    }
+    for name in ("cpu", "gpu"):
+        service = services[name]
+        folders = dict(v.split(":")[1::-1] for v in service["volumes"])
+        assert (DEPLOY / folders["/saved_models"]).is_dir()
+        for flag in service["command"]:
+            value = flag.partition("=")[2]
+            if value.startswith("/deploy/"):
+                assert (DEPLOY / value.removeprefix("/deploy/")).is_file()
+    targets = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
+    (job,) = targets["scrape_configs"]
+    # Both services are found under the name that is asked for metrics.
+    (target,) = job["static_configs"][0]["targets"]
+    for name in ("cpu", "gpu"):
+        aliases = services[name]["networks"]["default"]["aliases"]
+        assert target.partition(":")[0] in aliases
