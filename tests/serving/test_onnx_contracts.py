@@ -72,6 +72,18 @@ def test_shallow_fusion(lm, tokens, tmp_path):
 
 
 @on_tensorflow
+def test_shallow_fusion_with_a_cache(lm, tmp_path):
+    cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
+    cached = lm.with_mixture(cache)
+    path = tmp_path / "lm.onnx"
+    export(cached, path, format="onnx", contract="sherpa")
+    ids = onnx_runs.some_ids(cached, 12)
+    ids[0] = 1
+    expected, _ = onnx_runs.by_step(cached, ids)
+    onnx_runs.require_close(onnx_runs.by_sherpa(path, ids), expected)
+
+
+@on_tensorflow
 def test_rescoring(lm, tmp_path):
     path = tmp_path / "lm.onnx"
     export(lm, path, format="onnx", contract="sherpa_offline")
