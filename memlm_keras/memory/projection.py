@@ -24,7 +24,6 @@ class Projection(Int8Kernels, Memory):
     from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.
 
     Args:
-        units: integer, size of `h*`; `None` is k, as in both papers.
         kernel_initializer: initializer of `W^x`.
         activation: Keras activation.
         use_bias: whether there is a bias.
@@ -32,6 +31,7 @@ class Projection(Int8Kernels, Memory):
         kernel_regularizer: Keras regularizer of `W^x`, or `None`. What it
             gives is added to the loss while training and evaluating, and is
             no part of perplexities.
+        units: integer, size of `h*`; `None` is k, as in both papers.
         **kwargs: arguments of `Memory`, but `return_attention_scores`.
 
     Call arguments:
@@ -55,12 +55,12 @@ class Projection(Int8Kernels, Memory):
 
     def __init__(
         self,
-        units=None,
         kernel_initializer="glorot_uniform",
         activation="tanh",
         use_bias=False,
         bias_initializer="zeros",
         kernel_regularizer=None,
+        units=None,
         **kwargs,
     ):
         super().__init__(**kwargs)
