@@ -73,7 +73,7 @@ def _words(vocabulary):
     special = {vocabulary.unknown_id, vocabulary.end_of_sentence_id}
     found = False
     for index, token in enumerate(vocabulary.tokens):
-        if index not in special and vocabulary.encode(token) == [index]:
+        if index not in special and list(vocabulary.encode(token)) == [index]:
             found = True
             yield token
     if not found:
