@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import shlex
 import sys
 
 import keras
@@ -111,6 +112,7 @@ def export(positional, values, command):
         model,
         positional.folder or _WHERE[format].format(name=name),
         top_k=min(_TOP_K, model.vocabulary_size),
+        overwrite=values.get("overwrite", False),
         format=format,
         quantize=values.get("quantize"),
         contract=values.get("contract"),
@@ -123,13 +125,14 @@ def export(positional, values, command):
         print(f"Exported for LiteRT: {path}")
     elif format == "triton":
         print(f"Exported for Triton: {path}")
-        print(f"  tritonserver --model-repository={path.parent.resolve()}")
+        place = shlex.quote(str(path.parent.resolve()))
+        print(f"  tritonserver --model-repository={place}")
     else:
         print(f"Exported for TensorFlow Serving: {path}")
         print(
             "  tensorflow_model_server --rest_api_port=8501 "
-            f"--model_name={path.parent.name} "
-            f"--model_base_path={path.parent.resolve()}"
+            f"--model_name={shlex.quote(path.resolve().parent.name)} "
+            f"--model_base_path={shlex.quote(str(path.parent.resolve()))}"
         )
 
 

@@ -259,6 +259,11 @@ COMMANDS = {
                     choices=("tf_saved_model", "onnx", "litert"),
                 ),
                 Option(
+                    "overwrite",
+                    bool,
+                    "Replace what is there of that format.",
+                ),
+                Option(
                     "quantize",
                     str,
                     "Weights of eight bits, of --format=litert.",

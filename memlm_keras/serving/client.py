@@ -60,7 +60,8 @@ class Client:
 
         Args:
             signature: string, its name.
-            **inputs: its inputs, as NumPy arrays or what becomes one.
+            **inputs: its inputs, as NumPy arrays or what becomes one; numbers
+                are sent as int32 and float32.
 
         Returns:
             Dict of NumPy arrays, its outputs; strings are of dtype object.
@@ -68,7 +69,7 @@ class Client:
         return self._connection.predict(
             self.version,
             signature,
-            {name: np.asarray(value) for name, value in inputs.items()},
+            {name: _as_input(name, value) for name, value in inputs.items()},
         )
 
     def score(self, texts):
@@ -116,7 +117,7 @@ class Client:
             length=np.full(rows, length, "int32"),
             top_k=np.full(rows, top_k, "int32"),
             temperature=np.full(rows, temperature, "float32"),
-            seed=np.arange(rows, dtype="int32") + np.int32(seed),
+            seed=np.arange(rows) + seed,
         )
         return list(found["text"])
 
@@ -176,6 +177,22 @@ class Session:
             for name, value in answer.items()
             if not name.startswith("top_k_")
         }
+
+
+def _as_input(name, value):
+    """An input as an array of a dtype that signatures take."""
+    value = np.asarray(value)
+    if value.dtype.kind == "f":
+        return value.astype("float32")
+    if value.dtype.kind not in "iu":
+        return value
+    least, most = np.iinfo("int32").min, np.iinfo("int32").max
+    if value.size and not least <= value.min() <= value.max() <= most:
+        raise ValueError(
+            f"`{name}` must be integers from {least} to {most}. Received: "
+            f"{name}={value.tolist()!r}"
+        )
+    return value.astype("int32")
 
 
 def _several(texts):

@@ -43,6 +43,9 @@ class EntailmentSignatures:
         premise = require_shape("premise", premise, (None,))
         rows = "premise", tf.size(premise)
         hypothesis = require_shape("hypothesis", hypothesis, (rows,))
+        premise = require(
+            rows[1] > 0, "`premise` must hold at least one row", premise
+        )
         inputs = {
             **self._sentences("premise", premise),
             **self._sentences("hypothesis", hypothesis),

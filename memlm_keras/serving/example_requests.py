@@ -11,25 +11,31 @@ import tensorflow as tf
 _WORDS = 3
 
 
-def example_requests(functions, vocabulary):
+def example_requests(functions, vocabulary, max_length=_WORDS):
     """Makes a request of one row for each signature.
 
     Args:
         functions: dict of concrete functions by the name of the signature.
         vocabulary: `memlm_keras.data.Vocabulary` whose words they ask about.
+        max_length: integer, most tokens of a row.
 
     Returns:
         Dict, by the name of the signature, of dicts of tensors.
     """
     words = list(itertools.islice(_words(vocabulary), _WORDS))
+    while len(words) > 1 and len(vocabulary.encode(" ".join(words))) > (
+        max_length - 1
+    ):
+        words.pop()
+    ids = list(vocabulary.encode(" ".join(words)))[:max_length]
     text = tf.constant([" ".join(words)])
     values = {
         "text": text,
         "premise": text,
         "hypothesis": text,
-        "token_ids": tf.constant([vocabulary.encode(text.numpy()[0].decode())]),
+        "token_ids": tf.constant([ids], tf.int32),
         "rows": tf.constant([0]),
-        "length": tf.constant([1]),
+        "length": tf.constant([len(ids)]),
         "top_k": tf.constant([1]),
         "temperature": tf.constant([1.0]),
         "seed": tf.constant([0]),
@@ -71,10 +77,11 @@ def _plain(array):
 def _words(vocabulary):
     """Words that are read as they stand, or else the unknown one."""
     special = {vocabulary.unknown_id, vocabulary.end_of_sentence_id}
-    found = False
-    for index, token in enumerate(vocabulary.tokens):
-        if index not in special and list(vocabulary.encode(token)) == [index]:
-            found = True
-            yield token
-    if not found:
+    known = [
+        token
+        for index, token in enumerate(vocabulary.tokens)
+        if index not in special and list(vocabulary.encode(token)) == [index]
+    ]
+    yield from sorted(known, key=lambda token: not token.isalpha())
+    if not known:
         yield vocabulary.tokens[vocabulary.unknown_id]

@@ -67,8 +67,8 @@ def export(
     | `initial_state` | `rows` int32 `(B,)`, of any values | the state of B rows |
 
     Texts are split as `vocabulary.encode` does. They begin after an
-    end-of-sentence token, those of `step_words` but where the state is; `score`
-    ends them with one, which is predicted. `length` says how many ids of a
+    end-of-sentence token, but those of `step_words` go on from the state;
+    `score` ends them with one, which is predicted. `length` says how many ids of a
     row are its own: what stands behind is not read, so that a server may pad.
     No row may have more than `max_length` tokens.
 
@@ -121,7 +121,8 @@ def export(
             is the model's own. A file can do without.
         top_k: integer, k, how many of the most probable tokens are returned,
             and the largest `top_k` of `generate`; of language models.
-        overwrite: bool, whether to replace a SavedModel that is at `path`.
+        overwrite: bool, whether to replace what this format has written at
+            `path` before.
         labels: sequence of strings, such as `PairCorpus.labels`, what the
             classes of a classifier are called; only of classifiers. `None` is
             the model's own, if it has them.
@@ -181,7 +182,10 @@ def export(
     if tokens is not None or contract is not None:
         require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
-        options["card"] = _card(model, path, options.get("card", {}))
+        card = options.get("card", {})
+        if "labels" in options:
+            card = {**card, "labels": ", ".join(options["labels"])}
+        options["card"] = _card(model, path, card)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if is_file:
@@ -206,11 +210,16 @@ def _write_extra(folder, vocabulary, options):
 
 def _card(model, path, card):
     """Facts of the model card, as values of JSON."""
+    values = {
+        # JSON has no numbers of NumPy.
+        str(key): value.item() if hasattr(value, "item") else value
+        for key, value in card.items()
+    }
     return {
-        "name": f"{path.parent.name}, version {path.name}",
+        "name": f"{path.resolve().parent.name}, version {path.name}",
         "model": type(model).__name__,
         "parameters": model.count_params(),
-        **{str(key): value for key, value in card.items()},
+        **values,
         "memlm_keras": __version__,
     }
 
@@ -256,7 +265,7 @@ def _language_model_options(model, top_k, labels, max_length):
             f"{model.vocabulary_size}. Received: top_k={top_k}"
         )
     require_positive_integer("max_length", max_length)
-    return {"top_k": top_k, "max_length": max_length}
+    return {"top_k": int(top_k), "max_length": int(max_length)}
 
 
 def _vocabulary_of(model, vocabulary, optional=False):

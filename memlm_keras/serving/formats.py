@@ -87,6 +87,7 @@ def own_options(format, **options):
             )
     if "rows" in given:
         require_positive_integer("rows", given["rows"])
+        given["rows"] = int(given["rows"])
     if given.get("quantize", "int8") != "int8":
         raise ValueError(
             '`quantize` must be "int8", or None for float32. Received: '

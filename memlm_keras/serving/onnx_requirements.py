@@ -22,7 +22,8 @@ def as_float32(model):
             raise ValueError(
                 "`model` must not be quantized: the file is in float32. "
                 f"Received: a model whose layer {layer.name} is in "
-                f"{layer.quantization_mode}. Export it before `quantize`"
+                f"{layer.quantization_mode}. Export it before `quantize`: "
+                'format="litert" has a `quantize="int8"` of its own'
             )
     copies = [in_float32(one) for one in models]
     if copies == models:

@@ -34,6 +34,13 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
     if suffix is not None:
         _check_file(path, overwrite, format, suffix)
         return path
+    for other, about in formats.FORMATS.items():
+        if about.suffix and path.suffix == about.suffix:
+            raise ValueError(
+                '`path` must be a folder of versions where format="'
+                f'{format}". Received: path={path}. Did you mean '
+                f'format="{other}"?'
+            )
     if (path / "saved_model.pb").exists() and not _is_number(path.name):
         raise FileExistsError(
             "`path` must be a folder of versions, and is a SavedModel itself. "

@@ -39,6 +39,7 @@ def write(model, vocabulary, options, path):
     tf.saved_model.save(module, str(path), signatures=functions)
     extra = path / "assets.extra"
     extra.mkdir()
-    requests = example_requests(functions, vocabulary)
+    limit = {k: options[k] for k in ("max_length",) if k in options}
+    requests = example_requests(functions, vocabulary, **limit)
     warmed_up = warm_up.write(requests, extra)
     model_card.write(functions, requests, card, warmed_up, extra)

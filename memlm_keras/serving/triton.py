@@ -64,7 +64,7 @@ def write(model, vocabulary, options, path):
     labels = ""
     if vocabulary is not None:
         text = "".join(f"{token}\n" for token in vocabulary.tokens)
-        path.joinpath(_LABELS).write_text(text, encoding="utf-8")
+        path.joinpath(_LABELS).write_text(text, encoding="utf-8", newline="\n")
         labels = f'\n  label_filename: "{_LABELS}"'
     states = [
         _state(one, contract.streamed.initial[one.name], path / "initial_state")

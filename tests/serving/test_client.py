@@ -105,6 +105,15 @@ def test_requests_that_are_refused(client):
         client.call("scores", text=["word_0"])
 
 
+def test_plain_numbers_are_sent_as_signatures_take_them(client):
+    begun = client.call("begin", text=["word_0"])
+    state = {k: v for k, v in begun.items() if not k.startswith("top_k_")}
+    found = client.call("step", token_ids=[[5, 7]], length=[2], **state)
+    assert found["top_k_ids"].dtype == np.int32
+    with pytest.raises(ValueError, match="`seed` must be integers from"):
+        client.generate("word_0", length=1, seed=2**31)
+
+
 def test_what_is_not_served(address):
     with pytest.raises(LookupError, match="large"):
         Client(address, "large")

@@ -1,4 +1,5 @@
 import importlib
+import json
 import os
 import pathlib
 
@@ -36,6 +37,26 @@ def test_without_a_version_it_is_the_next(name, tmp_path):
     (folder / "saved_model.pb").write_text("")
     with pytest.raises(FileExistsError, match="is a SavedModel itself"):
         check_path(folder)
+
+
+def test_a_format_that_was_forgotten_is_named(tmp_path):
+    with pytest.raises(ValueError, match='Did you mean format="onnx"'):
+        check_path(tmp_path / "kvp.onnx")
+
+
+def test_numbers_of_numpy(model, tmp_path):
+    path = export(
+        model,
+        tmp_path / "kvp",
+        top_k=np.int64(2),
+        max_length=np.int32(2),
+        card={"perplexity": np.float32(3.25)},
+    )
+    card = (path / "assets.extra" / "model_card.md").read_text()
+    assert "# kvp, version 1" in card and "* perplexity: 3.25" in card
+    # What it shows must be what it takes.
+    request = (path / "assets.extra" / "requests" / "score.json").read_text()
+    assert len(json.loads(request)["inputs"]["text"][0].split()) == 1
 
 
 def test_what_is_there_is_kept(model, vocabulary, tmp_path):
