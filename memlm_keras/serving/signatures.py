@@ -188,9 +188,7 @@ class LanguageModelSignatures:
         """
         _, ids = self._encoded(text)
         ids = require_words("text", ids)
-        return self._stepped(
-            "text", ids.to_tensor(), self._lengths(ids), state
-        )
+        return self._stepped("text", ids.to_tensor(), self._lengths(ids), state)
 
     def generate(self, text, length, top_k, temperature, seed):
         """Writes texts `(B,)` on.
