@@ -120,7 +120,7 @@ def document(found):
     }
     rounds = " or ".join(map(str, sorted(rounds)))
     lines = [
-        f"{found['date']}, {found['processor']}, {found['threads']} threads of "
+        f"{found['date']}, {found['processor']}, threads: {found['threads']} of "
         f"{found['cores']} cores; {libraries}. Medians of {rounds} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
