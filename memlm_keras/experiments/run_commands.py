@@ -1,5 +1,6 @@
 """Commands that use a trained model: what each does, once Keras is there."""
 
+import contextlib
 import math
 import pathlib
 import shlex
@@ -10,12 +11,18 @@ import numpy as np
 
 from memlm_keras import analysis
 from memlm_keras import serving
+from memlm_keras.data.text import read_lines
+from memlm_keras.evaluation import DynamicEvaluator
+from memlm_keras.evaluation import surprisal as surprisals
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
 from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.tasks import kind_of
+from memlm_keras.models import Ensemble
 
 _END = "(end of sentence)"
 _TOP_K = 10
@@ -59,6 +66,48 @@ def _summary(total, length):
         f"log-probability {total:.4f}, {length} predicted tokens, perplexity "
         f"{math.exp(-total / length):.2f}"
     )
+
+
+def surprisal(positional, values, command):
+    """Writes a table of the words of a file, a line each."""
+    models = [
+        _counted(path) or (_load(path, "score"), None)
+        for path in positional.run
+    ]
+    model, vocabulary = models[0]
+    if len(models) > 1:
+        model = Ensemble([each for each, _ in models])
+    if "rate" in values:
+        model = DynamicEvaluator(model, values["rate"])
+    elif "segment_length" in values:
+        raise UsageError("--segment_length is for --rate.")
+    found = surprisals(
+        model,
+        list(read_lines(positional.file)),
+        vocabulary,
+        unit=values.get("unit", "bits"),
+        reset=values.get("reset", False),
+        segment_length=values.get("segment_length"),
+    )
+    if "out" in values:
+        found.write(values["out"])
+    else:
+        print(found.to_tsv(), end="")
+
+
+def _counted(path):
+    """The model of a run that only counts, and its vocabulary; or `None`.
+
+    It takes seconds, and no file keeps it.
+    """
+    folder = run_folder.find(path)
+    if folder is None or kind_of(folder.recipe()["preset"]) != KNESER_NEY:
+        return None
+    # What is said of the corpus is no part of a table.
+    with contextlib.redirect_stdout(sys.stderr):
+        experiment = again(folder)
+        _, model = experiment.task.count(experiment, verbose=0)
+    return model, experiment.corpus.vocabulary
 
 
 def generate(positional, values, command):
