@@ -66,6 +66,7 @@ PUBLIC_NAMES = {
         "write_counts_by_distance",
         "write_dependency_attention",
         "write_distant_pairs",
+        "write_sentence_page",
         "write_sentence_predictions",
     ],
     "memlm_keras.cells": [

@@ -9,6 +9,7 @@ import sys
 import keras
 import numpy as np
 
+from memlm_keras import analysis
 from memlm_keras import serving
 from memlm_keras.data.text import read_lines
 from memlm_keras.evaluation import DynamicEvaluator
@@ -125,6 +126,9 @@ def generate(positional, values, command):
 
 def attention(positional, values, command):
     """Draws what a trained model shows."""
+    if "out" in values:
+        _write_page(positional, values)
+        return
     verbose = values.pop("verbose", 1)
     pictures = read_options(
         settings.PICTURES, {**values, "sentence": positional.text}
@@ -148,6 +152,19 @@ def attention(positional, values, command):
         print(path)
 
 
+def _write_page(positional, values):
+    """Writes the page of one text."""
+    if positional.text is None or len(values) > 1:
+        raise UsageError("--out is of a TEXT, and takes no other option.")
+    model = _load(positional.run, "attention")
+    found = analysis.sentence_predictions(
+        model, positional.text, top=min(_TOP_K, model.vocabulary_size)
+    )
+    name = _name_of(positional.run, run_folder.find(positional.run))
+    analysis.write_sentence_page(found, values["out"], f"Attention of {name}")
+    print(values["out"])
+
+
 def export(positional, values, command):
     """Writes a model in a format that others run."""
     if "for" in values and "format" in values:
@@ -155,11 +172,10 @@ def export(positional, values, command):
     format = values.get("for") or values.get("format", "tf_saved_model")
     model = _load(positional.run)
     folder = run_folder.find(positional.run)
-    name = pathlib.Path(positional.run).resolve()
-    name = name.stem if folder is None else folder.path.resolve().name
+    where = _WHERE[format].format(name=_name_of(positional.run, folder))
     path = serving.export(
         model,
-        positional.folder or _WHERE[format].format(name=name),
+        positional.folder or where,
         top_k=min(_TOP_K, model.vocabulary_size),
         overwrite=values.get("overwrite", False),
         format=format,
@@ -208,6 +224,13 @@ def predict(positional, values, command):
     found = model.classify(positional.premise, positional.hypothesis)
     for label, probability in sorted(found.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")
+
+
+def _name_of(path, folder):
+    """Name of a run folder, or of the file of a model without one."""
+    if folder is None:
+        return pathlib.Path(path).resolve().stem
+    return folder.path.resolve().name
 
 
 def _load(path, method=None):

@@ -270,9 +270,18 @@ COMMANDS = {
         Command(
             "attention",
             "Draws where a model attends, in its run folder; TEXT is a "
-            "sentence to draw, too.",
+            "sentence to draw, too. With --out, TEXT alone, as a page to "
+            "point at.",
             ("RUN", "[TEXT]"),
-            settings.DRAWING,
+            [
+                *settings.DRAWING,
+                Option(
+                    "out",
+                    str,
+                    "HTML file to write instead of pictures: pointing at a "
+                    "word of TEXT shows where the model looked back.",
+                ),
+            ],
             [settings.VERBOSE],
             module="run_commands",
         ),
