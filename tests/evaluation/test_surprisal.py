@@ -28,8 +28,9 @@ WORDS = [f"w{number}" for number in range(V - 2)]
 VOCABULARY = Vocabulary(WORDS)
 TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 MODELS = {
-    "memory_and_cache": lambda: shared().with_mixture(NeuralCache(4, 0.5, 0.3)),
-    "pointer": lambda: make("lstm", "none", mixture=PointerSentinel(window=3)),
+    "cache": lambda: shared("lstm", "none").with_mixture(
+        NeuralCache(4, 0.5, 0.3)
+    ),
     "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
 }
 
