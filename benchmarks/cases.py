@@ -13,7 +13,8 @@ class Contender:
         peer: string, module of `benchmarks.peers`.
         backend: string, whose library does the arithmetic.
         variant: string, what the module makes of the case.
-        precision: string, a Keras dtype policy.
+        precision: string, a Keras dtype policy, or `"int8"` of what is
+            exported.
         tolerance: float, by how much its loss may differ from that of the
             first that computes the same, relatively.
         computes: string, what it computes, if not what all of its case do.
@@ -47,7 +48,8 @@ class Case:
             with.
         kind: string, `"training"` of a language model; `"memories"`, the same
             with more work than that of its LSTMs; `"layer"`, a recurrent layer
-            alone, forward and backward; `"step"`, reading token by token;
+            alone, forward and backward; `"step"`, reading, a token at a time or
+            more;
             `"smoothing"`, training on noised or smoothed words; or `"input"`,
             making batches alone.
         batch, time, vocabulary, units, embedding, layers: integers.

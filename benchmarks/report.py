@@ -25,7 +25,11 @@ def table(case, results):
     columns += ["tokens a second"]
     if case.flop is not None:
         columns += ["GFLOP/s", "of the peak"]
-    columns += ["MiB above the weights"]
+    if case.kind == "step":
+        columns += ["loaded in s", "first answer in ms", "MB of the file"]
+        columns += ["MiB of the process"]
+    else:
+        columns += ["MiB above the weights"]
     lines = [_row(columns), _row(["---"] * len(columns))]
     for result in timed.values():
         median = statistics.median(result.seconds)
@@ -33,7 +37,7 @@ def table(case, results):
         ratio, least, largest = ratios(result, base)
         cells = [
             result.contender,
-            f"{1000 * median:.1f}",
+            _milliseconds(median),
             _number(ratio),
             f"{_number(least)} to {_number(largest)}",
             f"{case.tokens / median:,.0f}",
@@ -43,8 +47,11 @@ def table(case, results):
                 f"{case.flop / median / 1e9:.0f}",
                 f"{case.flop / median / result.peak:.0%}",
             ]
-        memory = result.memory
-        cells += ["" if memory is None else f"{memory / 2**20:,.0f}"]
+        if case.kind == "step":
+            cells += _start(result.start)
+        else:
+            memory = result.memory
+            cells += ["" if memory is None else f"{memory / 2**20:,.0f}"]
         lines.append(_row(cells))
     lines += [
         f"\n{r.contender} was not timed: {r.refused}."
@@ -52,6 +59,25 @@ def table(case, results):
         if r.refused is not None
     ]
     return lines
+
+
+def _start(start):
+    """Cells of how a contender began, which older records do not have."""
+    if start is None:
+        return [""] * 4
+    size = start["bytes"]
+    return [
+        f"{start['loading']:.2f}",
+        f"{1000 * start['first']:.0f}",
+        "" if size is None else f"{size / 1e6:.1f}",
+        f"{start['memory'] / 2**20:,.0f}",
+    ]
+
+
+def _milliseconds(seconds):
+    return (
+        f"{1000 * seconds:.1f}" if seconds >= 0.01 else f"{1000 * seconds:.2f}"
+    )
 
 
 def _number(ratio):
@@ -94,13 +120,15 @@ def document(found):
     }
     rounds = " or ".join(map(str, sorted(rounds)))
     lines = [
-        f"{found['date']}, {found['processor']}, {found['threads']} threads of "
+        f"{found['date']}, {found['processor']}, threads: {found['threads']} of "
         f"{found['cores']} cores; {libraries}. Medians of {rounds} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
         "product by the same library in the same process. Memory is how far "
         "the process grew beyond the model with its weights, compiling "
-        "included.",
+        "included. Where token by token is read, it is all that the process "
+        "held after its first answer, and the library is loaded with the "
+        "model.",
     ]
     for name, results in found["cases"].items():
         case = CASES[name]

@@ -74,6 +74,9 @@ class Result:
         seconds: seconds a step, one number a round.
         peak: operations a second of a large product in the same process.
         memory: bytes that the process grew by while it trained.
+        start: of a case of kind `"step"`, a dict of the seconds of `loading`
+            and of the `first` answer, most bytes of `memory` of the process
+            till then, and the `bytes` of the model's file.
     """
 
     contender: str
@@ -82,6 +85,7 @@ class Result:
     seconds: list = dataclasses.field(default_factory=list)
     peak: float | None = None
     memory: int | None = None
+    start: dict | None = None
 
 
 def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
@@ -105,6 +109,8 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
             worker = Worker(case, contender, threads)
             workers.append(worker)
             try:
+                if case.kind == "step":
+                    result.start = worker.ask("start")
                 result.loss = worker.ask("losses", CHECKED_STEPS)
             except RuntimeError as error:
                 result.refused = str(error)

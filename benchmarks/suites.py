@@ -143,6 +143,43 @@ _LONG_WINDOW = Case(
     over=_OVER,
 )
 
+
+def _served(memory):
+    """Who serves a model with a memory."""
+    return (
+        *_pytorch(memory),
+        *_package(memory),
+        *(
+            Contender("exported", engine, memory, computes=memory)
+            for engine in ("tensorflow", "onnxruntime", "litert")
+        ),
+        Contender("exported", "litert", memory, "int8", 0.01, memory),
+    )
+
+
+_KEY_VALUE_PREDICT = Case(
+    "key_value_predict_token",
+    "Serving the key-value-predict model of 786 units: one token of one row",
+    _served("key_value_predict"),
+    kind="step",
+    batch=1,
+    time=1,
+    units=786,
+    embedding=300,
+)
+_ATTENTIVE = Case(
+    "attentive_combined_token",
+    "Serving the attentive model of 2 x 650 units, combined score, tied: one "
+    "token of one row",
+    _served("attentive_combined"),
+    kind="step",
+    batch=1,
+    time=1,
+    layers=2,
+    tied=True,
+)
+_SCORED = "The same model: scoring 16 rows of 32 tokens"
+
 CASES = {
     case.name: case
     for case in (
@@ -236,6 +273,22 @@ CASES = {
             units=600,
             embedding=300,
         ),
+        _KEY_VALUE_PREDICT,
+        dataclasses.replace(
+            _KEY_VALUE_PREDICT,
+            name="key_value_predict_scores",
+            title=_SCORED,
+            batch=16,
+            time=32,
+        ),
+        _ATTENTIVE,
+        dataclasses.replace(
+            _ATTENTIVE,
+            name="attentive_combined_scores",
+            title=_SCORED,
+            batch=16,
+            time=32,
+        ),
         Case(
             "input",
             "Making batches alone, beside training on them with 200 units",
@@ -260,7 +313,13 @@ CASES = {
     )
 }
 
+_SERVING = tuple(
+    name
+    for name, case in CASES.items()
+    if any(contender.peer == "exported" for contender in case.contenders)
+)
 SUITES = {
-    "cpu": tuple(CASES),
-    "gpu": tuple(name for name in CASES if name != "input"),
+    "cpu": tuple(name for name in CASES if name not in _SERVING),
+    "gpu": tuple(name for name in CASES if name not in (*_SERVING, "input")),
+    "serving": _SERVING,
 }

@@ -4,8 +4,9 @@
         SIZES
 
 SIZES is a JSON object of sizes of the case. Each line of the input is a JSON
-list of a name and its arguments: `losses N`, `steps N`, `peak DTYPE` or
-`memory`; each line of the output the answer, a number.
+list of a name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`
+or, before any other, `start`; each line of the output the answer, a number or
+what `start` found.
 """
 
 import dataclasses
@@ -68,9 +69,11 @@ def main():
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 
-    module = importlib.import_module(f"benchmarks.peers.{peer}")
     case = dataclasses.replace(CASES[name], **json.loads(sizes))
+    started = time.perf_counter()
+    module = importlib.import_module(f"benchmarks.peers.{peer}")
     contender = module.make(case, variant, precision)
+    loading = time.perf_counter() - started
     begin = memory_now()
 
     def seconds_of(number):
@@ -78,7 +81,16 @@ def main():
         contender.steps(number)
         return time.perf_counter() - begin
 
+    def start():
+        return {
+            "loading": getattr(contender, "loading", loading),
+            "first": seconds_of(1),
+            "memory": most_memory(),
+            "bytes": getattr(contender, "bytes", None),
+        }
+
     known = {
+        "start": start,
         "losses": contender.losses,
         "steps": seconds_of,
         "memory": lambda: most_memory() - begin,

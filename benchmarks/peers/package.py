@@ -122,7 +122,7 @@ def _in_rows(tokens):
 
 
 class Streamed(Fitted):
-    """A model that reads the first row of the case token by token."""
+    """A model that reads rows of the case, a step at a time."""
 
     def __init__(self, case, model):
         self.case = case
@@ -130,18 +130,15 @@ class Streamed(Fitted):
         draw(case, model)
 
     def read(self, number):
-        inputs, targets = (
-            part[:, 0].reshape(-1) for part in self.case.batches(number)
-        )
-        state = self.model.initial_state(1)
-        for token in inputs[:number]:
-            logits, state = self.model.step(np.array([[token]]), state)
+        state = self.model.initial_state(self.case.batch)
+        for inputs, targets in zip(*self.case.batches(number)):
+            logits, state = self.model.step(inputs, state)
             yield logits, targets
 
     def losses(self, steps):
         found = [
-            float(memlm.heads.token_losses(logits[0], targets[i : i + 1])[0])
-            for i, (logits, targets) in enumerate(self.read(steps))
+            float(ops.mean(memlm.heads.token_losses(logits, targets)))
+            for logits, targets in self.read(steps)
         ]
         return sum(found) / steps
 
@@ -166,6 +163,19 @@ def _smoothing(case, row):
     )
 
 
+def language_model(case, variant):
+    """The model of a case, with its weights."""
+    model = memlm.LanguageModel(
+        vocabulary_size=case.vocabulary,
+        embedding_dim=case.embedding,
+        recurrent=[layers.LSTM(case.units) for _ in range(case.layers)],
+        memory=_memories(case)[variant],
+        tie_embeddings=case.tied,
+    )
+    draw(case, model)
+    return model
+
+
 def make(case, variant, precision):
     keras.config.set_dtype_policy(precision)
     if case.kind == "layer":
@@ -177,13 +187,7 @@ def make(case, variant, precision):
     if case.kind == "smoothing":
         model, batches = _smoothing(case, variant)
     else:
-        model = memlm.LanguageModel(
-            vocabulary_size=case.vocabulary,
-            embedding_dim=case.embedding,
-            recurrent=[layers.LSTM(case.units) for _ in range(case.layers)],
-            memory=_memories(case)[variant],
-            tie_embeddings=case.tied,
-        )
+        model = language_model(case, variant)
     if case.kind == "step":
         return Streamed(case, model)
     loss = memlm.training.TokenCrossEntropy()

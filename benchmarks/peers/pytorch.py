@@ -122,7 +122,7 @@ class Trained(Contender):
 
 
 class Streamed(Contender):
-    """A language model that reads the first row of the case token by token."""
+    """A language model that reads rows of the case, a step at a time."""
 
     def __init__(self, case, memory):
         super().__init__(case)
@@ -133,16 +133,15 @@ class Streamed(Contender):
     @torch.no_grad()
     def losses(self, steps):
         inputs, targets = (
-            torch.from_numpy(part[:, 0].reshape(-1)).to(self.device).long()
+            torch.from_numpy(part).to(self.device).long()
             for part in self.case.batches(steps)
         )
-        state, found = self.model.begin(1), []
-        for index in range(steps):
-            token = inputs[index : index + 1, None]
-            logits, state = self.model(token, state)
+        state, found = self.model.begin(self.case.batch), []
+        for ids, wanted in zip(inputs, targets):
+            logits, state = self.model(ids, state)
             found.append(
                 nn.functional.cross_entropy(
-                    logits[0], targets[index : index + 1]
+                    logits.flatten(0, 1), wanted.ravel()
                 )
             )
         return float(torch.stack(found).mean())

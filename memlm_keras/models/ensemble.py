@@ -173,6 +173,11 @@ class Members(keras.layers.Layer):
         }
 
 
+def models_of(model):
+    """Models that predict together: those of an `Ensemble`, or a model."""
+    return getattr(model, "models", [model])
+
+
 def require_members(models):
     """Raises `ValueError` unless models can predict together.
 

@@ -13,7 +13,7 @@ def require(condition, message, tensor, received=None):
     Args:
         condition: boolean scalar.
         message: string, which names the input and says what would do.
-        tensor: tensor to hand on.
+        tensor: tensor to hand on, ragged or not.
         received: tensor to show behind the message; `None` for none.
 
     Returns:
@@ -24,7 +24,18 @@ def require(condition, message, tensor, received=None):
         condition, [f"{message}. Received:" if shown else message, *shown]
     )
     with tf.control_dependencies([check]):
-        return tf.identity(tensor)
+        return tf.nest.map_structure(
+            tf.identity, tensor, expand_composites=True
+        )
+
+
+def require_words(name, ids):
+    """Ragged ids `(B, None)` that stop the graph where a row has none."""
+    return require(
+        tf.reduce_all(ids.row_lengths() > 0),
+        f"`{name}` must hold at least one word in each row",
+        ids,
+    )
 
 
 def require_shape(name, tensor, sizes):

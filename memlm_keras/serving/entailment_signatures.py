@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from memlm_keras.serving.checks import require
 from memlm_keras.serving.checks import require_shape
+from memlm_keras.serving.checks import require_words
 from memlm_keras.serving.words import Words
 from memlm_keras.serving.words import trace
 
@@ -57,11 +58,6 @@ class EntailmentSignatures:
         }
 
     def _sentences(self, name, text):
-        ids = self.words.encode(text)
+        ids = require_words(name, self.words.encode(text))
         lengths = tf.cast(ids.row_lengths(), tf.int32)
-        lengths = require(
-            tf.reduce_all(lengths > 0),
-            f"`{name}` must hold at least one word in each row",
-            lengths,
-        )
         return {name: ids.to_tensor(), f"{name}_length": lengths}

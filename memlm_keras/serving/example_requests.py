@@ -22,7 +22,9 @@ def example_requests(functions, vocabulary, max_length=_WORDS):
     Returns:
         Dict, by the name of the signature, of dicts of tensors.
     """
-    words = list(itertools.islice(_words(vocabulary), _WORDS))
+    words = list(itertools.islice(_words(vocabulary), _WORDS)) or [
+        vocabulary.tokens[vocabulary.unknown_id]
+    ]
     while len(words) > 1 and len(vocabulary.encode(" ".join(words))) > (
         max_length - 1
     ):
@@ -75,13 +77,9 @@ def _plain(array):
 
 
 def _words(vocabulary):
-    """Words that are read as they stand, or else the unknown one."""
-    special = {vocabulary.unknown_id, vocabulary.end_of_sentence_id}
-    known = [
-        token
-        for index, token in enumerate(vocabulary.tokens)
-        if index not in special and list(vocabulary.encode(token)) == [index]
-    ]
-    yield from sorted(known, key=lambda token: not token.isalpha())
-    if not known:
-        yield vocabulary.tokens[vocabulary.unknown_id]
+    """Words that are read as they stand, those of letters first."""
+    special = (vocabulary.unknown_id, vocabulary.end_of_sentence_id)
+    tokens = list(enumerate(vocabulary.tokens))
+    for index, token in sorted(tokens, key=lambda item: not item[1].isalpha()):
+        if index not in special and list(vocabulary.encode(token)) == [index]:
+            yield token

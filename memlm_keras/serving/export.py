@@ -20,9 +20,9 @@ from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 from memlm_keras.serving import formats
-from memlm_keras.serving.onnx_requirements import as_float32
-from memlm_keras.serving.onnx_requirements import require_recogniser
-from memlm_keras.serving.onnx_requirements import require_zero_state
+from memlm_keras.serving.file_requirements import as_float32
+from memlm_keras.serving.file_requirements import require_recogniser
+from memlm_keras.serving.file_requirements import require_zero_state
 from memlm_keras.serving.paths import check_path
 
 

@@ -8,6 +8,7 @@ import hashlib
 import tensorflow as tf
 from keras import ops
 
+from memlm_keras.models.ensemble import models_of
 from memlm_keras.serving.checks import require
 from memlm_keras.serving.checks import require_range
 from memlm_keras.serving.checks import require_shape
@@ -122,7 +123,7 @@ def fingerprint(model, vocabulary, state):
     """
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
-    for part in getattr(model, "models", [model]):
+    for part in models_of(model):
         for layer in part.backbone.layers().values():
             for weight in layer.weights:
                 value = ops.convert_to_numpy(weight)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from memlm_keras.serving.checks import require
 from memlm_keras.serving.checks import require_range
 from memlm_keras.serving.checks import require_shape
+from memlm_keras.serving.checks import require_words
 from memlm_keras.serving.generation import generate
 from memlm_keras.serving.reading import RowReader
 from memlm_keras.serving.served_state import ServedState
@@ -186,13 +187,8 @@ class LanguageModelSignatures:
             As of `step`.
         """
         _, ids = self._encoded(text)
-        length = self._lengths(ids)
-        length = require(
-            tf.reduce_all(length > 0),
-            "`text` must hold at least one word in each row",
-            length,
-        )
-        return self._stepped("text", ids.to_tensor(), length, state)
+        ids = require_words("text", ids)
+        return self._stepped("text", ids.to_tensor(), self._lengths(ids), state)
 
     def generate(self, text, length, top_k, temperature, seed):
         """Writes texts `(B,)` on.
@@ -286,13 +282,12 @@ class LanguageModelSignatures:
         text = require_shape("text", text, (None,))
         tokens = self.words.tokenize(text)
         counts = tokens.row_lengths()
-        values = require(
+        tokens = require(
             tf.reduce_all(counts <= self.max_length),
             f"`text` must hold at most {self.max_length} tokens in each row",
-            tokens.flat_values,
+            tokens,
             tf.cast(tf.reduce_max(counts), tf.int32),
         )
-        tokens = tokens.with_flat_values(values)
         return tokens, self.words.look_up(tokens)
 
     def _lengths(self, ids):

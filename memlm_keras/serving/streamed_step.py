@@ -10,6 +10,8 @@ import contextlib
 import keras
 import tensorflow as tf
 
+from memlm_keras.models.ensemble import models_of
+
 
 class StreamedStep:
     """One step of a language model, as a function of ids and named state.
@@ -74,7 +76,7 @@ def recurrent_layers(model):
     """List of the recurrent layers of a model, or of all of an ensemble."""
     return [
         layer
-        for one in getattr(model, "models", [model])
+        for one in models_of(model)
         for layer in (*one.recurrent, *one.recurrent_above)
     ]
 

@@ -115,6 +115,33 @@ def test_contenders_agree(kind, variant):
     assert found[0] == pytest.approx(found[1], rel=1e-5)
 
 
+@pytest.mark.parametrize("engine, time", [("tensorflow", 1), ("litert", 4)])
+def test_engines_agree(engine, time):
+    """What is exported gives the losses of the model, and is timed."""
+    case = dataclasses.replace(
+        suites.CASES["key_value_predict_token"],
+        vocabulary=40,
+        units=12,
+        embedding=8,
+        batch=2,
+        time=time,
+    )
+    names = (
+        "pytorch torch key_value_predict",
+        f"exported {engine} key_value_predict",
+    )
+    contenders = [one for one in case.contenders if one.name in names]
+    assert len(contenders) == 2
+    results = runner.run(case, contenders, 1, 1, 0.01, tell=lambda line: None)
+    for result in results:
+        assert result.refused is None
+        assert result.loss == pytest.approx(results[0].loss, rel=1e-5)
+        assert result.start["first"] > 0
+    sizes = [result.start["bytes"] for result in results]
+    assert sizes[0] is None and sizes[1] > 2000
+    assert len(report.table(case, results)) == 4
+
+
 @pytest.mark.parametrize(
     "variant",
     ["batches", "sentence_batches", "noised_batches", "pair_batches"],

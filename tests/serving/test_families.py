@@ -15,7 +15,7 @@ from preset_families import small
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
-from memlm_keras.serving.onnx_requirements import require_zero_state
+from memlm_keras.serving.file_requirements import require_zero_state
 
 for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
     pytest.importorskip(package)

@@ -1,10 +1,11 @@
-"""Requirements of ONNX files, checked before another process writes them."""
+"""Requirements of files of one step, checked before a process writes them."""
 
 from keras import ops
 
 from memlm_keras.data.subwords import SubwordVocabulary
 from memlm_keras.models import Ensemble
 from memlm_keras.models.copies import in_float32
+from memlm_keras.models.ensemble import models_of
 
 
 def as_float32(model):
@@ -16,7 +17,7 @@ def as_float32(model):
     Raises:
         ValueError: for a model that is quantized.
     """
-    models = getattr(model, "models", [model])
+    models = models_of(model)
     for layer in (layer for one in models for layer in one.layers):
         if layer.quantization_mode is not None:
             raise ValueError(

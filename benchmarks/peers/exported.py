@@ -1,0 +1,226 @@
+"""Exported models, read by the engines that serve them.
+
+The engine's library is all that the process has: the file is written by
+another.
+"""
+
+import importlib
+import importlib.util
+import json
+import multiprocessing
+import os
+import pathlib
+import tempfile
+import time
+
+import numpy as np
+
+_C_CLIENT = pathlib.Path(__file__).parents[2] / "tests/serving/c_client.py"
+
+
+class Exported:
+    """Base of models that are read from a file, from the beginning each time.
+
+    Args:
+        case: `Case` of kind `"step"`.
+        path: the file or folder.
+        threads: integer.
+    """
+
+    def __init__(self, case, path, threads):
+        self.case = case
+        self.load(path, threads)
+
+    def losses(self, steps):
+        """Mean loss of all tokens of so many steps."""
+        found = []
+        for probabilities, targets in self.read(steps):
+            at = np.take_along_axis(probabilities, targets[:, None], axis=1)
+            found.append(-at.mean())
+        return float(np.mean(found))
+
+    def steps(self, number):
+        for _ in self.read(number):
+            pass
+
+    def read(self, number):
+        """Yields log-probabilities `(B, V)` and targets `(B,)`, by tokens."""
+        state = self.initial_state()
+        for inputs, targets in zip(*self.case.batches(number)):
+            for ids, wanted in zip(inputs.T, targets.T):
+                probabilities, state = self.step(ids[:, None], state)
+                yield probabilities, wanted
+
+    def product(self, rows, inner, columns, dtype):
+        left, right = np.ones((rows, inner), dtype), np.ones((inner, columns))
+        right = right.astype(dtype)
+        return lambda: left @ right
+
+
+class OnnxRuntime(Exported):
+    """An ONNX file in onnxruntime."""
+
+    format, file = "onnx", "model.onnx"
+
+    def load(self, path, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        self.session = onnxruntime.InferenceSession(str(path), options)
+        self.inputs = self.session.get_inputs()
+
+    def initial_state(self):
+        dtypes = {"tensor(float)": "float32", "tensor(int32)": "int32"}
+        return [
+            np.zeros((self.case.batch, *one.shape[1:]), dtypes[one.type])
+            for one in self.inputs[1:]
+        ]
+
+    def step(self, ids, state):
+        values = [ids.astype("int64"), *state]
+        found, *state = self.session.run(
+            None, {one.name: value for one, value in zip(self.inputs, values)}
+        )
+        return found, state
+
+
+class LiteRT(Exported):
+    """A LiteRT file in its interpreter."""
+
+    format, file = "litert", "model.tflite"
+
+    def load(self, path, threads):
+        from ai_edge_litert.interpreter import Interpreter
+
+        self.interpreter = Interpreter(str(path), num_threads=threads)
+        self.runner = self.interpreter.get_signature_runner("step")
+
+    def initial_state(self):
+        return {
+            name: np.zeros(one["shape"], one["dtype"])
+            for name, one in self.runner.get_input_details().items()
+            if name != "token_ids"
+        }
+
+    def step(self, ids, state):
+        found = self.runner(token_ids=ids, **state)
+        return found["log_probabilities"], {name: found[name] for name in state}
+
+
+class SavedModel(Exported):
+    """A SavedModel in TensorFlow's C library, as TF Serving runs it."""
+
+    format, file = "tf_saved_model", "1"
+
+    def load(self, path, threads):
+        del threads  # As many as the process may use.
+        # Loaded behind TensorFlow's symbols, it would crash.
+        importlib.import_module("numpy.random")
+        spec = importlib.util.spec_from_file_location("c_client", _C_CLIENT)
+        client = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(client)
+        self.session = client.Session(str(path))
+        self.tensors = json.loads((path.parent / "tensors.json").read_text())
+
+    def call(self, signature, **inputs):
+        tensors = self.tensors[signature]
+        fed = {tensors["inputs"][key]: value for key, value in inputs.items()}
+        found = self.session.run(fed, list(tensors["outputs"].values()))
+        return dict(zip(tensors["outputs"], found))
+
+    def score(self, inputs, targets):
+        rows, length = targets.shape
+        ids = np.concatenate([inputs, targets[:, -1:]], axis=1)
+        return self.call(
+            "score_ids",
+            token_ids=ids,
+            length=np.full(rows, length + 1, "int32"),
+        )["log_probabilities"]
+
+    def losses(self, steps):
+        rows = (
+            part.transpose(1, 0, 2).reshape(self.case.batch, -1)
+            for part in self.case.batches(steps)
+        )
+        return float(-self.score(*rows).mean())
+
+    def steps(self, number):
+        inputs, targets = self.case.batches(number)
+        if self.case.time > 1:
+            for segment in zip(inputs, targets):
+                self.score(*segment)
+            return
+        one = np.ones(self.case.batch, "int32")
+        state = self.call("initial_state", rows=one)
+        for ids in inputs:
+            found = self.call("step", token_ids=ids, length=one, **state)
+            state = {name: found[name] for name in state}
+
+
+ENGINES = {
+    "tensorflow": SavedModel,
+    "onnxruntime": OnnxRuntime,
+    "litert": LiteRT,
+}
+
+
+def _export(case, variant, precision, format, path):
+    """Writes the model of a case, in a process of TensorFlow's."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    import memlm_keras as memlm
+    from benchmarks.peers import package
+
+    words = [f"word_{index}" for index in range(case.vocabulary - 2)]
+    options = {"rows": case.batch} if format == "litert" else {}
+    if precision == "int8":
+        options["quantize"] = precision
+    memlm.serving.export(
+        package.language_model(case, variant),
+        path,
+        memlm.data.Vocabulary(words),
+        format=format,
+        **options,
+    )
+    if format != "tf_saved_model":
+        return
+    saved = saved_model_pb2.SavedModel()
+    saved.ParseFromString((path / "saved_model.pb").read_bytes())
+    tensors = {
+        name: {
+            side: {key: value.name for key, value in getattr(one, side).items()}
+            for side in ("inputs", "outputs")
+        }
+        for name, one in saved.meta_graphs[0].signature_def.items()
+    }
+    (path.parent / "tensors.json").write_text(json.dumps(tensors))
+
+
+def make(case, variant, precision):
+    """Exports the model of a case, and reads it.
+
+    Args:
+        case, variant: as of `benchmarks.peers.package.make`.
+        precision: string, `"float32"` or `"int8"`.
+    """
+    # What `benchmarks.worker` was told as the backend is the engine.
+    engine = ENGINES[os.environ["KERAS_BACKEND"]]
+    os.environ["KERAS_BACKEND"] = "tensorflow"
+    folder = tempfile.TemporaryDirectory()
+    path = pathlib.Path(folder.name, "model", engine.file)
+    path.parent.mkdir()
+    process = multiprocessing.get_context("spawn").Process(
+        target=_export, args=(case, variant, precision, engine.format, path)
+    )
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"the export to {engine.format} failed")
+    files = [path] if path.is_file() else path.rglob("*")
+    begin = time.perf_counter()
+    made = engine(case, path, int(os.environ["OMP_NUM_THREADS"]))
+    made.loading = time.perf_counter() - begin
+    made.bytes = sum(file.stat().st_size for file in files if file.is_file())
+    made.folder = folder
+    return made
