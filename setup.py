@@ -31,6 +31,7 @@ setup(
         ],
     },
     packages=find_packages(include=["memlm_keras", "memlm_keras.*"]),
+    package_data={"memlm_keras.analysis": ["*.html"]},
     install_requires=[
         "keras>=3.15",
         "tensorflow>=2.21",

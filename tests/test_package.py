@@ -66,6 +66,7 @@ PUBLIC_NAMES = {
         "write_counts_by_distance",
         "write_dependency_attention",
         "write_distant_pairs",
+        "write_sentence_page",
         "write_sentence_predictions",
     ],
     "memlm_keras.cells": [
@@ -125,6 +126,7 @@ PUBLIC_NAMES = {
         "DynamicEvaluator",
         "Perplexity",
         "Reconstruction",
+        "Surprisal",
         "choose_cache",
         "choose_dynamic",
         "cloze_accuracy",
@@ -135,6 +137,7 @@ PUBLIC_NAMES = {
         "reconstruction",
         "sampled_perplexity",
         "sentence_losses",
+        "surprisal",
     ],
     "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
     "memlm_keras.heads": ["OutputProjection", "TiedProjection", "token_losses"],

@@ -15,6 +15,7 @@ from memlm_keras.analysis.dependencies import DependencyAttention
 from memlm_keras.analysis.dependencies import dependency_attention
 from memlm_keras.analysis.dependencies import plot_dependency_attention
 from memlm_keras.analysis.dependencies import write_dependency_attention
+from memlm_keras.analysis.sentence_page import write_sentence_page
 from memlm_keras.analysis.sentence_predictions import SentencePredictions
 from memlm_keras.analysis.sentence_predictions import attention_by_word
 from memlm_keras.analysis.sentence_predictions import plot_sentence_attention
@@ -57,5 +58,6 @@ __all__ = [
     "write_counts_by_distance",
     "write_dependency_attention",
     "write_distant_pairs",
+    "write_sentence_page",
     "write_sentence_predictions",
 ]

@@ -3,10 +3,10 @@
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy
 from memlm_keras.evaluation.cloze import cloze_scores
-from memlm_keras.evaluation.dynamic import DynamicChoice
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
-from memlm_keras.evaluation.dynamic import choose_dynamic
 from memlm_keras.evaluation.dynamic import mean_squared_gradients
+from memlm_keras.evaluation.dynamic_choice import DynamicChoice
+from memlm_keras.evaluation.dynamic_choice import choose_dynamic
 from memlm_keras.evaluation.monte_carlo import monte_carlo_perplexity
 from memlm_keras.evaluation.monte_carlo import sampled_perplexity
 from memlm_keras.evaluation.neural_cache import CacheChoice
@@ -16,6 +16,8 @@ from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
 from memlm_keras.evaluation.sentences import sentence_losses
+from memlm_keras.models.surprisal import Surprisal
+from memlm_keras.models.surprisal import surprisal
 
 __all__ = [
     "CacheChoice",
@@ -24,6 +26,7 @@ __all__ = [
     "DynamicEvaluator",
     "Perplexity",
     "Reconstruction",
+    "Surprisal",
     "choose_cache",
     "choose_dynamic",
     "cloze_accuracy",
@@ -34,4 +37,5 @@ __all__ = [
     "reconstruction",
     "sampled_perplexity",
     "sentence_losses",
+    "surprisal",
 ]

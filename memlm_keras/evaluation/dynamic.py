@@ -1,7 +1,6 @@
 """Dynamic evaluation of Krause et al. (2018): weights that follow the text."""
 
-import copy
-import dataclasses
+import functools
 import itertools
 
 import keras
@@ -9,16 +8,16 @@ import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_streaming
-from memlm_keras.evaluation.perplexity import require_beginning
+from memlm_keras.data import Batches
 from memlm_keras.gradients import value_and_gradients
 from memlm_keras.models.batch_reading import require_readable
 from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.surprisal import measures_of_logits
 
-# What is tried on development text: rates of each rule, and decays.
-RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
-DECAYS = (0.0, 1e-3, 1e-2)
+# Steps of a segment in the paper, and most steps of a sentence here.
+_STEPS, _LONGEST = 5, 128
 
 
 class DynamicEvaluator:
@@ -73,11 +72,13 @@ class DynamicEvaluator:
         self.mean_squares = mean_squares
         self.epsilon = epsilon
         self.vocabulary = lm.vocabulary
+        self.vocabulary_size = lm.vocabulary_size
         self._differentiate = _gradients_of(lm)
         self._update = compile_inference(lm, _updated)
-        self._set(rate, decay)
+        self.set_rates(rate, decay)
 
-    def _set(self, rate, decay):
+    def set_rates(self, rate, decay):
+        """Sets rate and decay, and puts the weights back to the model's."""
         for name, value, right in (
             ("rate", rate, "at least 0"),
             ("decay", decay, "at least 0 and at most 1"),
@@ -138,17 +139,64 @@ class DynamicEvaluator:
         """
         if sample_weight is None:
             sample_weight = np.ones(np.shape(targets), "float32")
-        (_, found), gradients = self._differentiate(
+        differentiate = self._differentiate
+        return self._read(
+            differentiate, token_ids, targets, state, sample_weight
+        )
+
+    def _read(self, differentiate, token_ids, targets, state, sample_weight):
+        (_, found), gradients = differentiate(
             self.weights,
             ops.convert_to_tensor(token_ids, "int32"),
             ops.convert_to_tensor(targets, "int32"),
             ops.convert_to_tensor(sample_weight, "float32"),
             state,
         )
-        self.weights = self._update(
-            self.weights, self._trained, gradients, self._steps, self._pulls
-        )
+        if np.any(ops.convert_to_numpy(sample_weight)):
+            self.weights = self._update(
+                self.weights, self._trained, gradients, self._steps, self._pulls
+            )
         return found
+
+    @functools.cached_property
+    def _measure(self):
+        return _gradients_of(self.lm, measured=True)
+
+    def measure_words(
+        self, tokens, starts, end_of_sentence_id=0, segment_length=None
+    ):
+        """Measures of words, see `LanguageModel`'s; the last is not learned."""
+        if segment_length is None:
+            longest = int(np.diff(starts, append=len(tokens)).max())
+            segment_length = min(longest, _LONGEST)
+            if len(starts) == 1:
+                segment_length = _STEPS
+        batches = Batches(
+            tokens,
+            batch_size=1,
+            segment_length=segment_length,
+            document_starts=starts,
+            end_of_sentence_id=end_of_sentence_id,
+        )
+        left, counts = len(tokens), []
+
+        def read(token_ids, targets, state, weight):
+            nonlocal left
+            weight = np.array(ops.convert_to_numpy(weight))
+            counts.append(int(weight.sum()))
+            left -= counts[-1]
+            if not left:
+                weight[0, counts[-1] - 1] = 0
+            return self._read(self._measure, token_ids, targets, state, weight)
+
+        self.reset()
+        parts = _read(self.lm, batches, read, None, 0)
+        return np.concatenate(
+            [
+                ops.convert_to_numpy(part)[0, :count].astype("float64")
+                for part, count in zip(parts, counts)
+            ]
+        )
 
     def score_batches(self, batches, verbose=0, segments=None):
         """Natural-log probabilities of a text, see `LanguageModel`'s.
@@ -224,81 +272,6 @@ def mean_squared_gradients(lm, batches, verbose=0):
     return [total / len(batches) for total in sums]
 
 
-@dataclasses.dataclass(frozen=True)
-class DynamicChoice:
-    """The perplexities of a text by dynamic evaluation, by rate and decay.
-
-    Attributes:
-        rates, decays: tuples of floats that were tried.
-        perplexities: float64 array `(rates, decays)`.
-        evaluator: `DynamicEvaluator` of the lowest perplexity.
-    """
-
-    rates: tuple
-    decays: tuple
-    perplexities: np.ndarray = dataclasses.field(repr=False)
-    evaluator: DynamicEvaluator = dataclasses.field(repr=False)
-
-
-def choose_dynamic(
-    lm,
-    batches,
-    mean_squares=None,
-    rates=None,
-    decays=DECAYS,
-    segments=None,
-    verbose=1,
-):
-    """Finds rate and decay of dynamic evaluation on development text.
-
-    Args:
-        lm: `memlm_keras.LanguageModel` that is causal.
-        batches: `memlm_keras.data.Batches` of one row.
-        mean_squares: as for `DynamicEvaluator`.
-        rates: sequence of floats to try; `None` for those of `RATES`.
-        decays: sequence of floats to try.
-        segments: integer, most segments to read; `None` for all.
-        verbose: 0 prints nothing, 1 a progress bar and each result.
-
-    Returns:
-        `DynamicChoice`.
-
-    Raises:
-        ValueError: for nothing to try, and what `DynamicEvaluator` refuses.
-
-    Example:
-
-    >>> batches = corpus.batches("validation", batch_size=1, segment_length=5)
-    >>> choice = memlm_keras.evaluation.choose_dynamic(
-    ...     lm, batches, rates=(0.01, 0.1), decays=(0.0,), verbose=0
-    ... )
-    >>> choice.perplexities.shape
-    (2, 1)
-    """
-    if rates is None:
-        rates = RATES["sgd" if mean_squares is None else "rms"]
-    rates, decays = tuple(rates), tuple(decays)
-    if not (rates and decays):
-        raise ValueError(
-            "`rates` and `decays` must hold at least one number each. "
-            f"Received: rates={rates}, decays={decays}"
-        )
-    require_beginning(batches)
-    evaluator = DynamicEvaluator(lm, rates[0], decays[0], mean_squares)
-    found = np.zeros((len(rates), len(decays)))
-    for row, column in np.ndindex(found.shape):
-        evaluator._set(rates[row], decays[column])
-        scores, weights = evaluator.score_batches(batches, verbose, segments)
-        nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
-        found[row, column] = np.exp(nats)
-        if verbose:
-            print(f"{evaluator.description}: {found[row, column]:.2f}")
-    row, column = np.unravel_index(np.argmin(found), found.shape)
-    best = copy.copy(evaluator)
-    best._set(rates[row], decays[column])
-    return DynamicChoice(rates, decays, found, best)
-
-
 def _require_model(lm):
     """Raises `ValueError` unless a model can be evaluated so."""
     if not isinstance(lm, LanguageModel):
@@ -309,17 +282,25 @@ def _require_model(lm):
     require_streaming("Dynamic evaluation", lm)
 
 
-def _gradients_of(lm):
-    """A function from weights and a segment to scores, state and gradients."""
+def _gradients_of(lm, measured=False):
+    """A function from weights and a segment to scores, state and gradients.
+
+    In place of the scores of words it finds their measures, if asked for.
+    """
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))
         with keras.StatelessScope(state_mapping=mapping):
             found, state = lm.backbone.forward(
-                token_ids, state, targets=targets, sample_weight=sample_weight
+                token_ids,
+                state,
+                targets=targets,
+                sample_weight=None if measured else sample_weight,
             )
         total = ops.sum(sample_weight * found.loss)
         mean = total / ops.maximum(ops.sum(sample_weight), 1.0)
+        if measured:
+            return mean, (measures_of_logits(found.logits, targets), state)
         return mean, (found.log_probability, state)
 
     return value_and_gradients(loss)

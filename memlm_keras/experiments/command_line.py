@@ -4,6 +4,7 @@
     memlm train PRESET --dataset=NAME|FOLDER|FILE.txt
     memlm evaluate RUN [RUN ...]
     memlm score RUN [TEXT ...]
+    memlm surprisal RUN [RUN ...] FILE
     memlm generate RUN [PROMPT]
     memlm attention RUN
     memlm export RUN [FOLDER]

@@ -1,5 +1,6 @@
 """Commands that use a trained model: what each does, once Keras is there."""
 
+import contextlib
 import math
 import pathlib
 import shlex
@@ -8,13 +9,20 @@ import sys
 import keras
 import numpy as np
 
+from memlm_keras import analysis
 from memlm_keras import serving
+from memlm_keras.data.text import read_lines
+from memlm_keras.evaluation import DynamicEvaluator
+from memlm_keras.evaluation import surprisal as surprisals
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
 from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.tasks import kind_of
+from memlm_keras.models import Ensemble
 
 _END = "(end of sentence)"
 _TOP_K = 10
@@ -60,6 +68,48 @@ def _summary(total, length):
     )
 
 
+def surprisal(positional, values, command):
+    """Writes a table of the words of a file, a line each."""
+    models = [
+        _counted(path) or (_load(path, "score"), None)
+        for path in positional.run
+    ]
+    model, vocabulary = models[0]
+    if len(models) > 1:
+        model = Ensemble([each for each, _ in models])
+    if "rate" in values:
+        model = DynamicEvaluator(model, values["rate"])
+    elif "segment_length" in values:
+        raise UsageError("--segment_length is for --rate.")
+    found = surprisals(
+        model,
+        list(read_lines(positional.file)),
+        vocabulary,
+        unit=values.get("unit", "bits"),
+        reset=values.get("reset", False),
+        segment_length=values.get("segment_length"),
+    )
+    if "out" in values:
+        found.write(values["out"])
+    else:
+        print(found.to_tsv(), end="")
+
+
+def _counted(path):
+    """The model of a run that only counts, and its vocabulary; or `None`.
+
+    It takes seconds, and no file keeps it.
+    """
+    folder = run_folder.find(path)
+    if folder is None or kind_of(folder.recipe()["preset"]) != KNESER_NEY:
+        return None
+    # What is said of the corpus is no part of a table.
+    with contextlib.redirect_stdout(sys.stderr):
+        experiment = again(folder)
+        _, model = experiment.task.count(experiment, verbose=0)
+    return model, experiment.corpus.vocabulary
+
+
 def generate(positional, values, command):
     """Prints what a model goes on with."""
     model = _load(positional.run, "generate")
@@ -76,6 +126,9 @@ def generate(positional, values, command):
 
 def attention(positional, values, command):
     """Draws what a trained model shows."""
+    if "out" in values:
+        _write_page(positional, values)
+        return
     verbose = values.pop("verbose", 1)
     pictures = read_options(
         settings.PICTURES, {**values, "sentence": positional.text}
@@ -99,6 +152,19 @@ def attention(positional, values, command):
         print(path)
 
 
+def _write_page(positional, values):
+    """Writes the page of one text."""
+    if positional.text is None or len(values) > 1:
+        raise UsageError("--out is of a TEXT, and takes no other option.")
+    model = _load(positional.run, "attention")
+    found = analysis.sentence_predictions(
+        model, positional.text, top=min(_TOP_K, model.vocabulary_size)
+    )
+    name = _name_of(positional.run, run_folder.find(positional.run))
+    analysis.write_sentence_page(found, values["out"], f"Attention of {name}")
+    print(values["out"])
+
+
 def export(positional, values, command):
     """Writes a model in a format that others run."""
     if "for" in values and "format" in values:
@@ -106,11 +172,10 @@ def export(positional, values, command):
     format = values.get("for") or values.get("format", "tf_saved_model")
     model = _load(positional.run)
     folder = run_folder.find(positional.run)
-    name = pathlib.Path(positional.run).resolve()
-    name = name.stem if folder is None else folder.path.resolve().name
+    where = _WHERE[format].format(name=_name_of(positional.run, folder))
     path = serving.export(
         model,
-        positional.folder or _WHERE[format].format(name=name),
+        positional.folder or where,
         top_k=min(_TOP_K, model.vocabulary_size),
         overwrite=values.get("overwrite", False),
         format=format,
@@ -159,6 +224,13 @@ def predict(positional, values, command):
     found = model.classify(positional.premise, positional.hypothesis)
     for label, probability in sorted(found.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")
+
+
+def _name_of(path, folder):
+    """Name of a run folder, or of the file of a model without one."""
+    if folder is None:
+        return pathlib.Path(path).resolve().stem
+    return folder.path.resolve().name
 
 
 def _load(path, method=None):

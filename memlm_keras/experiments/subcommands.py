@@ -31,6 +31,8 @@ _EVERYWHERE = (
     ),
     Option("traceback", bool, "Show where in the program an error came from."),
 )
+# As `models.surprisal`, which imports Keras, has them.
+_UNITS = ("bits", "nats")
 _RUN = "A run folder, or a .keras file."
 # How a place is marked that need not be filled, or not by one thing alone.
 _PLACE = re.compile(r"(?P<open>\[?)(?P<name>[A-Z/]+)(?P<more>( \.\.\.)?)\]?")
@@ -219,6 +221,36 @@ COMMANDS = {
             module="run_commands",
         ),
         Command(
+            "surprisal",
+            "Surprisal, entropy and rank of each word of a text file, a "
+            "sentence a line, as a table with tabs; of several models, by the "
+            "mean of their probabilities.",
+            ("RUN ...", "FILE"),
+            [
+                Option("unit", str, "By default bits.", choices=_UNITS),
+                Option(
+                    "reset",
+                    bool,
+                    "Read each sentence from the initial state; by default "
+                    "it is carried through the file.",
+                ),
+                Option(
+                    "rate",
+                    float,
+                    "Learn from the text while reading it, by dynamic "
+                    "evaluation with this rate of SGD.",
+                ),
+                Option(
+                    "segment_length",
+                    int,
+                    "With --rate: words to learn from at once; by default 5, "
+                    "and with --reset a sentence.",
+                ),
+                Option("out", str, "File to write; by default the screen."),
+            ],
+            module="run_commands",
+        ),
+        Command(
             "generate",
             "Goes on with a text.",
             ("RUN", "[PROMPT]"),
@@ -238,9 +270,18 @@ COMMANDS = {
         Command(
             "attention",
             "Draws where a model attends, in its run folder; TEXT is a "
-            "sentence to draw, too.",
+            "sentence to draw, too. With --out, TEXT alone, as a page to "
+            "point at.",
             ("RUN", "[TEXT]"),
-            settings.DRAWING,
+            [
+                *settings.DRAWING,
+                Option(
+                    "out",
+                    str,
+                    "HTML file to write instead of pictures: pointing at a "
+                    "word of TEXT shows where the model looked back.",
+                ),
+            ],
             [settings.VERBOSE],
             module="run_commands",
         ),

@@ -189,19 +189,24 @@ class KneserNeyTask(Task):
         """It is counted once."""
         return 1, 0
 
+    def count(self, experiment, verbose=1):
+        """Counts; returns the model without cache, and that of the preset."""
+        corpus, order = experiment.corpus, experiment.preset["order"]
+        counted = ngrams.KneserNey(len(corpus.vocabulary), order=order)
+        counted.fit(corpus.train, verbose)
+        if not experiment.preset_name.endswith("cache"):
+            return counted, counted
+        cached = ngrams.with_cache(counted, corpus.validation, verbose=verbose)
+        return counted, cached
+
     def estimate(self, experiment):
         """Counts and measures; returns plain values for the results."""
         corpus = experiment.corpus
         begin = time.perf_counter()
-        order = experiment.preset["order"]
-        model = ngrams.KneserNey(len(corpus.vocabulary), order=order)
-        model.fit(corpus.train)
+        counted, model = self.count(experiment)
         seconds = time.perf_counter() - begin
-        parameters = sum(model.num_ngrams)
-        if experiment.preset_name.endswith("cache"):
-            model = ngrams.with_cache(model, corpus.validation)
         return {
-            "parameters": parameters,
+            "parameters": sum(counted.num_ngrams),
             "units": "",
             "epochs": 1,
             "best_epoch": 1,

@@ -17,10 +17,10 @@ from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import require_exportable
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import side_by_side
-from memlm_keras.models.quantization import QuantizableModel
+from memlm_keras.models.surprisal import SurprisalModel
 
 
-class StreamingModel(QuantizableModel):
+class StreamingModel(SurprisalModel):
     """A language model as a function of tokens and a state.
 
     Whatever carries its state explicitly is here: reading, scoring, attention

@@ -48,6 +48,8 @@ class BackoffModel(Scorer):
     True
     """
 
+    before = (END_OF_SENTENCE,)
+
     def __init__(self, vocabulary_size, sentence_boundaries=True, tables=None):
         self.vocabulary_size = vocabulary_size
         self.sentence_boundaries = sentence_boundaries
@@ -58,6 +60,11 @@ class BackoffModel(Scorer):
     def order(self):
         """Length of the longest n-grams."""
         return len(self.tables)
+
+    @property
+    def context_length(self):
+        """Tokens that the next one depends on."""
+        return self.order - 1
 
     @property
     def num_ngrams(self):

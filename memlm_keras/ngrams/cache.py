@@ -54,6 +54,11 @@ class UnigramCache(Scorer):
         self.documents = documents
 
     @property
+    def context_length(self):
+        """Tokens that the next one depends on."""
+        return self.size
+
+    @property
     def description(self):
         """String that names the model in a protocol."""
         emptied = ", emptied at each document" if self.documents else ""

@@ -76,6 +76,12 @@ class Mixture(Scorer):
             self.weights,
         )
 
+    def log_probabilities_at(self, text, begin, end):
+        return _mixed(
+            [m.log_probabilities_at(text, begin, end) for m in self.models],
+            self.weights,
+        )
+
 
 def mix(models, text, verbose=1):
     """Mixes models with the weights that are best for a text.

@@ -14,11 +14,20 @@ class Scorer(abc.ABC):
     """A model that gives each token of a text a probability.
 
     A subclass sets `vocabulary_size` and defines `score`,
-    `log_probabilities` and `description`. `memlm_keras.evaluation.perplexity`
-    and `cloze_accuracy` take it as they take a `memlm_keras.LanguageModel`.
+    `log_probabilities` and `description`. `memlm_keras.evaluation.perplexity`,
+    `cloze_accuracy` and `surprisal` take it as they take a
+    `memlm_keras.LanguageModel`.
+
+    Attributes:
+        before: tuple of token ids that are taken to stand before a text.
+        context_length: integer, tokens that the next one depends on.
     """
 
     causal = True
+    # Tokens that are taken to stand before a text, and how many tokens what
+    # follows them depends on.
+    before = ()
+    context_length = 0
 
     @abc.abstractmethod
     def score(self, text, verbose=0):
@@ -51,6 +60,44 @@ class Scorer(abc.ABC):
             ValueError: if `contexts` has another shape, or an id is not in
                 the vocabulary.
         """
+
+    def log_probabilities_at(self, text, begin, end):
+        """Natural-log probability of every word at places of a text.
+
+        Args:
+            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            begin, end: integers, the first place and the one behind the last.
+
+        Returns:
+            float64 array `(end - begin, vocabulary_size)`. Where the text has
+            a word, it has the probability that `score` gives.
+
+        Raises:
+            ValueError: as `score`.
+
+        Example:
+
+        >>> found = kneser_ney.log_probabilities_at(corpus.test, 5, 7)
+        >>> tokens = corpus.test.tokens[5:7]
+        >>> np.allclose(
+        ...     found[[0, 1], tokens], kneser_ney.score(corpus.test)[5:7]
+        ... )
+        True
+        """
+        tokens = token_ids(text, self.vocabulary_size)[:end]
+        tokens = np.concatenate([self.before, tokens]).astype("int64")
+        length, ahead = self.context_length, len(self.before)
+        # Near the beginning, contexts are shorter.
+        full = min(max(begin, length - ahead), end)
+        found = [
+            self.log_probabilities(tokens[None, : place + ahead])
+            for place in range(begin, full)
+        ]
+        if full < end:
+            ends = np.arange(full, end)[:, None] + ahead
+            contexts = tokens[ends - length + np.arange(length)]
+            found.append(self.log_probabilities(contexts))
+        return np.concatenate(found)
 
     @property
     @abc.abstractmethod

@@ -38,7 +38,7 @@ TRAINED = (
     "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
 )
 # Commands that are run where their run folder is there.
-OF_RUNS = ("attention", "evaluate", "generate", "score")
+OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 OTHER_PROGRAMS = (
     "apt-get cd cp curl docker export mkdir pip python torchrun".split()
 )

@@ -73,6 +73,12 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     for verb, path in typed[:2]:
         told = memlm(verb, path)
         assert told.status == 0, told.err
+    told = memlm("attention", run, "the cat", "--out=map.html")
+    assert told.status == 0, told.err
+    page = (folder / "map.html").read_text(encoding="utf-8")
+    assert f"Attention of {run.name}" in page
+    told = memlm("attention", run, "--out=map.html")
+    assert told.status == 2 and "--out is of a TEXT" in told.err
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())
@@ -96,6 +102,54 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     assert after["test"]["perplexity"] == pytest.approx(
         before["test"]["perplexity"], rel=1e-5
     )
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_surprisals_of_a_file(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    (folder / "stimuli.txt").write_text("the man\n\nzebra saw the man\n")
+
+    def table(*arguments):
+        told = memlm("surprisal", *arguments)
+        assert told.status == 0, told.err
+        header, *lines = [line.split("\t") for line in told.out.splitlines()]
+        assert len(lines) == 8
+        return header, lines
+
+    header, lines = table(run, "stimuli.txt")
+    assert header[2:4] == ["word", "surprisal_bits"]
+    assert lines[3][:3] == ["2", "1", "zebra"] and lines[3][-1] == "1"
+    score = memlm("score", run, "the man").out.split()
+    nats = float(lines[0][3]) * np.log(2)
+    assert nats == pytest.approx(-float(score[1]), abs=1e-3)
+
+    flags = ("--unit=nats", "--reset", "--out=words.tsv")
+    assert memlm("surprisal", run, "stimuli.txt", *flags).out == ""
+    header, first, *rest = (folder / "words.tsv").read_text().splitlines()
+    assert "entropy_reduction_nats" in header
+    # Both sentences begin alike.
+    assert first.split("\t")[4] == rest[2].split("\t")[4]
+
+    _, learned = table(run, "stimuli.txt", "--rate=0.5")
+    assert learned[0] == lines[0] and learned[-1] != lines[-1]
+    _, mean = table(run, run / "model.keras", "stimuli.txt")
+    assert [line[:3] for line in mean] == [line[:3] for line in lines]
+    assert float(mean[0][3]) == pytest.approx(float(lines[0][3]), abs=1e-4)
+
+    told = memlm("train", "kneser_ney_2", "--dataset=text")
+    assert told.status == 0, told.err
+    (counts,) = (folder / "runs").glob("*kneser*")
+    _, counted = table(counts, "stimuli.txt")
+    # Lines stand for themselves.
+    assert counted == table(counts, "stimuli.txt", "--reset")[1]
+
+    told = memlm("surprisal", run, "stimuli.txt", "--segment_length=3")
+    assert told.status == 2 and "is for --rate" in told.err
+    told = memlm("surprisal", run, "none.txt")
+    assert told.status == 1 and "none.txt" in told.err
+    told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
+    assert told.status == 2
 
 
 def test_a_run_is_evaluated_on_another_text(memlm, train, folder):

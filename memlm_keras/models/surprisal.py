@@ -1,0 +1,361 @@
+"""Surprisal, entropy and rank of each word of a text, by any model."""
+
+import csv
+import dataclasses
+import functools
+import io
+
+import numpy as np
+from keras import ops
+
+from memlm_keras import files
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_token_ids
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import Batches
+from memlm_keras.data import sentence_starts
+from memlm_keras.models import batch_reading
+from memlm_keras.models.inference import affordable_steps
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.quantization import QuantizableModel
+
+# Nats in one unit.
+UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
+# Sentences that are read side by side, and steps of them at once: sentences
+# are short, and what is padded is computed for nothing.
+_ROWS, _STEPS = 32, 16
+# Numbers of a distribution over the vocabulary held at once, in float64.
+_NUMBERS = 2**22
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Surprisal:
+    """Surprisal, entropy and rank of each word of a text.
+
+    With `P(w | c)` the probability that the model gives to a word after all
+    that it has read, c, and H the entropy of that distribution,
+
+        surprisal of w            -log P(w | c)                 Hale (2001)
+        entropy before w          H(c) = -sum_v P(v | c) log P(v | c)
+        entropy reduction of w    H(c) - H(c w)
+
+    The entropy is that of the next word (as Roark et al., 2009; Linzen and
+    Jaeger, 2016), and not of whole parses or continuations, as Hale (2006) has
+    it: those are infinitely many here. He counts no increase, `max(0, ...)`;
+    here the difference keeps its sign. At the last word, `H(c w)` is what the
+    model expects behind the text; where the state is reset at the end of a
+    sentence, what it expects of any first word.
+
+    Attributes:
+        words: tuple of strings, the tokens of the text, unknown ones as the
+            text has them; ends of sentences are among them.
+        sentence: int array, which sentence each is of, from 1.
+        position: int array, its place in the sentence, from 1.
+        surprisal, entropy, entropy_reduction: float64 arrays, see above.
+        rank: int array, one more than the words that are more probable.
+        unknown: bool array, whether the word is not in the vocabulary; then
+            the numbers are those of the unknown word.
+        unit: string, `"bits"` or `"nats"`.
+    """
+
+    words: tuple
+    sentence: np.ndarray
+    position: np.ndarray
+    surprisal: np.ndarray
+    entropy: np.ndarray
+    entropy_reduction: np.ndarray
+    rank: np.ndarray
+    unknown: np.ndarray
+    unit: str
+
+    def __len__(self):
+        return len(self.words)
+
+    def columns(self):
+        """Dict of a table's columns by name, such as `"surprisal_bits"`."""
+        return {
+            "sentence": self.sentence,
+            "position": self.position,
+            "word": self.words,
+            f"surprisal_{self.unit}": self.surprisal,
+            f"entropy_{self.unit}": self.entropy,
+            f"entropy_reduction_{self.unit}": self.entropy_reduction,
+            "rank": self.rank,
+            "unknown": self.unknown.astype("int64"),
+        }
+
+    def to_tsv(self):
+        """The table as text: a header, then a line a word, tabs between."""
+        columns = self.columns()
+        columns = {
+            name: [f"{value:.6f}" for value in values]
+            if getattr(values, "dtype", None) == "float64"
+            else values
+            for name, values in columns.items()
+        }
+        text = io.StringIO()
+        writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        return text.getvalue()
+
+    def write(self, path):
+        """Writes `to_tsv()` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_tsv(), encoding="utf-8")
+
+
+def surprisal(
+    model, text, vocabulary=None, unit="bits", reset=False, segment_length=None
+):
+    """Surprisal, entropy and rank of each word of a text.
+
+    Every token of the vocabulary is a word here, the end of each sentence too,
+    and each is predicted once: the first after the end of a sentence, which is
+    taken to stand before the text.
+
+    Args:
+        model: a causal `memlm_keras.LanguageModel`, with any mixture, or
+            `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; a
+            `memlm_keras.evaluation.DynamicEvaluator`, which learns from each
+            segment once that is measured; or any other with
+            `log_probabilities_at` as `memlm_keras.ngrams` has it.
+        text: string, a sentence a line; list of strings, a sentence each;
+            `memlm_keras.data.Split`, or its integers `(tokens,)`. Lines without
+            a word are passed over. Documents of a split begin anew.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
+        unit: `"bits"` or `"nats"`.
+        reset: bool, whether each sentence is read from the initial state;
+            otherwise the state is carried through the document.
+        segment_length: integer, steps that are read, and of a
+            `DynamicEvaluator` learned from, at once. `None` are those that
+            suit; of a `DynamicEvaluator`, a sentence if the state is reset,
+            and otherwise 5.
+
+    Returns:
+        `Surprisal`.
+
+    Raises:
+        ValueError: for another unit, a text without words, ids that do not end
+            with the end of a sentence, no vocabulary or one of another size,
+            and a model that is not causal or gives no distributions.
+
+    Example:
+
+    >>> found = memlm_keras.evaluation.surprisal(
+    ...     kneser_ney, "the man who was born", corpus.vocabulary
+    ... )
+    >>> found.words, found.surprisal.shape
+    (('the', 'man', 'who', 'was', 'born', '<eos>'), (6,))
+    """
+    if unit not in UNITS:
+        raise ValueError(
+            f"`unit` must be one of {tuple(UNITS)}. Received: unit={unit!r}"
+        )
+    if segment_length is not None:
+        require_positive_integer("segment_length", segment_length)
+    require_streaming("`surprisal`", model)
+    vocabulary = require_vocabulary(model, vocabulary)
+    words, begins, documents = _words(text, vocabulary)
+    tokens = np.array([vocabulary[word] for word in words], "int32")
+    end = vocabulary.end_of_sentence_id
+    starts = begins if reset else documents
+    # One token more, of which only the entropy before it is looked at.
+    behind = [len(tokens)] if reset or len(documents) > 1 else []
+    nats = _measure(
+        model,
+        np.append(tokens, np.int32(end)),
+        np.append(starts, behind).astype("int64"),
+        end,
+        segment_length,
+    )
+    entropy = nats[:, 1] / UNITS[unit]
+    lengths = np.diff(begins, append=len(tokens))
+    places = np.repeat(begins, lengths)
+    return Surprisal(
+        words=tuple(words),
+        sentence=np.repeat(np.arange(1, len(begins) + 1), lengths),
+        position=np.arange(len(tokens)) - places + 1,
+        surprisal=nats[:-1, 0] / UNITS[unit],
+        entropy=entropy[:-1],
+        entropy_reduction=entropy[:-1] - entropy[1:],
+        rank=nats[:-1, 2].astype("int64"),
+        unknown=tokens == vocabulary.unknown_id,
+        unit=unit,
+    )
+
+
+def _words(text, vocabulary):
+    """Tokens of a text, and offsets of its sentences and documents."""
+    if isinstance(text, str):
+        text = text.split("\n")
+    if isinstance(text, (list, tuple)) and all(
+        isinstance(line, str) for line in text
+    ):
+        tokenize = vocabulary.tokenizer.tokenize
+        end = [vocabulary.end_of_sentence]
+        sentences = [tokens + end for tokens in map(tokenize, text) if tokens]
+        words = [word for sentence in sentences for word in sentence]
+        begins = np.cumsum([0, *map(len, sentences)])[:-1]
+        documents = None
+    else:
+        documents = getattr(text, "document_starts", None)
+        ids = require_token_ids(
+            "text", getattr(text, "tokens", text), len(vocabulary), ndim=1
+        )
+        words = vocabulary.decode(ids)
+        begins = sentence_starts(ids, vocabulary.end_of_sentence_id)
+    if not words:
+        raise ValueError("`text` must have a word. Received: none")
+    return words, begins, np.zeros(1, int) if documents is None else documents
+
+
+def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
+    """Measures of tokens, float64 `(tokens, 3)`, by whatever a model has."""
+    if hasattr(model, "measure_words"):
+        return model.measure_words(
+            tokens, starts, end_of_sentence_id, segment_length
+        )
+    if not hasattr(model, "log_probabilities_at"):
+        raise ValueError(
+            "`model` must have the method `measure_words`, as a "
+            "`memlm_keras.LanguageModel` has, or `log_probabilities_at`, as "
+            "the models of `memlm_keras.ngrams` have. Received: "
+            f"{type(model).__name__}, which has neither"
+        )
+    if end_of_sentence_id != 0:
+        raise ValueError(
+            "`vocabulary` must end sentences with the id 0, as n-gram models "
+            "do. Received: a vocabulary with end_of_sentence_id="
+            f"{end_of_sentence_id}"
+        )
+    steps = segment_length or max(1, _NUMBERS // model.vocabulary_size)
+    found = []
+    for document in np.split(tokens, starts[1:]):
+        for begin in range(0, len(document), steps):
+            part = document[begin : begin + steps]
+            log_probabilities = model.log_probabilities_at(
+                document, begin, begin + len(part)
+            )
+            found.append(measures(log_probabilities, part, np))
+    return np.concatenate(found)
+
+
+def measures(log_probabilities, targets, numpy=ops):
+    """Surprisal, entropy and rank of words in their distributions, in nats.
+
+    Args:
+        log_probabilities: float tensor `(..., vocabulary)`, natural-log
+            probability of every word; -inf for what is impossible.
+        targets: integer tensor `(...)`, the words.
+        numpy: the module of the arrays, `keras.ops` or `numpy`.
+
+    Returns:
+        Float tensor `(..., 3)`: `-log p(target)`, `-sum p log p`, and one more
+        than the words that are more probable than the target.
+    """
+    of_target = numpy.take_along_axis(
+        log_probabilities, targets[..., None], axis=-1
+    )
+    probabilities = numpy.exp(log_probabilities)
+    # What is impossible adds nothing, though its logarithm is no number.
+    information = numpy.where(probabilities > 0, -log_probabilities, 0.0)
+    above = numpy.where(log_probabilities > of_target, 1.0, 0.0)
+    return numpy.stack(
+        [
+            -of_target[..., 0],
+            numpy.sum(probabilities * information, axis=-1),
+            1.0 + numpy.sum(above, axis=-1),
+        ],
+        axis=-1,
+    )
+
+
+def measures_of_logits(logits, targets):
+    """The `measures` of logits, float32 `(batch, time, 3)`."""
+    logits = ops.cast(logits, "float32")
+    return measures(ops.log_softmax(logits, axis=-1), targets)
+
+
+def _power_of_two(least):
+    return 2 ** (int(least) - 1).bit_length()
+
+
+class SurprisalModel(QuantizableModel):
+    """A language model that gives the surprisal of words.
+
+    A subclass has a `backbone`, a `vocabulary_size` and what
+    `batch_reading.read` asks for.
+    """
+
+    @functools.cached_property
+    def _measure(self):
+        def measure(token_ids, targets, state):
+            logits, state = self.backbone.step(token_ids, state)
+            return measures_of_logits(logits, targets), state
+
+        return compile_inference(self, measure)
+
+    def surprisal(self, text, vocabulary=None, unit="bits", reset=False):
+        """Surprisal, entropy and rank of each word of a text.
+
+        Args:
+            text, vocabulary, unit, reset: as of
+                `memlm_keras.evaluation.surprisal`.
+
+        Returns:
+            `memlm_keras.evaluation.Surprisal`.
+
+        Raises:
+            ValueError: as `memlm_keras.evaluation.surprisal`.
+
+        Example:
+
+        >>> found = lm.surprisal("the man\\nwas born", corpus.vocabulary)
+        >>> found.sentence.tolist()
+        [1, 1, 1, 2, 2, 2]
+        >>> list(found.columns())[3]
+        'surprisal_bits'
+        """
+        return surprisal(self, text, vocabulary, unit, reset)
+
+    def measure_words(
+        self, tokens, starts, end_of_sentence_id=0, segment_length=None
+    ):
+        """Surprisal, entropy and rank of each token of a text, in nats.
+
+        Args:
+            tokens: integer array `(tokens,)`.
+            starts: integer array, offsets at which documents begin: what is
+                there is read from the initial state.
+            end_of_sentence_id: integer, what is read before a document.
+            segment_length: integer, steps that are read at once, or `None`.
+
+        Returns:
+            float64 array `(tokens, 3)`, as of `measures`.
+        """
+        # Powers of two, here and below: few shapes are ever compiled.
+        rows = min(_power_of_two(len(starts)), _ROWS)
+        # What is made of logits takes several times their memory.
+        steps = affordable_steps(4 * rows, self.vocabulary_size)
+        steps = min(steps, _STEPS) if rows > 1 else steps
+        longest = np.diff(starts, append=len(tokens)).max()
+        layout = {
+            "batch_size": rows,
+            "segment_length": segment_length
+            or min(steps, _power_of_two(longest)),
+            "document_starts": starts,
+            "end_of_sentence_id": end_of_sentence_id,
+        }
+        # The targets of these are the places of the targets of those.
+        places = Batches(np.arange(len(tokens)), **layout)
+        batches = Batches(tokens, **layout)
+        found = np.zeros((len(tokens), 3))
+        for (part, weight), (_, place, _) in zip(
+            batch_reading.read(self, self._measure, batches), places
+        ):
+            read = weight > 0
+            found[place[read]] = ops.convert_to_numpy(part)[read]
+        return found

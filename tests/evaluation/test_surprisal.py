@@ -1,0 +1,344 @@
+"""Surprisal, entropy and rank against sums over the vocabulary in float64."""
+
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from language_models import array
+from language_models import close
+from language_models import make
+from language_models import shared
+
+from memlm_keras import Ensemble
+from memlm_keras import memory as memories
+from memlm_keras.data import Split
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
+from memlm_keras.evaluation import DynamicEvaluator
+from memlm_keras.evaluation import surprisal
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.mixtures import PointerSentinel
+from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import Mixture
+from memlm_keras.ngrams import UnigramCache
+
+V = 23
+WORDS = [f"w{number}" for number in range(V - 2)]
+VOCABULARY = Vocabulary(WORDS)
+TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
+MODELS = {
+    "memory": lambda: shared(),
+    "cache": lambda: shared().with_mixture(NeuralCache(4, 0.5, 0.3)),
+    "pointer": lambda: make("lstm", "none", mixture=PointerSentinel(window=3)),
+    "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
+}
+
+
+def distributions(read, sentences, rows, time):
+    """Log-probabilities of every word, of sentences and of their text.
+
+    Args:
+        read: function from token ids `(rows, time)` to logits.
+        sentences: list of arrays of ids.
+        rows, time: integers, padded up to which nothing is compiled anew.
+
+    Returns:
+        Two lists of arrays `(tokens + 1, vocabulary)`: of each sentence after
+        the end of one, and of the text.
+    """
+    ids = np.zeros((rows, time), "int32")
+    documents = [*sentences, np.concatenate(sentences)]
+    for row, document in zip(ids, documents):
+        row[1 : 1 + len(document)] = document
+    logits = array(read(ids)).astype("float64")
+    logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    *each, text = [row[: len(d) + 1] for row, d in zip(logs, documents)]
+    return each, [text]
+
+
+def require_equal(found, tokens, documents, reset, unit=1.0, tolerance=1e-5):
+    """Compares with loops over the words of distributions in nats.
+
+    Args:
+        found: `Surprisal`.
+        tokens: list of ids.
+        documents: list of arrays `(tokens of one + 1, vocabulary)`.
+        reset: bool, whether the next document begins behind each.
+        unit: nats in one unit.
+        tolerance: float.
+    """
+
+    def entropy(row):
+        return -sum(np.exp(p) * p for p in row if p > -np.inf)
+
+    def near(number):
+        return pytest.approx(number, rel=tolerance, abs=tolerance)
+
+    first, place = entropy(documents[0][0]), 0
+    for rows in documents:
+        entropies = [entropy(row) for row in rows]
+        if reset:
+            entropies[-1] = first
+        for row, before, after in zip(rows, entropies, entropies[1:]):
+            word = row[tokens[place]]
+            assert found.surprisal[place] * unit == near(-word)
+            assert found.entropy[place] * unit == near(before)
+            reduction = found.entropy_reduction[place] * unit
+            assert reduction == near(before - after)
+            # Words of almost the same probability may change places.
+            least = 1 + np.sum(row > word + tolerance)
+            most = np.sum(row >= word - tolerance)
+            assert least <= found.rank[place] <= max(least, most)
+            place += 1
+    assert place == len(found) == len(tokens)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_it_is_the_sum_over_the_vocabulary(name):
+    model = MODELS[name]()
+    sentences = [VOCABULARY.encode_sentence(s) for s in TEXT.split("\n") if s]
+    tokens = np.concatenate(sentences)
+    each, text = distributions(model, sentences, 5, 17)
+    found = surprisal(model, TEXT, VOCABULARY)
+    require_equal(found, tokens, text, False, unit=np.log(2))
+    found = surprisal(model, TEXT, VOCABULARY, "nats", reset=True)
+    require_equal(found, tokens, each, True)
+
+
+lines = st.lists(
+    st.lists(st.sampled_from([*WORDS, "other"]), min_size=1, max_size=17),
+    min_size=1,
+    max_size=40,
+)
+
+
+@given(lines, st.booleans())
+def test_any_text(sentences, reset):
+    """More sentences than rows, and longer texts than what is read at once."""
+    model = shared("lstm", "none")
+    text = [" ".join(sentence) for sentence in sentences]
+    found = surprisal(model, text, VOCABULARY, "nats", reset)
+    ids = [VOCABULARY.encode_sentence(line) for line in text]
+
+    def read(tokens):
+        return model.step(tokens, model.initial_state(len(tokens)))[0]
+
+    documents = distributions(read, ids, 41, 721)[0 if reset else 1]
+    require_equal(found, np.concatenate(ids), documents, reset)
+    assert list(found.words) == [
+        word for sentence in sentences for word in [*sentence, "<eos>"]
+    ]
+    assert found.unknown.tolist() == [word == "other" for word in found.words]
+    assert found.sentence.tolist() == [
+        number for number, each in enumerate(ids, 1) for _ in each
+    ]
+    assert found.position.tolist() == [
+        place for each in ids for place in range(1, len(each) + 1)
+    ]
+
+
+@pytest.fixture(scope="module")
+def counted():
+    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
+    tokens[7::8] = 0
+    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+@pytest.mark.parametrize("kind", ["sentences", "continuous", "single", "mixed"])
+@given(lines=lines, reset=st.booleans())
+def test_ngram_models(kind, lines, reset, counted):
+    """Against the probabilities of one context after another."""
+    model = counted
+    if kind in ("continuous", "single"):
+        model = KneserNey(
+            V,
+            order=1 if kind == "single" else 3,
+            discounts=0.5,
+            sentence_boundaries=kind == "single",
+        ).fit(np.arange(99) ** 2 % V, verbose=0)
+    elif kind == "mixed":
+        model = Mixture([counted, UnigramCache(V, 5, 0.9)], [0.8, 0.2])
+    ids = [VOCABULARY.encode_sentence(words) for words in lines]
+    tokens = np.concatenate(ids)
+    text = Split(tokens)
+    found = surprisal(model, text, VOCABULARY, "nats", reset)
+    documents = ids if reset else [tokens]
+    scores = np.concatenate([model.score(document) for document in documents])
+    np.testing.assert_allclose(-found.surprisal, scores, rtol=1e-9)
+    expected = [
+        [
+            model.log_probabilities_at(
+                np.append(document, 0).astype("int32"), place, place + 1
+            )[0]
+            for place in range(len(document) + 1)
+        ]
+        for document in documents
+    ]
+    require_equal(found, tokens, expected, reset, tolerance=1e-9)
+
+
+def test_documents_begin_anew():
+    model = shared("lstm", "none")
+    tokens = np.array([3, 4, 0, 5, 0, 3, 4, 0], "int32")
+    split = Split(tokens, np.array([0, 5]))
+    found = surprisal(model, split, VOCABULARY)
+    parts = [surprisal(model, t, VOCABULARY) for t in (tokens[:5], tokens[5:])]
+    np.testing.assert_allclose(
+        found.surprisal, np.concatenate([p.surprisal for p in parts]), rtol=1e-5
+    )
+    assert found.sentence.tolist() == [1, 1, 1, 2, 2, 3, 3, 3]
+
+
+@pytest.fixture(scope="module")
+def evaluator():
+    return DynamicEvaluator(make("lstm", "none"), rate=0.5, decay=0.1)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_model_that_goes_on_learning(reset, evaluator):
+    """Each segment by the weights that those before left."""
+    text = ["w1 w5 w5 w2", "zebra w1 w5 w20", "w7 w7 w1 w1"]
+    found = surprisal(evaluator, text, VOCABULARY, "nats", reset)
+    learned = [array(weight) for weight in evaluator.weights]
+    again = surprisal(evaluator, text, VOCABULARY, "nats", reset)
+    np.testing.assert_array_equal(again.surprisal, found.surprisal)
+
+    model = evaluator.lm
+    trained = [array(weight) for weight in model.trainable_weights]
+    evaluator.reset()
+    state, before = model.initial_state(1), 0
+    scores, entropies = [], []
+    for segment in map(VOCABULARY.encode_sentence, text):
+        if reset:
+            state, before = model.initial_state(1), 0
+        inputs = np.append(before, segment[:-1])[None]
+        # The model itself, with the weights as they are.
+        for variable, weight in zip(model.trainable_weights, evaluator.weights):
+            variable.assign(weight)
+        logits = array(model.step(inputs, state)[0])[0].astype("float64")
+        logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        entropies.extend(-(np.exp(logs) * logs).sum(-1))
+        score, state = evaluator.read(inputs, segment[None], state)
+        scores.extend(array(score)[0])
+        before = segment[-1]
+    for variable, weight in zip(model.trainable_weights, trained):
+        variable.assign(weight)
+    np.testing.assert_allclose(-found.surprisal, scores, rtol=1e-4)
+    np.testing.assert_allclose(found.entropy, entropies, rtol=1e-4)
+    # What would come behind the text teaches nothing.
+    for weight, value in zip(evaluator.weights, learned):
+        close(weight, value, 1e-4)
+
+
+def test_a_rate_of_zero(evaluator):
+    evaluator.set_rates(0.0, 0.0)
+    for length in (None, 5):
+        found = surprisal(evaluator, "w1 w2", VOCABULARY, segment_length=length)
+        expected = evaluator.lm.surprisal("w1 w2", VOCABULARY)
+        close(found.surprisal, expected.surprisal)
+        close(found.entropy_reduction, expected.entropy_reduction)
+
+
+def test_the_table(tmp_path):
+    vocabulary = Vocabulary(
+        [*WORDS[:-2], '"', "n"],
+        tokenizer=Tokenizer(lowercase=True, numbers="n"),
+    )
+    model = shared("lstm", "none")
+    found = model.surprisal('W1 " Zebra 12', vocabulary)
+    assert found.words == ("w1", '"', "zebra", "n", "<eos>")
+    header, *lines = found.to_tsv().splitlines()
+    assert header.split("\t") == [
+        "sentence",
+        "position",
+        "word",
+        "surprisal_bits",
+        "entropy_bits",
+        "entropy_reduction_bits",
+        "rank",
+        "unknown",
+    ]
+    assert lines[1].split("\t")[:3] == ["1", "2", '""""']
+    assert [line[-1] for line in lines] == ["0", "0", "1", "0", "0"]
+    assert float(lines[0].split("\t")[3]) == pytest.approx(
+        found.surprisal[0], abs=1e-6
+    )
+    found.write(tmp_path / "words.tsv")
+    assert (tmp_path / "words.tsv").read_text() == found.to_tsv()
+    nats = model.surprisal('W1 " Zebra 12', vocabulary, "nats")
+    assert list(nats.columns())[3:6] == [
+        "surprisal_nats",
+        "entropy_nats",
+        "entropy_reduction_nats",
+    ]
+
+
+def test_what_is_impossible(counted):
+    """Its surprisal is infinite, and the entropy is that of the others."""
+    cache = UnigramCache(V, size=4)
+    found = surprisal(cache, "w1 w1 w2", VOCABULARY)
+    assert found.surprisal[1:3].tolist() == [0.0, np.inf]
+    assert found.entropy[:3] == pytest.approx([np.log2(V), 0, 0])
+    assert found.rank.tolist()[1:3] == [1, 2]
+    assert "inf" in found.to_tsv()
+
+
+@pytest.mark.parametrize(
+    "ask, message",
+    [
+        (lambda m: m.surprisal("w1", VOCABULARY, "shannon"), "`unit` must be"),
+        (lambda m: m.surprisal("w1"), "`vocabulary` must be given"),
+        (lambda m: m.surprisal(" \n", VOCABULARY), "`text` must have a word"),
+        (lambda m: m.surprisal([], VOCABULARY), "`text` must have a word"),
+        (lambda m: m.surprisal([3, 4], VOCABULARY), "must end with the end"),
+        (lambda m: m.surprisal([V, 0], VOCABULARY), "below the vocabulary"),
+        (
+            lambda m: m.surprisal("a", Vocabulary(["a", "b", "c"])),
+            "of 5 tokens",
+        ),
+        (
+            lambda m: surprisal(m, "w1", VOCABULARY, segment_length=0),
+            "`segment_length` must be",
+        ),
+        (
+            lambda m: (
+                make(
+                    memory="none",
+                )
+                and surprisal(
+                    type(
+                        "Foreign", (), {"causal": True, "vocabulary_size": V}
+                    )(),
+                    "w1",
+                    VOCABULARY,
+                )
+            ),
+            "`model` must have the method `measure_words`",
+        ),
+        (
+            lambda m: surprisal(
+                UnigramCache(3, 4),
+                "a",
+                SubwordVocabulary(["<unk>", "</s>", "a"]),
+            ),
+            "must end sentences with the id 0",
+        ),
+    ],
+)
+def test_wrong_arguments(ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(shared())
+
+
+def test_a_model_that_reads_both_ways():
+    model = make("lstm", "none")
+    both = type(model)(
+        V,
+        5,
+        [keras.layers.LSTM(4)],
+        memory=memories.BidirectionalMemoryBlock(window=2),
+    )
+    with pytest.raises(ValueError, match="`surprisal` needs a causal model"):
+        both.surprisal("w1", VOCABULARY)
