@@ -338,3 +338,27 @@ DRAWING = (
     ),
 )
 PICTURES = (SENTENCE, *DRAWING)
+
+# What `memlm surprisal` finds, and how it reads.
+SURPRISAL = (
+    Option("unit", str, "By default bits.", choices=("bits", "nats")),
+    Option(
+        "reset",
+        bool,
+        "Read each sentence from the initial state; by default "
+        "it is carried through the file.",
+    ),
+    Option(
+        "rate",
+        float,
+        "Learn from the text while reading it, by dynamic "
+        "evaluation with this rate of SGD.",
+    ),
+    Option(
+        "segment_length",
+        int,
+        "With --rate: words to learn from at once; by default 5, "
+        "and with --reset a sentence.",
+    ),
+    Option("out", str, "File to write; by default the screen."),
+)

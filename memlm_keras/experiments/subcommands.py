@@ -31,8 +31,6 @@ _EVERYWHERE = (
     ),
     Option("traceback", bool, "Show where in the program an error came from."),
 )
-# As `models.surprisal`, which imports Keras, has them.
-_UNITS = ("bits", "nats")
 _RUN = "A run folder, or a .keras file."
 # How a place is marked that need not be filled, or not by one thing alone.
 _PLACE = re.compile(r"(?P<open>\[?)(?P<name>[A-Z/]+)(?P<more>( \.\.\.)?)\]?")
@@ -226,28 +224,7 @@ COMMANDS = {
             "sentence a line, as a table with tabs; of several models, by the "
             "mean of their probabilities.",
             ("RUN ...", "FILE"),
-            [
-                Option("unit", str, "By default bits.", choices=_UNITS),
-                Option(
-                    "reset",
-                    bool,
-                    "Read each sentence from the initial state; by default "
-                    "it is carried through the file.",
-                ),
-                Option(
-                    "rate",
-                    float,
-                    "Learn from the text while reading it, by dynamic "
-                    "evaluation with this rate of SGD.",
-                ),
-                Option(
-                    "segment_length",
-                    int,
-                    "With --rate: words to learn from at once; by default 5, "
-                    "and with --reset a sentence.",
-                ),
-                Option("out", str, "File to write; by default the screen."),
-            ],
+            settings.SURPRISAL,
             module="run_commands",
         ),
         Command(

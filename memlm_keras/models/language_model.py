@@ -7,6 +7,7 @@ from memlm_keras.arguments import require_vocabulary
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import copies
 from memlm_keras.models import layers
+from memlm_keras.models import torch_checkpoint
 from memlm_keras.models.backbone import Backbone
 from memlm_keras.models.carrying_model import CarryingModel
 from memlm_keras.serialization import serialize
@@ -338,6 +339,29 @@ class LanguageModel(CarryingModel):
         return copies.with_fixed_matrices(self)
 
     # === Serialization ===
+
+    @classmethod
+    def from_torch(cls, path, vocabulary, tokenizer=None):
+        """Reads an LSTM language model that PyTorch saved.
+
+        Such as those of neural-complexity and colorlessgreenRNNs: whole models
+        or state dicts. No code of the file's is run.
+
+        Args:
+            path: path of the checkpoint, which takes PyTorch to read.
+            vocabulary: path of the list of its words, one a line.
+            tokenizer: `memlm_keras.data.Tokenizer`; `None` splits at white
+                space.
+
+        Returns:
+            `LanguageModel` with a vocabulary, on any backend.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            ImportError: PyTorch is not installed.
+            ValueError: a file is damaged, or of another model.
+        """
+        return torch_checkpoint.load(cls, path, vocabulary, tokenizer)
 
     def get_config(self):
         head = serialize(self.head)

@@ -123,6 +123,19 @@ def write_files(folder):
     )
 
 
+def write_checkpoint(folder):
+    """A model as other programs save it, and its words."""
+    import torch
+
+    corpus_files.write_lines(folder / "vocab.txt", ["<unk>", "she", "<eos>"])
+    layers = {
+        "encoder": torch.nn.Embedding(3, 4),
+        "rnn": torch.nn.LSTM(4, 5, 2),
+        "decoder": torch.nn.Linear(5, 3),
+    }
+    torch.save(torch.nn.ModuleDict(layers).state_dict(), folder / "model.pt")
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A working folder with these files; generated corpora are tiny."""
@@ -133,6 +146,8 @@ def folder(tmp_path, monkeypatch):
     folder = tmp_path / "work"
     folder.mkdir()
     write_files(folder)
+    if keras.backend.backend() == BACKEND:
+        write_checkpoint(folder)
     monkeypatch.chdir(folder)
     return folder
 

@@ -1,6 +1,7 @@
 """Surprisal, entropy and rank against sums over the vocabulary in float64."""
 
-import keras
+import types
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +12,6 @@ from language_models import make
 from language_models import shared
 
 from memlm_keras import Ensemble
-from memlm_keras import memory as memories
 from memlm_keras.data import Split
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
@@ -19,7 +19,6 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import DynamicEvaluator
 from memlm_keras.evaluation import surprisal
 from memlm_keras.mixtures import NeuralCache
-from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
@@ -29,9 +28,9 @@ WORDS = [f"w{number}" for number in range(V - 2)]
 VOCABULARY = Vocabulary(WORDS)
 TEXT = "w1 w5 w5\nw3\nzebra w1 w5 w20\n\nw7 w7 w1"
 MODELS = {
-    "memory": lambda: shared(),
-    "cache": lambda: shared().with_mixture(NeuralCache(4, 0.5, 0.3)),
-    "pointer": lambda: make("lstm", "none", mixture=PointerSentinel(window=3)),
+    "cache": lambda: shared("lstm", "none").with_mixture(
+        NeuralCache(4, 0.5, 0.3)
+    ),
     "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
 }
 
@@ -181,14 +180,14 @@ def test_ngram_models(kind, lines, reset, counted):
 
 def test_documents_begin_anew():
     model = shared("lstm", "none")
-    tokens = np.array([3, 4, 0, 5, 0, 3, 4, 0], "int32")
-    split = Split(tokens, np.array([0, 5]))
+    tokens = np.array([3, 4, 7, 0, 5, 0, 3, 4, 8, 0], "int32")
+    split = Split(tokens, np.array([0, 6]))
     found = surprisal(model, split, VOCABULARY)
-    parts = [surprisal(model, t, VOCABULARY) for t in (tokens[:5], tokens[5:])]
+    parts = [surprisal(model, t, VOCABULARY) for t in (tokens[:6], tokens[6:])]
     np.testing.assert_allclose(
         found.surprisal, np.concatenate([p.surprisal for p in parts]), rtol=1e-5
     )
-    assert found.sentence.tolist() == [1, 1, 1, 2, 2, 3, 3, 3]
+    assert found.sentence.tolist() == [1, 1, 1, 1, 2, 2, 3, 3, 3, 3]
 
 
 @pytest.fixture(scope="module")
@@ -282,7 +281,7 @@ def test_what_is_impossible(counted):
     assert found.surprisal[1:3].tolist() == [0.0, np.inf]
     assert found.entropy[:3] == pytest.approx([np.log2(V), 0, 0])
     assert found.rank.tolist()[1:3] == [1, 2]
-    assert "inf" in found.to_tsv()
+    assert "inf" in found.to_tsv() and "-0.0" not in found.to_tsv()
 
 
 @pytest.mark.parametrize(
@@ -333,12 +332,6 @@ def test_wrong_arguments(ask, message):
 
 
 def test_a_model_that_reads_both_ways():
-    model = make("lstm", "none")
-    both = type(model)(
-        V,
-        5,
-        [keras.layers.LSTM(4)],
-        memory=memories.BidirectionalMemoryBlock(window=2),
-    )
+    model = types.SimpleNamespace(causal=False, memory=None)
     with pytest.raises(ValueError, match="`surprisal` needs a causal model"):
-        both.surprisal("w1", VOCABULARY)
+        surprisal(model, "w1", VOCABULARY)

@@ -1,0 +1,203 @@
+"""Word-level LSTM language models that other programs saved with PyTorch.
+
+Names of weights are those of PyTorch's word-level example, which
+neural-complexity (van Schijndel and Linzen, 2018) and colorlessgreenRNNs
+(Gulordava et al., 2018) have, too. The gates of an LSTM stand in one order in
+Keras and in PyTorch, whose two biases are added up here:
+
+| weights there                | here                                       |
+|------------------------------|--------------------------------------------|
+| `encoder.weight`             | embedding, rows in the vocabulary's order  |
+| `rnn.weight_ih_l0`, `_l1`... | kernel of each LSTM, transposed            |
+| `rnn.weight_hh_l0` ...       | its recurrent kernel, transposed           |
+| `rnn.bias_ih_l0`, `bias_hh_` | its bias, the sum                          |
+| `decoder.weight`             | head, or the embedding where both are one  |
+| `decoder.bias`               | bias of the head                           |
+"""
+
+import pickle
+import types
+import warnings
+
+import keras
+import numpy as np
+
+from memlm_keras.data import Vocabulary
+from memlm_keras.data.text import read_text
+from memlm_keras.files import reading
+
+_ENDS = {"encoder.weight", "decoder.weight", "decoder.bias"}
+_PARTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+_SPECIALS = ("<eos>", "<unk>")
+
+
+def load(cls, path, vocabulary, tokenizer=None):
+    """See `memlm_keras.LanguageModel.from_torch`; `cls` is that class."""
+    weights = _read_weights(path)
+    vocabulary, places = _read_vocabulary(vocabulary, tokenizer)
+    cells = _cells(path, weights)
+    embeddings, decoder = weights["encoder.weight"], weights["decoder.weight"]
+    units = cells[-1][1].shape[0]
+    shapes = {
+        "encoder.weight": (len(places), cells[0][0].shape[0]),
+        "decoder.weight": (len(places), units),
+        "decoder.bias": (len(places),),
+    }
+    for name, shape in shapes.items():
+        if weights[name].shape != shape:
+            raise ValueError(
+                f"{path} must have {name} of the shape {shape}, for "
+                f"{len(places)} words in the vocabulary and {units} units. "
+                f"Received: the shape {weights[name].shape}"
+            )
+    tied = np.array_equal(embeddings, decoder)
+    lm = cls(
+        vocabulary=vocabulary,
+        embedding_dim=embeddings.shape[1],
+        recurrent=[keras.layers.LSTM(cell[1].shape[0]) for cell in cells],
+        tie_embeddings=tied,
+    )
+    lm.embedding.embeddings.assign(embeddings[places])
+    for layer, cell in zip(lm.recurrent, cells, strict=True):
+        layer.set_weights(cell)
+    if not tied:
+        lm.head.kernel.assign(decoder[places].T)
+    lm.head.bias.assign(weights["decoder.bias"][places])
+    return lm
+
+
+def _read_vocabulary(path, tokenizer):
+    """The vocabulary of a list of words, and the place of each in the list."""
+    words = read_text(path).split()
+    missing = [word for word in _SPECIALS if word not in words]
+    if missing:
+        raise ValueError(
+            f"The vocabulary {path} must have {' and '.join(_SPECIALS)}, one "
+            f"word a line. Received: {len(words)} words, without {missing[0]}"
+        )
+    vocabulary = Vocabulary(words, tokenizer=tokenizer)
+    places = {word: place for place, word in enumerate(words)}
+    return vocabulary, [places[token] for token in vocabulary.tokens]
+
+
+def _cells(path, weights):
+    """Kernel, recurrent kernel and bias of each LSTM, as Keras has them."""
+    count = sum(name.startswith("rnn.weight_ih_l") for name in weights)
+    names = [[f"rnn.{part}_l{i}" for part in _PARTS] for i in range(count)]
+    expected = _ENDS.union(*names)
+    differing = sorted(expected.symmetric_difference(weights))
+    if differing or not count:
+        raise ValueError(
+            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, of "
+            "each layer of an LSTM in one direction, rnn.weight_ih_l0 and so "
+            f"on. Received: weights with or without {differing[:4]}"
+        )
+    cells = []
+    for layer in names:
+        kernel, recurrent, *biases = (weights[name] for name in layer)
+        if len(recurrent) != 4 * recurrent.shape[1]:
+            raise ValueError(
+                f"{path} must hold an LSTM, whose {layer[1]} has four rows a "
+                f"unit. Received: the shape {recurrent.shape}, as of a GRU or "
+                "a simple recurrent network"
+            )
+        cells.append([kernel.T, recurrent.T, sum(biases)])
+    return cells
+
+
+# === Files ===
+
+
+class _Plain:
+    """Stands for an object of any class, of which nothing but state is read."""
+
+    # PyTorch asks the classes of old files for it.
+    dump_patches = False
+
+    def __init__(self, *arguments, **keywords):
+        pass
+
+    def __setstate__(self, state):
+        if isinstance(state, dict):
+            vars(self).update(state)
+
+
+class _PlainUnpickler(pickle.Unpickler):
+    """An unpickler that makes tensors, and of all else plain objects.
+
+    A pickle may ask for any function of any module to be called; here it gets
+    those that put tensors together, and no others.
+    """
+
+    _MADE = {
+        ("collections", "OrderedDict"),
+        ("torch", "Size"),
+        ("torch._utils", "_rebuild_parameter"),
+        ("torch._utils", "_rebuild_tensor"),
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch.nn.parameter", "Parameter"),
+    }
+
+    def find_class(self, module, name):
+        """The class of a name, or `_Plain`."""
+        if (module, name) in self._MADE:
+            return super().find_class(module, name)
+        return _Plain
+
+
+_PLAIN_PICKLE = types.SimpleNamespace(
+    __name__="plain_pickle",
+    Unpickler=_PlainUnpickler,
+    load=lambda file, **options: _PlainUnpickler(file, **options).load(),
+)
+
+
+def _read_weights(path):
+    """Dict of float32 arrays by the names that PyTorch has for them."""
+    remedy = "Download it again, or save `model.state_dict()` anew."
+    with reading(path, "PyTorch checkpoint", remedy):
+        loaded = _load(path)
+        if isinstance(loaded, _Plain):
+            loaded = dict(_parameters(loaded))
+        if not isinstance(loaded, dict):
+            raise ValueError(f"it holds a {type(loaded).__name__}")
+        # Of several devices, PyTorch has the model within another.
+        return {
+            str(name).removeprefix("module."): value.detach().float().numpy()
+            for name, value in loaded.items()
+            if hasattr(value, "detach")
+        }
+
+
+def _load(path):
+    try:
+        import torch
+    except ImportError as error:
+        raise ImportError(
+            "A PyTorch checkpoint is read by PyTorch. Install it with `pip "
+            "install torch`; models may run on any backend."
+        ) from error
+    try:
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError:
+            # A whole model; old ones warn that their source has changed.
+            with warnings.catch_warnings(action="ignore"):
+                return torch.load(
+                    path,
+                    map_location="cpu",
+                    weights_only=False,
+                    pickle_module=_PLAIN_PICKLE,
+                )
+    except pickle.UnpicklingError as error:
+        raise ValueError(str(error)) from error
+
+
+def _parameters(module, prefix=""):
+    """Yields names and values of the parameters of a module."""
+    state = vars(module)
+    for name, value in state.get("_parameters", {}).items():
+        yield prefix + name, value
+    for name, child in state.get("_modules", {}).items():
+        if isinstance(child, _Plain):
+            yield from _parameters(child, f"{prefix}{name}.")
