@@ -1,18 +1,25 @@
-"""One small model for each kind that the presets of language models are of."""
+"""One small model for each kind that the presets are of."""
+
+import functools
 
 import keras
 
-from memlm_keras import LanguageModel
+import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras.smoothing import StreamStatistics
 
-V = 17
+V = 80
+MODELS = ("LanguageModel", "EntailmentClassifier", "SequenceAutoencoder")
 # What makes models of two presets different, beside their sizes.
 _PARTS = (
     "embedding",
     "recurrent",
+    "recurrent_hypothesis",
     "memory",
     "recurrent_above",
+    "top",
+    "encoder",
+    "decoder",
     "head",
     "mixture",
 )
@@ -21,26 +28,39 @@ _PLAIN = ("Embedding", "OutputProjection")
 _DRAWN = ("keras.initializers", "keras.regularizers")
 
 
+@functools.cache
 def families():
     """Dict from the first preset of each kind of model to all of its kind."""
     found = {}
-    for name in registry.names("LanguageModel"):
-        config = registry.get(name)["model"]
-        kind = frozenset(_classes([config.get(part) for part in _PARTS]))
-        found.setdefault(kind, []).append(name)
+    for model in MODELS:
+        for name in registry.names(model):
+            config = registry.get(name)["model"]
+            parts = [config.get(part) for part in _PARTS]
+            kind = model, frozenset(_classes(parts))
+            found.setdefault(kind, []).append(name)
     return {names[0]: names for names in found.values()}
 
 
+def vocabulary():
+    """The words of the small models."""
+    return memlm.data.Vocabulary([f"word_{id}" for id in range(V - 2)])
+
+
 def small(name):
-    """A small model of a preset, with weights that tell words apart."""
+    """A small model of a preset, with weights that tell words apart.
+
+    It has a matrix of more than 1,024 numbers: LiteRT leaves others in float32.
+    """
     keras.utils.set_random_seed(11)
-    lm = LanguageModel.from_preset(name, V, scale=0.02)
-    for weight in lm.trainable_weights:
-        weight.assign(keras.random.uniform(weight.shape, -0.7, 0.7))
-    if lm.smoothing is not None:
+    kind = getattr(memlm, registry.get(name)["kind"])
+    model = kind.from_preset(name, vocabulary=vocabulary(), scale=0.1)
+    for weight in model.trainable_weights:
+        limit = 0.7 if len(weight.shape) < 2 else 2 / weight.shape[0] ** 0.5
+        weight.assign(keras.random.uniform(weight.shape, -limit, limit))
+    if getattr(model, "smoothing", None) is not None:
         tokens = [*range(V), 2, 2, 3, 5, 3, 2, 0]
-        lm.smoothing.adapt(StreamStatistics.count(tokens, V))
-    return lm
+        model.smoothing.adapt(StreamStatistics.count(tokens, V))
+    return model
 
 
 def _classes(config):

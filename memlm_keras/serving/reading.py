@@ -120,7 +120,7 @@ class RowReader:
             before = tf.nest.map_structure(lambda value: value[:rows], state)
             # `Backbone.score` takes 1.3 times as long: TensorFlow's loss finds
             # its gradient at once.
-            found, after = self._step(token_ids[:rows, steps], before)
+            found, after = self.step(token_ids[:rows, steps], before)
             found = tf.gather(found, targets[:rows, steps], batch_dims=2)
             ended = tf.shape(scores)[0] - rows
             found = tf.pad(found, [[0, ended], [0, 0]])

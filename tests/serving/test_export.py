@@ -133,9 +133,6 @@ def test_failure_of_the_other_process_is_told(
             memlm.memory.Attention(2),
             {},
         ),
-        (memlm.cells.FOFEHORNNCell, memlm.memory.Projection(), {}),
-        (memlm.cells.GatedHORNNCell, None, {}),
-        (keras.layers.LSTM, memlm.memory.MemoryBlock(window=3), {}),
     ],
 )
 def test_other_models_and_overwriting(
@@ -156,23 +153,6 @@ def test_other_models_and_overwriting(
     expected = tf.nn.log_softmax(tf.cast(model(token_ids), "float32"))
     difference = served(token_ids=token_ids)["log_probabilities"] - expected
     assert float(tf.reduce_max(tf.abs(difference))) < 1e-5
-
-
-def test_a_model_with_a_cache_is_served(model, vocabulary, token_ids, tmp_path):
-    tf = pytest.importorskip("tensorflow")
-    cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
-    cached = model.with_mixture(cache)
-    export(cached, tmp_path / "cached" / "1", vocabulary)
-    signatures = tf.saved_model.load(str(tmp_path / "cached" / "1")).signatures
-    served = signatures["serving_default"](token_ids=tf.constant(token_ids))
-    np.testing.assert_allclose(
-        served["log_probabilities"].numpy(),
-        keras.ops.convert_to_numpy(cached(token_ids)),
-        rtol=1e-5,
-        atol=1e-5,
-    )
-    state = signatures["initial_state"](rows=tf.zeros(3, "int32"))
-    assert state["mixture_window"].shape == (3, 4, 12 // 3)
 
 
 @pytest.mark.skipif(

@@ -1,45 +1,19 @@
 """One streamed step as a LiteRT file, read by the interpreter alone."""
 
-import pathlib
 import zipfile
 
 import keras
 import numpy as np
 import pytest
-from preset_families import families
-from preset_families import small
+from litert_runs import Session
 
 import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import export
 
-litert = pytest.importorskip(
+pytest.importorskip(
     "ai_edge_litert.interpreter", reason="needs the extra `litert`"
 )
-
-PAGE = pathlib.Path(__file__).parents[2] / "docs/how_to/on_device.md"
-
-
-class Session:
-    """A file, and the state that goes in and out of it."""
-
-    def __init__(self, path):
-        self.interpreter = litert.Interpreter(str(path), num_threads=1)
-        self.run = self.interpreter.get_signature_runner("step")
-        self.state = {
-            name: np.zeros(details["shape"], details["dtype"])
-            for name, details in self.run.get_input_details().items()
-            if name != "token_ids"
-        }
-
-    def step(self, token_ids):
-        found = self.run(token_ids=token_ids, **self.state)
-        self.state = {name: found.pop(name) for name in self.state}
-        return found
-
-    def operators(self):
-        details = self.interpreter._get_ops_details()
-        return {operator["op_name"] for operator in details}
 
 
 def difference(session, model, steps=100):
@@ -141,22 +115,6 @@ on_tensorflow = pytest.mark.skipif(
     keras.backend.backend() != "tensorflow",
     reason="every backend's models are converted by the TensorFlow backend",
 )
-
-
-@on_tensorflow
-@pytest.mark.parametrize("name", families())
-def test_every_family(name, tmp_path):
-    lm = small(name)
-    path = tmp_path / "x.tflite"
-    row = f"| {', '.join(families()[name])} | {{}} |"
-    if not lm.causal:
-        with pytest.raises(ValueError, match="needs a causal model"):
-            export(lm, path, format="litert")
-        assert row.format("no: reads whole sentences") in PAGE.read_text()
-        return
-    export(lm, path, format="litert", rows=2)
-    assert difference(Session(path), lm) < 1e-5
-    assert row.format("yes") in PAGE.read_text()
 
 
 def of_several():

@@ -1,0 +1,35 @@
+"""LiteRT files as a phone runs them."""
+
+import numpy as np
+
+
+class Session:
+    """A file, and the state that goes in and out of it."""
+
+    def __init__(self, path):
+        from ai_edge_litert.interpreter import Interpreter
+
+        self.interpreter = Interpreter(str(path), num_threads=1)
+        self.run = self.interpreter.get_signature_runner("step")
+        self.state = {
+            name: np.zeros(details["shape"], details["dtype"])
+            for name, details in self.run.get_input_details().items()
+            if name != "token_ids"
+        }
+
+    def step(self, token_ids):
+        found = self.run(token_ids=token_ids, **self.state)
+        self.state = {name: found.pop(name) for name in self.state}
+        return found
+
+    def operators(self):
+        details = self.interpreter._get_ops_details()
+        return {operator["op_name"] for operator in details}
+
+    def constants(self, dtype):
+        """How many numbers of a type its weights have."""
+        return sum(
+            np.prod(one["shape"])
+            for one in self.interpreter.get_tensor_details()
+            if one["dtype"] == dtype
+        )

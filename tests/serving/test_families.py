@@ -1,0 +1,263 @@
+"""The table of what is exported: each kind of preset, in each format."""
+
+import json
+import pathlib
+import types
+
+import keras
+import numpy as np
+import onnx_runs
+import pytest
+from litert_runs import Session
+from preset_families import V
+from preset_families import families
+from preset_families import small
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+from memlm_keras.serving.file_requirements import require_zero_state
+
+for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(package)
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip(
+        "what the graph holds does not depend on the backend",
+        allow_module_level=True,
+    )
+
+import tensorflow as tf  # noqa: E402
+
+from memlm_keras.serving import signatures  # noqa: E402
+
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "formats.md"
+# More than windows hold.
+STEPS = 20
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Rows by name, of cells by format, as far as tests have made them."""
+    return {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def graphs_as_they_are():
+    """What runs a few times is not worth TensorFlow's optimising it."""
+    set_options = tf.config.optimizer.set_experimental_options
+    set_options({"disable_meta_optimizer": True})
+    yield
+    set_options({"disable_meta_optimizer": False})
+
+
+@pytest.fixture(autouse=True)
+def few_signatures(monkeypatch):
+    """The others are made of the same functions, and take their time."""
+    traced = signatures.trace
+    kept = "serving_default", "score", "step", "initial_state"
+    monkeypatch.setattr(
+        signatures,
+        "trace",
+        lambda owner, inputs: traced(
+            owner, {name: inputs[name] for name in kept}
+        ),
+    )
+
+
+@pytest.fixture(scope="module", params=families())
+def family(request):
+    """A model and, where it streams, ids and what `step` makes of them."""
+    model = small(request.param)
+    found = types.SimpleNamespace(name=request.param, model=model)
+    if getattr(model, "causal", False):
+        found.ids = onnx_runs.some_ids(model, STEPS).astype("int32")
+        found.expected, found.state = onnx_runs.by_step(model, found.ids)
+    return found
+
+
+# === One function for each format: from a family and a folder to the cell ===
+
+
+def saved_model(family, folder):
+    if isinstance(family.model, memlm.EntailmentClassifier):
+        return classifier(family.model, folder)
+    vocabulary = family.model.vocabulary
+    export(family.model, folder / "1", top_k=V, max_length=STEPS)
+    served = tf.saved_model.load(folder / "1").signatures
+
+    def ask(signature, **inputs):
+        found = served[signature](
+            **{name: tf.constant(value) for name, value in inputs.items()}
+        )
+        return {name: value.numpy() for name, value in found.items()}
+
+    rows = np.zeros(onnx_runs.ROWS, "int32")
+    state = of_json(ask("initial_state", rows=rows))
+    read = 0
+    for steps in (1, 1, STEPS - 5, 3):
+        ids = family.ids[read : read + steps, :, 0].T
+        answer = ask("step", token_ids=ids, length=rows + steps, **state)
+        state = of_json(answer)
+        read += steps
+        found = np.empty((len(rows), V), "float32")
+        values = answer["top_k_log_probabilities"]
+        np.put_along_axis(found, answer["top_k_ids"], values, axis=1)
+        onnx_runs.require_close(found, family.expected[read - 1])
+    assert read == STEPS and np.all(state.pop("fingerprint") > 0)
+    require_state(state, family.state)
+
+    # A text begins after an end, the first of the ids, and ends with one.
+    targets = np.concatenate([family.ids[1:, :, 0], rows[None]])
+    texts = [" ".join(vocabulary.decode(row[:-1])) for row in targets.T]
+    scores = ask("score", text=texts)["log_probabilities"]
+    wanted = np.take_along_axis(family.expected, targets[..., None], axis=2)
+    onnx_runs.require_close(scores, wanted[..., 0].T)
+    return "works"
+
+
+def of_json(answer):
+    """The state of an answer, as a client by REST has it."""
+    state = {name: v for name, v in answer.items() if "top_k" not in name}
+    for name, value in state.items():
+        assert value.dtype in ("float32", "int32") and value.size, name
+    text = json.dumps({name: value.tolist() for name, value in state.items()})
+    return {
+        name: np.array(value, state[name].dtype)
+        for name, value in json.loads(text).items()
+    }
+
+
+def require_state(found, expected):
+    """Asserts that a state is the model's, but for what holds nothing."""
+    expected = {name: v for name, v in expected.items() if v.size}
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        onnx_runs.require_close(found[name], value)
+
+
+def classifier(model, folder):
+    export(model, folder / "1", labels=LABELS)
+    served = tf.saved_model.load(folder / "1").signatures
+    inputs, texts = {}, {}
+    for name, ids in {
+        "premise": [[4, 9, 2, 30], [7, 1, 0, 0]],
+        "hypothesis": [[9, 3, 0], [8, 8, 5]],
+    }.items():
+        lengths = np.count_nonzero(ids, axis=1).astype("int32")
+        inputs |= {name: np.array(ids, "int32"), f"{name}_length": lengths}
+        words = [
+            " ".join(model.vocabulary.decode(row[:length]))
+            for row, length in zip(ids, lengths)
+        ]
+        texts[name] = tf.constant(words)
+    found = served["serving_default"](**texts)
+    expected = keras.ops.softmax(model(inputs))
+    onnx_runs.require_close(
+        found["probabilities"].numpy(), onnx_runs.array(expected)
+    )
+    assert np.ptp(onnx_runs.array(expected)) > 0.01
+    return "works"
+
+
+def onnx(family, folder):
+    path = folder / "model.onnx"
+    export(family.model, path, format="onnx")
+    found, state = onnx_runs.by_name(path, family.ids.astype("int64"))
+    onnx_runs.require_close(found, family.expected)
+    require_state(state, family.state)
+    # All that packing asks for; what it computes is in test_onnx_contracts.py.
+    require_zero_state(family.model, "sherpa")
+    operators = onnx_runs.operators(path)
+    assert not operators["Loop"] + operators["Scan"]
+    native = [
+        f"{operators[name]} {name}"
+        for name in ("LSTM", "GRU")
+        if operators[name]
+    ]
+    return ", ".join(["works", *native])
+
+
+def litert(family, folder):
+    session, found = by_litert(family, folder / "x.tflite")
+    onnx_runs.require_close(found, family.expected)
+    require_state(session.state, family.state)
+    assert not session.constants(np.int8)
+    return "works"
+
+
+def litert_int8(family, folder):
+    session, found = by_litert(family, folder / "x.tflite", "int8")
+    assert session.constants(np.int8) > 1024
+    targets = family.ids[1:]
+    scores = [
+        np.take_along_axis(one[:-1], targets, axis=2).mean()
+        for one in (found, family.expected)
+    ]
+    # The perplexity is within one in a hundred.
+    assert abs(scores[0] - scores[1]) < 0.01
+    assert 0 < np.abs(found - family.expected).max() < 0.1
+    return "works"
+
+
+def by_litert(family, path, quantize=None):
+    rows = onnx_runs.ROWS
+    export(family.model, path, format="litert", rows=rows, quantize=quantize)
+    session = Session(path)
+    found = [session.step(ids)["log_probabilities"] for ids in family.ids]
+    return session, np.array(found)
+
+
+FORMATS = {
+    "SavedModel": saved_model,
+    "ONNX": onnx,
+    "LiteRT": litert,
+    "LiteRT, int8": litert_int8,
+}
+ARGUMENTS = {
+    "SavedModel": ("1", {}),
+    "ONNX": ("x.onnx", {"format": "onnx"}),
+    "LiteRT": ("x.tflite", {"format": "litert"}),
+    "LiteRT, int8": ("x.tflite", {"format": "litert", "quantize": "int8"}),
+}
+
+
+def refusal(model, format):
+    """What a format says of a model and what the page does, or `None`."""
+    if isinstance(model, memlm.LanguageModel):
+        if not model.causal:
+            return "needs a causal model", "no: reads whole sentences"
+    elif not isinstance(model, memlm.EntailmentClassifier):
+        return "`model` must be a `memlm_keras.Lang", "no: an autoencoder"
+    elif format != "SavedModel":
+        return "of a SavedModel, an `Entail", "no: reads two sentences"
+    return None
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_family(family, format, table, tmp_path):
+    refused = refusal(family.model, format)
+    if refused is None:
+        cell = FORMATS[format](family, tmp_path)
+    else:
+        name, arguments = ARGUMENTS[format]
+        message, cell = refused
+        with pytest.raises(ValueError, match=message):
+            export(family.model, tmp_path / name, **arguments)
+        assert not list(tmp_path.iterdir())
+    table.setdefault(family.name, {})[format] = cell
+
+
+def test_the_table_of_the_page_is_this(table):
+    kinds = families()
+    if any(table.get(name, {}).keys() != FORMATS.keys() for name in kinds):
+        pytest.skip("only some cells were made")
+    lines = [
+        f"| preset | others alike | {' | '.join(FORMATS)} |",
+        "|---|---|" + "---|" * len(FORMATS),
+    ]
+    for name, row in table.items():
+        cells = [f"`{name}`", str(len(kinds[name]) - 1), *row.values()]
+        lines.append(f"| {' | '.join(cells)} |")
+    text = "\n".join(lines)
+    assert text in PAGE.read_text(encoding="utf-8"), f"it should be:\n{text}"
