@@ -15,6 +15,7 @@ SENTENCES = ["syntok>=1.4"]
 TENSORBOARD = ["tensorboard"]
 LITERT = ["ai-edge-litert>=2"]
 SERVING = ["tensorflow-serving-api>=2.21"]
+DOCS = ["furo", "myst-parser>=4", "sphinx>=8"]
 ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 
 setup(
@@ -49,6 +50,7 @@ setup(
         "serving": SERVING,
         "onnx": ONNX,
         "litert": LITERT,
+        "docs": DOCS,
         "test": [
             "pytest",
             "pytest-xdist",
@@ -61,6 +63,7 @@ setup(
             *SERVING,
             *ONNX,
             *LITERT,
+            *DOCS,
             "onnxruntime",
             "pyyaml",
         ],

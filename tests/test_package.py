@@ -11,6 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import yaml
 from corpus_files import write_examples
 
 import memlm_keras
@@ -275,6 +276,14 @@ def test_names_at_the_top():
         submodule = module.removeprefix("memlm_keras").removeprefix(".")
         assert not submodule or getattr(memlm_keras, submodule) is found
     assert memlm_keras.__version__
+
+
+def test_the_citation_is_of_this_version():
+    root = pathlib.Path(memlm_keras.__file__).parents[1]
+    text = (root / "CITATION.cff").read_text(encoding="utf-8")
+    citation = yaml.safe_load(text)
+    assert citation["version"] == memlm_keras.__version__
+    assert len(citation["references"]) == 5
 
 
 # Described once, by Keras or by the class that introduces them.

@@ -1,0 +1,128 @@
+"""The book: `python -m sphinx -W docs build/book` writes it as a site."""
+
+import datetime
+import inspect
+import os
+import pathlib
+import re
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+
+import memlm_keras  # noqa: E402
+
+project = "memlm_keras"
+author = "The memlm_keras authors"
+copyright = f"{datetime.date.today().year}, {author}"
+version = release = memlm_keras.__version__
+
+sys.path.append(str(pathlib.Path(__file__).parent / "extensions"))
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "mathml",
+    "sphinx.ext.napoleon",
+    "docstrings",
+    "sphinx.ext.viewcode",
+]
+html_math_renderer = "mathml"
+html_theme = "furo"
+html_title = f"memlm_keras {version}"
+exclude_patterns = ["results/logs"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+# Docstrings put code between single backticks.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"
+autodoc_inherit_docstrings = False
+napoleon_custom_sections = [("Call arguments", "params_style")]
+napoleon_use_ivar = True
+
+
+DOCS = pathlib.Path(__file__).parent
+ROOT = DOCS.parent
+_REFERENCE = """\
+# memlm_keras.{name}
+
+```{{eval-rst}}
+.. {directive}:: memlm_keras.{name}
+   :members:
+```
+"""
+_INCLUDED = """\
+```{{include}} ../../{path}
+:relative-docs: docs
+:relative-images:
+```
+"""
+# Pages that stand outside of this folder, and what the book calls them.
+INCLUDED = {
+    "saved_models/README.md": "signatures",
+    "CHANGELOG.md": "changes",
+    "CONTRIBUTING.md": "contributing",
+}
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)#:]+)\)")
+
+
+def public_names():
+    """Public names of the package, and of its modules those of modules."""
+    for name in memlm_keras.__all__:
+        yield name
+        thing = getattr(memlm_keras, name)
+        for member in getattr(thing, "__all__", ()):
+            if inspect.ismodule(getattr(thing, member)):
+                yield f"{name}.{member}"
+
+
+def write_pages(app):
+    """Writes a page for each public name, and for each included file."""
+    pages = {}
+    for name in public_names():
+        directive = "autoclass" if name[0].isupper() else "automodule"
+        page = _REFERENCE.format(name=name, directive=directive)
+        pages[f"reference/{name}.md"] = page
+    for path, name in INCLUDED.items():
+        pages[f"project/{name}.md"] = _INCLUDED.format(path=path)
+    for name, text in pages.items():
+        path = DOCS / name
+        path.parent.mkdir(exist_ok=True)
+        # An unchanged page is not built again.
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+def linked_within(text, folder):
+    """Links to pages outside of this folder lead to those of the book.
+
+    A link to a folder becomes its text: a site has pages alone.
+    """
+
+    def linked(found):
+        target = (folder / found[2]).resolve()
+        if target.is_dir():
+            return found[1]
+        if target == ROOT / "README.md":
+            return f"[{found[1]}](/index.md)"
+        for path, page in INCLUDED.items():
+            if target == ROOT / path:
+                return f"[{found[1]}](/project/{page}.md)"
+        return found[0]
+
+    return _LINK.sub(linked, text)
+
+
+def _page_is_read(app, name, source):
+    folder = pathlib.Path(app.env.doc2path(name)).parent
+    source[0] = linked_within(source[0], folder)
+
+
+def _file_is_included(app, path, name, source):
+    source[0] = linked_within(source[0], (DOCS / path).resolve().parent)
+
+
+def setup(app):
+    app.connect("builder-inited", write_pages)
+    app.connect("source-read", _page_is_read)
+    app.connect("include-read", _file_is_included)

@@ -1,0 +1,99 @@
+"""The site that Sphinx makes of the documentation."""
+
+import inspect
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import memlm_keras as memlm
+
+pytest.importorskip("sphinx")
+pytest.importorskip("myst_parser")
+pytest.importorskip("furo")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAPERS = (
+    "daniluk2017",
+    "tran2016",
+    "salton2017",
+    "weissenborn2016",
+    "kong2019",
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, of a copy: pages are written beside the sources."""
+    copy = tmp_path_factory.mktemp("book")
+    shutil.copytree(
+        ROOT / "docs",
+        copy / "docs",
+        ignore=shutil.ignore_patterns("reference", "project"),
+    )
+    for path in [*ROOT.glob("*.md"), ROOT / "saved_models" / "README.md"]:
+        to = copy / path.relative_to(ROOT)
+        to.parent.mkdir(exist_ok=True)
+        shutil.copy(path, to)
+    for name in ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci"):
+        (copy / name).symlink_to(ROOT / name)
+    built = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "-q", "docs", "site"],
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert built.returncode == 0, built.stderr[-3000:]
+    return copy / "site"
+
+
+def text_of(page):
+    text = re.sub(r"<[^>]+>", "", page.read_text(encoding="utf-8"))
+    return text.replace("&#39;", "'").replace("&quot;", '"')
+
+
+def test_every_public_name_is_in_the_reference(site):
+    pages = {
+        path.stem: path.read_text(encoding="utf-8")
+        for path in (site / "reference").glob("*.html")
+    }
+    assert set(pages) >= set(memlm.__all__)
+    for name in memlm.__all__:
+        thing = getattr(memlm, name)
+        for member in getattr(thing, "__all__", ()):
+            if inspect.ismodule(getattr(thing, member)):
+                assert (
+                    f'id="module-memlm_keras.{name}.{member}"'
+                    in (pages[f"{name}.{member}"])
+                )
+            elif callable(getattr(thing, member)):
+                assert f'id="memlm_keras.{name}.{member}"' in pages[name]
+
+
+def test_signatures_are_those_of_layers(site):
+    text = text_of(site / "reference" / "memory.html")
+    assert "KeyValuePredict(window=5, kernel_initializer=" in text
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_equations_stand_beside_their_code(site, paper):
+    page = site / "papers" / f"{paper}.html"
+    assert page.read_text(encoding="utf-8").count("<math") >= 2
+    source = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()
+    shown = re.findall(r":pyobject: \S*?(\w+)\n", source)
+    assert len(shown) >= 2
+    text = text_of(page)
+    for name in shown:
+        assert re.search(rf"def {name}\(", text), name
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r'<(?:script|img)[^>]+src="([^"]+)"', text)
+        loaded += re.findall(r'<link rel="stylesheet"[^>]+href="([^"]+)"', text)
+        assert not [url for url in loaded if "://" in url]
