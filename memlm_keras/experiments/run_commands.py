@@ -155,7 +155,10 @@ def attention(positional, values, command):
 def _write_page(positional, values):
     """Writes the page of one text."""
     if positional.text is None or len(values) > 1:
-        raise UsageError("--out is of a TEXT, and takes no other option.")
+        raise UsageError(
+            "--out needs a TEXT, and no other option: memlm attention RUN "
+            '"some words" --out=map.html'
+        )
     model = _load(positional.run, "attention")
     found = analysis.sentence_predictions(
         model, positional.text, top=min(_TOP_K, model.vocabulary_size)

@@ -78,7 +78,7 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     page = (folder / "map.html").read_text(encoding="utf-8")
     assert f"Attention of {run.name}" in page
     told = memlm("attention", run, "--out=map.html")
-    assert told.status == 2 and "--out is of a TEXT" in told.err
+    assert told.status == 2 and "--out needs a TEXT" in told.err
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())
