@@ -81,9 +81,12 @@ def surprisal(positional, values, command):
         model = DynamicEvaluator(model, values["rate"])
     elif "segment_length" in values:
         raise UsageError("--segment_length is for --rate.")
+    lines = list(read_lines(positional.file))
+    if not any(map(str.strip, lines)):
+        raise UsageError(f"{positional.file} has no word.")
     found = surprisals(
         model,
-        list(read_lines(positional.file)),
+        lines,
         vocabulary,
         unit=values.get("unit", "bits"),
         reset=values.get("reset", False),
@@ -93,6 +96,12 @@ def surprisal(positional, values, command):
         found.write(values["out"])
     else:
         print(found.to_tsv(), end="")
+    if unknown := found.unknown.sum():
+        print(
+            f"Unknown to the model: {unknown} of {len(found)} words, whose "
+            "numbers are those of the unknown word.",
+            file=sys.stderr,
+        )
 
 
 def _counted(path):
@@ -155,8 +164,15 @@ def attention(positional, values, command):
 def _write_page(positional, values):
     """Writes the page of one text."""
     if positional.text is None or len(values) > 1:
-        raise UsageError("--out is of a TEXT, and takes no other option.")
+        raise UsageError(
+            "--out needs a TEXT, and no other option: memlm attention RUN "
+            '"some words" --out=map.html'
+        )
     model = _load(positional.run, "attention")
+    if model.attending is None:
+        raise UsageError(
+            f"{positional.run} attends to nothing that could be drawn."
+        )
     found = analysis.sentence_predictions(
         model, positional.text, top=min(_TOP_K, model.vocabulary_size)
     )

@@ -274,7 +274,7 @@ COMMANDS = {
                     "format",
                     str,
                     "Format; by default tf_saved_model.",
-                    choices=("tf_saved_model", "onnx", "litert"),
+                    choices=("tf_saved_model", "onnx", "triton", "litert"),
                 ),
                 Option(
                     "overwrite",

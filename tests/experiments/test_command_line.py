@@ -78,7 +78,7 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     page = (folder / "map.html").read_text(encoding="utf-8")
     assert f"Attention of {run.name}" in page
     told = memlm("attention", run, "--out=map.html")
-    assert told.status == 2 and "--out is of a TEXT" in told.err
+    assert told.status == 2 and "--out needs a TEXT" in told.err
     told = memlm("generate", run, "the old", "--max_length=9", "--seed=1")
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())
@@ -113,6 +113,7 @@ def test_surprisals_of_a_file(memlm, train, folder):
     def table(*arguments):
         told = memlm("surprisal", *arguments)
         assert told.status == 0, told.err
+        assert "1 of 8 words" in told.err
         header, *lines = [line.split("\t") for line in told.out.splitlines()]
         assert len(lines) == 8
         return header, lines
@@ -147,7 +148,13 @@ def test_surprisals_of_a_file(memlm, train, folder):
     told = memlm("surprisal", run, "stimuli.txt", "--segment_length=3")
     assert told.status == 2 and "is for --rate" in told.err
     told = memlm("surprisal", run, "none.txt")
-    assert told.status == 1 and "none.txt" in told.err
+    assert told.status == 1
+    assert told.err == "memlm: No such file or directory: none.txt\n"
+    (folder / "empty.txt").write_text("\n")
+    told = memlm("surprisal", run, "empty.txt")
+    assert told.status == 2 and "empty.txt has no word" in told.err
+    told = memlm("attention", run, "the man", "--out=map.html")
+    assert told.status == 2 and "attends to nothing" in told.err
     told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
     assert told.status == 2
 
