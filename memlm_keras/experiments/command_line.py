@@ -214,12 +214,19 @@ def _configured_backend():
 def _failed(error, status, traceback):
     if traceback:
         raise error
-    line = " ".join(str(error).split()) or type(error).__name__
+    line = " ".join(_text_of(error).split()) or type(error).__name__
     if len(line) > _LONGEST:
         half = _LONGEST // 2
         line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"
     print(f"memlm: {line}", file=sys.stderr)
     return status
+
+
+def _text_of(error):
+    """What an error says, without the number of the system's."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
 
 
 def _interrupted(arguments, number):

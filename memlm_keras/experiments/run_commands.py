@@ -81,9 +81,12 @@ def surprisal(positional, values, command):
         model = DynamicEvaluator(model, values["rate"])
     elif "segment_length" in values:
         raise UsageError("--segment_length is for --rate.")
+    lines = list(read_lines(positional.file))
+    if not any(map(str.strip, lines)):
+        raise UsageError(f"{positional.file} has no word.")
     found = surprisals(
         model,
-        list(read_lines(positional.file)),
+        lines,
         vocabulary,
         unit=values.get("unit", "bits"),
         reset=values.get("reset", False),
@@ -93,6 +96,12 @@ def surprisal(positional, values, command):
         found.write(values["out"])
     else:
         print(found.to_tsv(), end="")
+    if unknown := found.unknown.sum():
+        print(
+            f"Unknown to the model: {unknown} of {len(found)} words, whose "
+            "numbers are those of the unknown word.",
+            file=sys.stderr,
+        )
 
 
 def _counted(path):
@@ -160,6 +169,10 @@ def _write_page(positional, values):
             '"some words" --out=map.html'
         )
     model = _load(positional.run, "attention")
+    if model.attending is None:
+        raise UsageError(
+            f"{positional.run} attends to nothing that could be drawn."
+        )
     found = analysis.sentence_predictions(
         model, positional.text, top=min(_TOP_K, model.vocabulary_size)
     )

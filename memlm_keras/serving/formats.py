@@ -17,8 +17,7 @@ class Format(NamedTuple):
         suffix: string, how the name of its one file ends, or `None` where it
             is a folder, whose name is a version. A file is one streamed step
             of a language model; so is a folder of any name, where it is `""`.
-        packages: tuple of strings, what it takes besides TensorFlow, as the
-            extra of the name of the first installs it.
+        packages: tuple of strings, what it takes besides TensorFlow.
         options: tuple of strings, the arguments of `export` that only this
             format has.
     """
@@ -59,7 +58,7 @@ def get(format):
             raise ImportError(
                 f'format="{format}" needs the package {package}, which is not '
                 f"installed. Install it: pip install "
-                f"memlm_keras[{FORMATS[format].packages[0]}]"
+                f"{' '.join(FORMATS[format].packages)}"
             )
     return FORMATS[format]
 

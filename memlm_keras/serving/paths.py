@@ -60,7 +60,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
             f"There is something at `path` already. Received: path={path}. "
             "Export the next version, "
             f"{path.with_name(str(_next_version(path.parent)))}, or pass "
-            "`overwrite=True`."
+            "`overwrite=True` (--overwrite of `memlm export`)."
         )
     if path.exists() and not (path / "saved_model.pb").exists():
         raise FileExistsError(
@@ -83,7 +83,7 @@ def _check_file(path, overwrite, format, suffix):
         raise FileExistsError(
             f"There is something at `path` already. Received: path={path}. "
             "Choose another path, or pass `overwrite=True` to replace what "
-            "this format has written."
+            "this format has written (--overwrite of `memlm export`)."
         )
 
 

@@ -113,6 +113,7 @@ def test_surprisals_of_a_file(memlm, train, folder):
     def table(*arguments):
         told = memlm("surprisal", *arguments)
         assert told.status == 0, told.err
+        assert "1 of 8 words" in told.err
         header, *lines = [line.split("\t") for line in told.out.splitlines()]
         assert len(lines) == 8
         return header, lines
@@ -147,7 +148,13 @@ def test_surprisals_of_a_file(memlm, train, folder):
     told = memlm("surprisal", run, "stimuli.txt", "--segment_length=3")
     assert told.status == 2 and "is for --rate" in told.err
     told = memlm("surprisal", run, "none.txt")
-    assert told.status == 1 and "none.txt" in told.err
+    assert told.status == 1
+    assert told.err == "memlm: No such file or directory: none.txt\n"
+    (folder / "empty.txt").write_text("\n")
+    told = memlm("surprisal", run, "empty.txt")
+    assert told.status == 2 and "empty.txt has no word" in told.err
+    told = memlm("attention", run, "the man", "--out=map.html")
+    assert told.status == 2 and "attends to nothing" in told.err
     told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
     assert told.status == 2
 
