@@ -41,6 +41,7 @@ SAME_ON_EVERY_BACKEND = (
     "data/test_treebanks.py",
     "data/test_vocabulary.py",
     "docs/test_book.py",
+    "docs/test_glossary.py",
     "docs/test_how_to.py",
     "experiments/test_claims.py",
     "experiments/test_command_line.py",
