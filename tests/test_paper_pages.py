@@ -15,6 +15,14 @@ PAGES = sorted(path.name for path in FOLDER.glob("*.md"))
 # Before any test registers a paper of its own.
 NAMES = presets.names()
 every_page = pytest.mark.parametrize("page", PAGES)
+# Headings of the five papers, as links have them.
+HEADINGS = {
+    "daniluk2017": "daniluk-et-al-2017",
+    "tran2016": "tran-et-al-2016",
+    "salton2017": "salton-et-al-2017",
+    "weissenborn2016": "weissenborn-2016",
+    "kong2019": "kong-et-al-2019",
+}
 
 
 def read(page):
@@ -89,3 +97,24 @@ def test_numbers_of_figure_2():
         assert [float(cell) for cell in cells[5:]] == [
             daniluk2017.CLOZE[name][kind] for kind in daniluk2017.WORD_TYPES
         ]
+
+
+@pytest.mark.parametrize("paper", HEADINGS)
+def test_what_a_page_of_a_paper_has(paper):
+    """Code, misprints, pictures and numbers, and links to its other places."""
+    text, heading = read(f"{paper}.md"), HEADINGS[paper]
+    assert text.count(":pyobject:") >= 2
+    assert "\n## Errata and choices\n" in text
+    pictures = re.findall(r"!\[[^\]]+\]\(\.\./results/(\w+)\.png\)", text)
+    assert pictures and all(name.startswith(paper) for name in pictures)
+    assert f"](../results/{paper}.md)" in text
+    for page in ("results/claims.md", "glossary.md"):
+        assert f"](../{page}#{heading})" in text
+        there = (FOLDER.parent / page).read_text(encoding="utf-8")
+        assert heading in map(
+            anchor, re.findall(r"^## (.+)$", there, re.MULTILINE)
+        )
+
+
+def anchor(heading):
+    return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")

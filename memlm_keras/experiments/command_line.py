@@ -223,7 +223,7 @@ def _failed(error, status, traceback):
 
 
 def _text_of(error):
-    """What an error says, without the number of the system's."""
+    """The text of an error, without the number of the system's."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.strerror}: {error.filename}"
     return str(error)
