@@ -42,7 +42,7 @@ TRAINED = (
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
-    "apt-get cd cp curl docker export mkdir pip python torchrun".split()
+    "apt-get cd cp curl docker export mkdir pip python python3 torchrun".split()
 )
 
 
@@ -245,6 +245,7 @@ def would_train(*arguments, **named):
     raise WouldTrain
 
 
+@pytest.mark.filterwarnings("ignore:Counts of counts")
 @pytest.mark.usefixtures("servers")
 def test_the_tutorial_runs(folder, monkeypatch, capsys):
     """All of it, in its order; only installing and containers are left out."""
@@ -259,7 +260,9 @@ def test_the_tutorial_runs(folder, monkeypatch, capsys):
         for command in block.splitlines():
             program, *arguments = shlex.split(command)
             if program == "memlm":
-                status = command_line.main([*arguments, *SHORT.get(arguments[0], ())])
+                status = command_line.main(
+                    [*arguments, *SHORT.get(arguments[0], ())]
+                )
                 assert status == 0, (command, capsys.readouterr().err)
             else:
                 assert program in OTHER_PROGRAMS, command
