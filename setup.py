@@ -24,7 +24,7 @@ setup(
     description="Memory-augmented recurrent language models in Keras 3",
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    license_expression="Apache-2.0",
     python_requires=">=3.11",
     entry_points={
         "console_scripts": [
@@ -69,8 +69,12 @@ setup(
         ],
     },
     classifiers=[
+        "Development Status :: 5 - Production/Stable",
         "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
 )

@@ -4,7 +4,7 @@ import importlib
 import pathlib
 import sys
 
-__version__ = "0.2.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Ensemble",

@@ -57,6 +57,7 @@ SAME_ON_EVERY_BACKEND = (
     "serving/test_requests.py",
     "serving/test_score_exported.py",
     "serving/test_states.py",
+    "test_distribution.py",
     "test_files.py",
     "test_package.py",
     "test_paper_pages.py",

@@ -284,6 +284,15 @@ def test_the_citation_is_of_this_version():
     citation = yaml.safe_load(text)
     assert citation["version"] == memlm_keras.__version__
     assert len(citation["references"]) == 5
+    newest = re.search(
+        r"^## (\S+) \((\S+)\)$",
+        (root / "CHANGELOG.md").read_text(encoding="utf-8"),
+        re.M,
+    )
+    assert newest.groups() == (
+        citation["version"],
+        str(citation["date-released"]),
+    )
 
 
 # Described once, by Keras or by the class that introduces them.

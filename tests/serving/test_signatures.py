@@ -10,6 +10,44 @@ from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
 FORBIDDEN = re.compile("cudnn|pyfunc|xla", re.I)
+NEXT = "top_k_ids top_k_log_probabilities top_k_words"
+# What clients may rely on, besides the state. A new name is added here; one
+# that is taken away breaks them.
+SERVED = {
+    "begin": ("text", NEXT),
+    "generate": (
+        "length seed temperature text top_k",
+        "length log_probabilities text token_ids tokens",
+    ),
+    "initial_state": ("rows", ""),
+    "next": ("text", NEXT),
+    "score": (
+        "text",
+        "length log_probabilities log_probability tokens unknown",
+    ),
+    "score_ids": (
+        "length token_ids",
+        "length log_probabilities log_probability",
+    ),
+    "serving_default": ("token_ids", "log_probabilities"),
+    "step": ("length token_ids", NEXT),
+    "step_words": ("text", NEXT),
+}
+# Those with the state among inputs, and among outputs.
+TAKE_STATE = {"step", "step_words"}
+GIVE_STATE = {"begin", "initial_state", "step", "step_words"}
+
+
+def test_served_names(signatures):
+    state = set(signatures["initial_state"].structured_outputs)
+    assert set(signatures) == set(SERVED)
+    for name, (inputs, outputs) in SERVED.items():
+        found = signatures[name]
+        taken = state if name in TAKE_STATE else set()
+        given = state if name in GIVE_STATE else set()
+        names = set(found.structured_input_signature[1])
+        assert names == set(inputs.split()) | taken, name
+        assert set(found.structured_outputs) == set(outputs.split()) | given
 
 
 def test_serving_default_equals_the_model(model, responses, token_ids):
