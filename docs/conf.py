@@ -101,7 +101,8 @@ def write_pages(app):
 def linked_within(text, folder):
     """Links to pages outside of this folder lead to those of the book.
 
-    A link to a folder becomes its text: a site has pages alone.
+    A link to a folder becomes its text, as a site has pages alone, and one
+    that says the name of a file says the title of the page.
     """
 
     def linked(found):
@@ -113,6 +114,8 @@ def linked_within(text, folder):
         for path, page in INCLUDED.items():
             if target == ROOT / path:
                 return f"[{found[1]}](/project/{page}.md)"
+        if found[1] == target.name and target.suffix == ".md":
+            return f"[]({found[2]})"
         return found[0]
 
     return _LINK.sub(linked, text)

@@ -30,6 +30,8 @@ _ALSO = {"salton2017": ("salton2017",)}
 # Bytes of the logits of a batch that are worth a word before training.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
+# Of the perplexity by frequency: above it, little is learnt.
+_LEARNT = 0.8
 
 
 class LanguageModelTask(Task):
@@ -169,6 +171,7 @@ class LanguageModelTask(Task):
             found[split] = report.plain_perplexity(
                 perplexity(model, batches, verbose=verbose, also=also)
             )
+        _say_if_little_is_learnt(experiment.corpus, found["test"])
         if experiment.dataset.name == "cbt":
             found["cbt"] = measures.answer_cbt(experiment, model, verbose)
         return found
@@ -185,6 +188,24 @@ class LanguageModelTask(Task):
         """See `Task`."""
         return figures.draw_language_model(
             experiment, model, folder, pictures, verbose
+        )
+
+
+def _say_if_little_is_learnt(corpus, found):
+    """Compares a perplexity with that of words by how often they occur."""
+    counts = np.bincount(
+        np.asarray(corpus.train.tokens), minlength=len(corpus.vocabulary)
+    )
+    # No word is impossible.
+    nats = np.log(np.sum(counts + 1)) - np.log(counts + 1)
+    by_frequency = np.exp(np.mean(nats[np.asarray(corpus.test.tokens)]))
+    if not found["perplexity"] < _LEARNT * by_frequency:
+        print(
+            "The model knows little more than how frequent words are: that "
+            f"alone has a perplexity of {by_frequency:.0f} on the test text. "
+            "The preset's settings may suit a larger text: try a smaller "
+            "--batch_size, a higher --learning_rate, with --scale a larger "
+            "--initial_range, or more --epochs."
         )
 
 

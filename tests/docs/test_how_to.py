@@ -33,14 +33,16 @@ BACKENDS = dict.fromkeys(
 )
 BACKEND = "torch"
 
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 # The one command that trains; all others are stopped before they do.
 TRAINED = (
     "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
 )
 # Commands that are run where their run folder is there.
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
+SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
-    "apt-get cd cp curl docker export mkdir pip python torchrun".split()
+    "apt-get cd cp curl docker export mkdir pip python python3 torchrun".split()
 )
 
 
@@ -241,6 +243,30 @@ class WouldTrain(BaseException):
 
 def would_train(*arguments, **named):
     raise WouldTrain
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+@pytest.mark.usefixtures("servers")
+def test_the_tutorial_runs(folder, monkeypatch, capsys):
+    """All of it, in its order; only installing and containers are left out."""
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("its reader has TensorFlow, as have those who install only")
+    text = TUTORIAL.read_text(encoding="utf-8").replace("\\\n", " ")
+    names = {}
+    for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
+        if kind == "python":
+            exec(compile(block, str(TUTORIAL), "exec"), names)
+            continue
+        for command in block.splitlines():
+            program, *arguments = shlex.split(command)
+            if program == "memlm":
+                status = command_line.main(
+                    [*arguments, *SHORT.get(arguments[0], ())]
+                )
+                assert status == 0, (command, capsys.readouterr().err)
+            else:
+                assert program in OTHER_PROGRAMS, command
+    assert (folder / "map.html").exists()
 
 
 def test_what_is_trained_is_on_a_page():

@@ -367,6 +367,22 @@ def test_an_autoencoder(folder):
     assert list(rows[0])[-1] == "<eos>" and rows[0]["read at"] == "<eos>"
 
 
+def test_a_model_of_frequencies_is_told_of(folder, capsys):
+    experiment = Experiment("daniluk2017/lstm", "text", **SMALL)
+    corpus = experiment.corpus
+    experiment.run("run", epochs=1, verbose=0)
+    told = capsys.readouterr().out
+    train, test = np.asarray(corpus.train.tokens), corpus.test.tokens
+    total = len(train) + len(corpus.vocabulary)
+    nats = [-np.log((np.sum(train == token) + 1) / total) for token in test]
+    frequencies = np.exp(np.mean(nats))
+    assert f"that alone has a perplexity of {frequencies:.0f} on" in told
+    for share, said in ((0.5, False), (1.1, True)):
+        found = {"perplexity": share * frequencies}
+        language_models._say_if_little_is_learnt(corpus, found)
+        assert ("a higher --learning_rate" in capsys.readouterr().out) == said
+
+
 @pytest.mark.parametrize("limit, said", [(2**30, False), (99, True)])
 def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
     monkeypatch.setattr(language_models, "LARGE_LOGITS", limit)
