@@ -94,15 +94,14 @@ def test_equations_stand_beside_their_code(site, paper):
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_are_pages(site, example):
-    text = text_of(site / "code_examples" / f"{example.stem}.html")
+    page = site / "code_examples" / f"{example.stem}.html"
+    text = text_of(page)
     source = example.read_text(encoding="utf-8")
     title = re.search("^Title: (.+)$", source, re.M)[1]
-    assert title in text and "## " not in text and '"""' not in text
+    assert title in text and "## " not in text and '\n"""\n' not in text
     for line in ("import keras", "keras.utils.set_random_seed(0)"):
         assert line in source and line in text
-    assert "../_downloads/" in (
-        site / "code_examples" / f"{example.stem}.html"
-    ).read_text(encoding="utf-8")
+    assert "../_downloads/" in page.read_text(encoding="utf-8")
 
 
 def test_nothing_is_loaded_from_elsewhere(site):
