@@ -17,6 +17,9 @@ copyright = f"{datetime.date.today().year}, {author}"
 version = release = memlm_keras.__version__
 
 sys.path.append(str(pathlib.Path(__file__).parent / "extensions"))
+
+import code_examples  # noqa: E402
+
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
@@ -77,7 +80,7 @@ def public_names():
 
 
 def write_pages(app):
-    """Writes a page for each public name, and for each included file."""
+    """Writes a page of each public name, included file and code example."""
     pages = {}
     for name in public_names():
         directive = "autoclass" if name[0].isupper() else "automodule"
@@ -85,6 +88,8 @@ def write_pages(app):
         pages[f"reference/{name}.md"] = page
     for path, name in INCLUDED.items():
         pages[f"project/{name}.md"] = _INCLUDED.format(path=path)
+    for path in (DOCS / "examples").glob("*.py"):
+        pages[f"code_examples/{path.stem}.md"] = code_examples.page(path)
     for name, text in pages.items():
         path = DOCS / name
         path.parent.mkdir(exist_ok=True)

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from memlm_keras import analysis
+from memlm_keras import presets
 from memlm_keras import serving
 from memlm_keras.data.text import read_lines
 from memlm_keras.evaluation import DynamicEvaluator
@@ -222,16 +223,24 @@ def _known_of(folder):
     results = folder and folder.results()
     if not results:
         return {}
-    return {
+    papers = presets.papers()
+    paper = papers.get(results["preset"].partition("/")[0])
+    found = {
         "preset": results["preset"],
+        "paper": paper and paper.source(),
         "data": results["dataset"],
+        "seed": results.get("seed"),
         **{
             f"{split} {name}": f"{results[split][name]:.2f}"
             for split in ("validation", "test")
             for name in ("perplexity", "accuracy")
             if name in results.get(split, {})
         },
+        # What a perplexity counts.
+        "perplexity": results.get("test", {}).get("protocol"),
+        "trained": f"{results['date']}, {results['backend']}",
     }
+    return {key: value for key, value in found.items() if value is not None}
 
 
 def predict(positional, values, command):

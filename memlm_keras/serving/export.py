@@ -185,7 +185,7 @@ def export(
         card = options.get("card", {})
         if "labels" in options:
             card = {**card, "labels": ", ".join(options["labels"])}
-        options["card"] = _card(model, path, card)
+        options["card"] = _card(model, path, card, vocabulary)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if is_file:
@@ -208,7 +208,7 @@ def _write_extra(folder, vocabulary, options):
         (folder / "labels.json").write_text(text)
 
 
-def _card(model, path, card):
+def _card(model, path, card, vocabulary):
     """Facts of the model card, as values of JSON."""
     values = {
         # JSON has no numbers of NumPy.
@@ -219,8 +219,11 @@ def _card(model, path, card):
         "name": f"{path.resolve().parent.name}, version {path.name}",
         "model": type(model).__name__,
         "parameters": model.count_params(),
+        "vocabulary": f"{len(vocabulary):,} tokens; others are read as "
+        f"{vocabulary.unknown}",
         **values,
         "memlm_keras": __version__,
+        "keras": keras.__version__,
     }
 
 

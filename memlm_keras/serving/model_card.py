@@ -14,6 +14,13 @@ _PAGE = """\
 
 {facts}
 
+## Use, and its limits
+
+For text like that which it was trained on: of other text its numbers mean
+little. Nobody has checked what it says, which repeats that text, errors and
+biases included. The licence of the text is not known here: whoever trained the
+model can tell what it allows.
+
 ## Signatures
 
 The first size is that of rows, and `?` is any size. What is not said here is

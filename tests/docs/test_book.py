@@ -16,6 +16,7 @@ pytest.importorskip("sphinx")
 pytest.importorskip("myst_parser")
 pytest.importorskip("furo")
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 PAPERS = (
     "daniluk2017",
     "tran2016",
@@ -32,7 +33,7 @@ def site(tmp_path_factory):
     shutil.copytree(
         ROOT / "docs",
         copy / "docs",
-        ignore=shutil.ignore_patterns("reference", "project"),
+        ignore=shutil.ignore_patterns("code_examples", "reference", "project"),
     )
     for path in [*ROOT.glob("*.md"), ROOT / "saved_models" / "README.md"]:
         to = copy / path.relative_to(ROOT)
@@ -89,6 +90,18 @@ def test_equations_stand_beside_their_code(site, paper):
     text = text_of(page)
     for name in shown:
         assert re.search(rf"def {name}\(", text), name
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_pages(site, example):
+    page = site / "code_examples" / f"{example.stem}.html"
+    text = text_of(page)
+    source = example.read_text(encoding="utf-8")
+    title = re.search("^Title: (.+)$", source, re.M)[1]
+    assert title in text and "## " not in text and '\n"""\n' not in text
+    for line in ("import keras", "keras.utils.set_random_seed(0)"):
+        assert line in source and line in text
+    assert "../_downloads/" in page.read_text(encoding="utf-8")
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

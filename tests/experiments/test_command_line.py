@@ -180,8 +180,14 @@ def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
     assert told.status == 0, told.err
-    assert (folder / "saved_models/mine/1" / "saved_model.pb").exists()
+    version = folder / "saved_models/mine/1"
+    assert (version / "saved_model.pb").exists()
     assert "saved_models/mine/1" in told.out
+    card = (version / "assets.extra" / "model_card.md").read_text()
+    results = results_of(folder / "runs" / NAME)
+    assert "* paper: Daniluk et al. (2017), " in card
+    assert f"* test perplexity: {results['test']['perplexity']:.2f}\n" in card
+    assert "every token with <eos> predicted once" in card
 
 
 def test_an_export_to_onnx_and_triton(memlm, train, folder):

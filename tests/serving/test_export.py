@@ -54,6 +54,8 @@ def test_numbers_of_numpy(model, tmp_path):
     )
     card = (path / "assets.extra" / "model_card.md").read_text()
     assert "# kvp, version 1" in card and "* perplexity: 3.25" in card
+    assert "30 tokens; others are read as <unk>" in card
+    assert "## Use, and its limits" in card
     # What it shows must be what it takes.
     request = (path / "assets.extra" / "requests" / "score.json").read_text()
     assert len(json.loads(request)["inputs"]["text"][0].split()) == 1

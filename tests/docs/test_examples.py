@@ -1,0 +1,110 @@
+"""Code examples run from top to bottom, with their constants made small."""
+
+import contextlib
+import pathlib
+import re
+import sys
+import types
+
+import keras
+import local_servers
+import numpy as np
+import pytest
+
+from memlm_keras import serving
+from memlm_keras.data import embedded
+
+FOLDER = pathlib.Path(__file__).parents[2] / "docs" / "examples"
+# TensorFlow exports without another process.
+SMALL = {
+    "key_value_predict_language_model": (
+        "torch",
+        {"WINDOW": 8, "UNITS": 6, "EPOCHS": 3},
+    ),
+    "sentence_pairs_with_dual_memory": (
+        "torch",
+        {"NUM_PAIRS": 96, "EPOCHS": 1},
+    ),
+    "serve_and_call": (
+        "tensorflow",
+        {"EPOCHS": 1, "ADDRESS": "http://localhost:8501"},
+    ),
+}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Runs an example; returns its names and what it printed."""
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
+    monkeypatch.chdir(tmp_path)
+
+    def run(name):
+        backend, constants = SMALL[name]
+        if keras.backend.backend() != backend:
+            pytest.skip(f"examples are run once: this one on {backend}")
+        source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+        for constant, value in constants.items():
+            source, found = re.subn(
+                rf"^{constant} = .*$",
+                f"{constant} = {value!r}",
+                source,
+                flags=re.M,
+            )
+            assert found == 1, constant
+        module = types.ModuleType(f"example_{name}")
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        exec(compile(source, f"{name}.py", "exec"), module.__dict__)
+        return module, capsys.readouterr().out
+
+    return run
+
+
+def test_each_is_run():
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(SMALL)
+
+
+def test_key_value_predict(run):
+    module, printed = run("key_value_predict_language_model")
+    best = module.perplexities["best possible"]
+    assert 1 < best < module.perplexities["key-value-predict"]
+    assert module.attention.shape[1] == module.WINDOW
+    assert sum(module.count.values()) > 0
+    streamed = np.stack(module.streamed, axis=1)
+    np.testing.assert_allclose(streamed, module.at_once, rtol=1e-4, atol=1e-5)
+    assert module.difference < 1e-5
+    assert "best possible" in printed
+
+
+def test_sentence_pairs(run):
+    module, printed = run("sentence_pairs_with_dual_memory")
+    sizes = [model.count_params() for model in module.models.values()]
+    assert max(sizes) / min(sizes) < 1.01
+    assert np.isfinite(module.alike).all()
+    # All words of a hypothesis are in its premise, whatever the label.
+    for pair in module.make_pairs(20, seed=0):
+        assert set(pair.hypothesis) <= set(pair.premise)
+        facts = " ".join(pair.premise)
+        assert (" ".join(pair.hypothesis) in facts) == (pair.label == "true")
+    assert printed.count("dual AM-GRU") == 2
+
+
+def test_serve_and_call(run, tmp_path, monkeypatch):
+    client, asked = serving.Client, []
+    with contextlib.ExitStack() as stack:
+
+        def local(address, model):
+            asked.append(address)
+            path = tmp_path / "saved_models" / model / "1"
+            models = local_servers.Models(model, {1: path})
+            return client(
+                stack.enter_context(local_servers.rest(models)), model
+            )
+
+        monkeypatch.setattr(serving, "Client", local)
+        module, printed = run("serve_and_call")
+    assert asked == [module.ADDRESS]
+    assert module.difference < 1e-5
+    assert "ruth ellis was born in york" in printed
+    # The server says what the model says in this process.
+    assert printed.count("was      -> ") == 2
