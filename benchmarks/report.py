@@ -120,8 +120,8 @@ def document(found):
     }
     rounds = " or ".join(map(str, sorted(rounds)))
     lines = [
-        f"{found['date']}, {found['processor']}, threads: {found['threads']} of "
-        f"{found['cores']} cores; {libraries}. Medians of {rounds} "
+        f"{found['date']}, {found['processor']}, threads: {found['threads']} "
+        f"of {found['cores']} cores; {libraries}. Medians of {rounds} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
         "product by the same library in the same process. Memory is how far "

@@ -71,6 +71,11 @@ def pytest_addoption(parser):
         action="store_true",
         help="leave out tests that are the same on every backend",
     )
+    parser.addoption(
+        "--every-kind",
+        action="store_true",
+        help="try every kind of model in test_support.py, on any backend",
+    )
 
 
 def pytest_collection_modifyitems(config, items):

@@ -34,11 +34,16 @@ def families():
     found = {}
     for model in MODELS:
         for name in registry.names(model):
-            config = registry.get(name)["model"]
-            parts = [config.get(part) for part in _PARTS]
-            kind = model, frozenset(_classes(parts))
+            kind = model, frozenset(parts_of(name))
             found.setdefault(kind, []).append(name)
     return {names[0]: names for names in found.values()}
+
+
+def parts_of(name):
+    """The classes that a preset's model is made of, in its order."""
+    config = registry.get(name)["model"]
+    parts = [config.get(part) for part in _PARTS]
+    return tuple(dict.fromkeys(_classes(parts)))
 
 
 def vocabulary():

@@ -21,8 +21,9 @@ where the claim is right, with an interval of 95%: seeds of both models are
 drawn anew, and so are the sentences of the test text, the same for both. A
 claim *holds* where the whole interval is on its side, and *does not hold*
 where none of it is that would matter; of equal models the interval must lie
-within 2%. With fewer seeds than a setting asks for, nothing is decided. The
-papers' numbers are of other texts or sizes, and stand beside ours to be
+within 2%. With fewer seeds than a setting asks for, nothing is decided; where
+none is finished, all of it takes more hours of CPU cores than were at hand.
+The papers' numbers are of other texts or sizes, and stand beside ours to be
 compared with each other only.
 """
 _COLUMNS = (
@@ -123,7 +124,8 @@ def _of_settings(models, losses, size):
             for (of, _), found in losses.items()
             if of == name and found
         ]
-        lines += ["", f"{sum(found)} runs are finished.", ""]
+        wanted = setting.seeds * sum(of == name for of, _ in models)
+        lines += ["", f"{sum(found)} of {wanted} runs are finished.", ""]
     return lines
 
 

@@ -27,7 +27,8 @@ SETTINGS = {
         ),
         Setting(
             "daniluk2017",
-            "WikiText-2 by articles, V = 33,278, the paper's sizes times 0.4",
+            "WikiText-2 by articles, V = 33,278, the paper's sizes times 0.4; "
+            "an epoch of one model takes a CPU core half an hour",
             "--dataset=wikitext-2 --documents --scale=0.4 "
             "--initial_range=0.158 --epochs=8 --patience=1",
             "--dataset=wikitext-2 --documents --epochs=30 --patience=2",

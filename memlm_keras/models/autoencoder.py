@@ -14,6 +14,7 @@ from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
 from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import forget_compiled
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
@@ -193,6 +194,11 @@ class SequenceAutoencoder(DualSequenceModel):
     @functools.cached_property
     def _decode(self):
         return compile_inference(self, self.backbone.decode)
+
+    def quantize(self, *args, **kwargs):
+        """Quantizes the weights in place; arguments as of `keras.Model`."""
+        super().quantize(*args, **kwargs)
+        forget_compiled(self)
 
     def generate(self, source, sampler="greedy", max_length=None):
         """Reads sequences, and writes what is remembered of them.

@@ -1,6 +1,7 @@
 """Running a model without training it."""
 
 import contextlib
+import functools
 import warnings
 
 import keras
@@ -60,6 +61,18 @@ def compile_inference(model, function):
             return function(*arguments)
 
     return without_gradient
+
+
+def forget_compiled(model):
+    """Drops what was compiled, where it computes with weights that are gone.
+
+    Args:
+        model: model whose compiled functions are cached properties.
+    """
+    for kind in type(model).__mro__:
+        for name, value in vars(kind).items():
+            if isinstance(value, functools.cached_property):
+                vars(model).pop(name, None)
 
 
 def xla_pays(units, in_bfloat16=False):

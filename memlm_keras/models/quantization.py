@@ -8,6 +8,8 @@ import keras
 # What `summary` counts by; it has no public name.
 from keras.src.utils.summary_utils import weight_memory_size
 
+from memlm_keras.models.inference import forget_compiled
+
 
 class Quantized(NamedTuple):
     """Result of quantization for one layer.
@@ -80,9 +82,7 @@ class QuantizableModel(keras.Model):
             # Of layers that it leaves as they are; so does the account.
             warnings.filterwarnings("ignore", ".*does not have a `quantize")
             super().quantize(mode, config=config, filters=filters, **kwargs)
-        # What was compiled computes with weights that are gone.
-        for name in ("_step", "_attend", "_score"):
-            vars(self).pop(name, None)
+        forget_compiled(self)
         after = _sizes(layers)
         # Keras returns nothing of it, and is not to track it.
         vars(self)["quantized_layers"] = [

@@ -84,10 +84,27 @@ def test_account(capsys):
 def test_what_was_compiled_before_is_forgotten():
     model, tokens = make(), tokens_of(2, 5)
     before = model.step(tokens, model.initial_state(2))[0]
+    model.measure_words(tokens[0], [0])
     model.quantize("int8", verbose=False)
     after = model.step(tokens, model.initial_state(2))[0]
     assert np.abs(array(after) - array(before)).max() > 0
     close(after, array(model(tokens)))
+    scores = model.score(np.concatenate([[0], tokens[0]])[None])
+    close(model.measure_words(tokens[0], [0])[:, 0], -scores[0])
+
+
+def test_quantized_autoencoders_write_what_they_compute():
+    model = memlm.SequenceAutoencoder(
+        *(V, 6, memlm.cells.AssociativeGRUCell(6, num_copies=2)),
+        memlm.cells.DualAssociativeGRUCell(6, num_copies=2),
+    )
+    source = keras.ops.convert_to_tensor(tokens_of(2, 4))
+    lengths = keras.ops.convert_to_tensor(np.array([4, 3], "int32"))
+    before = array(model._encode(source, lengths)[-1])
+    model.quantize("int8")
+    after = array(model._encode(source, lengths)[-1])
+    assert np.abs(after - before).max() > 0
+    close(after, array(model.backbone.encode(source, lengths)[-1]))
 
 
 def test_copies_of_quantized_models_are_quantized():

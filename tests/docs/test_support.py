@@ -1,0 +1,392 @@
+"""The table of what each kind of model can do, made by doing it."""
+
+import contextlib
+import gc
+import importlib
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+from preset_families import V
+from preset_families import families
+from preset_families import parts_of
+from preset_families import small
+from scipy.special import log_softmax
+
+import memlm_keras as memlm
+from memlm_keras import registry
+
+BACKEND = keras.backend.backend()
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "support.md"
+FORMATS_PAGE = DOCS / "how_to" / "formats.md"
+# What other backends compile takes most of a minute for one kind.
+FEW = ["daniluk2017/key_value_predict"]
+
+TOKENS = np.random.default_rng(5).integers(1, V, size=(2, 6)).astype("int32")
+TEXT = "word_3 word_9\nword_7 word_4"
+SENTENCES = np.array([3, 4, 0, 5, 6, 0, 9, 0])
+# Notes of the page, each with what errors or cells of formats.md say.
+NOTES = {
+    "It reads whole sentences in both directions, so there is nothing to go on "
+    "from. It trains on sentences, `score` reads them.": (
+        "needs a causal model",
+        "cannot follow a memory that is not causal",
+        "no: reads whole sentences",
+    ),
+    "Nothing in it attends.": ("Attention needs a memory that attends",),
+    "The cache takes the place of the mixture that the model has.": (),
+    "Quantize `with_fixed_matrices()`, which predicts alike.": (
+        "`quantize` needs a model that is not smoothed",
+    ),
+    "It reads two sentences: export it as a SavedModel.": (
+        "no: reads two sentences",
+    ),
+    "Autoencoders read and write in Keras only.": ("no: an autoencoder",),
+}
+REPLACED = list(NOTES)[2]
+# Columns of the page, by the first preset that belongs there.
+KINDS = {
+    "daniluk2017/rnn": "plain",
+    "daniluk2017/rm_tm_gated": "attends",
+    "grave2017/ptb_cache_500": "mixture",
+    "kong2019/vs_linear_512": "smoothed",
+    "tran2016/completion_birm_256": "both ways",
+    "weissenborn2016/gru_shared": "pairs",
+    "weissenborn2016/lstm_attention": "pairs, attends",
+    "weissenborn2016/gru_autoencoder": "autoencoder",
+}
+
+
+def noted(mark, note):
+    """A mark of a cell, with the number of a note."""
+    return mark + " " + "⁰¹²³⁴⁵⁶⁷⁸⁹"[1 + list(NOTES).index(note)]
+
+
+def refused(message):
+    """The cell for what an error, or another page, says; `None` if none."""
+    for note, messages in NOTES.items():
+        if any(each in message for each in messages):
+            return noted("no", note)
+    return None
+
+
+class Absent(Exception):
+    """A model of this kind has no such method."""
+
+
+def array(tensor):
+    return keras.ops.convert_to_numpy(tensor)
+
+
+def require_close(found, expected, tolerance=1e-4):
+    np.testing.assert_allclose(
+        array(found), array(expected), rtol=tolerance, atol=tolerance
+    )
+
+
+def method(model, name):
+    if not hasattr(model, name):
+        raise Absent
+    return getattr(model, name)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_to_collect():
+    """Keras collects garbage at each layer that it quantizes."""
+    importlib.import_module("keras_nlp")
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+# === Data of each kind ===
+
+
+def text_batches():
+    return memlm.data.Batches(
+        np.arange(1, 24) % V, 2, 6, document_starts=[0, 7]
+    )
+
+
+def batches_of(model):
+    """Batches that a model trains on, by what the page calls them."""
+    if isinstance(model, memlm.EntailmentClassifier):
+        pairs = [[4, 9, 2], [7, 1]], [[9, 3], [8, 8, 5]], [0, 2]
+        return {"pairs": memlm.data.PairBatches(*pairs, 2)}
+    if isinstance(model, memlm.SequenceAutoencoder):
+        return {"sentences": memlm.data.AutoencodingBatches(SENTENCES, 3)}
+    found = {"sentences": memlm.data.SentenceBatches(SENTENCES, 1)}
+    return found if not model.causal else {"text": text_batches(), **found}
+
+
+def inputs_of(model):
+    """Inputs of a call."""
+    if isinstance(model, memlm.LanguageModel):
+        return TOKENS
+    (batches,) = batches_of(model).values()
+    return batches[0][0]
+
+
+def outputs(model):
+    """What a model says: scores of tokens, or logits."""
+    if isinstance(model, memlm.LanguageModel):
+        return model.score(TOKENS)
+    return array(model.predict_on_batch(inputs_of(model)))
+
+
+def trained(model, batches):
+    """Asserts that training changes weights, by a loss that is a number."""
+    before = [array(weight) for weight in model.trainable_variables]
+    model.compile("sgd", run_eagerly=BACKEND == "tensorflow")
+    history = model.fit(batches, verbose=0).history
+    assert np.isfinite(history["loss"]).all()
+    assert any(
+        np.any(array(weight) != old)
+        for weight, old in zip(model.trainable_variables, before)
+    )
+
+
+# === One function for each row: from a model to the cell ===
+
+
+def fit(model):
+    found = batches_of(model)
+    for batches in found.values():
+        trained(model, batches)
+    if not getattr(model, "causal", True):
+        with pytest.raises(ValueError, match="must hold whole sentences"):
+            model.fit(text_batches())
+    return ", ".join(found)
+
+
+def step(model):
+    read = method(model, "step")
+    state = model.initial_state(2)
+    logits = []
+    for part in np.split(TOKENS, 2, axis=1):
+        found, state = read(part, state)
+        logits.append(array(found))
+    found = log_softmax(np.concatenate(logits, axis=1), axis=-1)
+    found = np.take_along_axis(found[:, :-1], TOKENS[:, 1:, None], axis=2)
+    require_close(found[..., 0], model.score(TOKENS))
+
+
+def generate(model):
+    if isinstance(model, memlm.SequenceAutoencoder):
+        assert isinstance(model.generate(TEXT.splitlines())[0], str)
+        return
+    write = method(model, "generate")
+    found = write(TOKENS[:, :2], max_length=4, sampler="greedy")
+    assert found.shape == (2, 4) and (found[:, :2] == TOKENS[:, :2]).all()
+
+
+def score(model):
+    found = method(model, "score")(TOKENS)
+    assert found.shape == (2, 5) and np.isfinite(found).all()
+    assert np.ptp(found) > 0
+
+
+def surprisal(model):
+    found = method(model, "surprisal")(TEXT, unit="nats", reset=True)
+    expected = model.score(TEXT.splitlines())
+    require_close(found.surprisal, -np.concatenate(expected))
+
+
+def attention(model):
+    found = method(model, "attention")(inputs_of(model))
+    assert np.isfinite(found).all() and 0 < found.sum(axis=-1).max() < 1.001
+
+
+def positions(model):
+    if not isinstance(model, memlm.LanguageModel):
+        raise Absent
+    wanted = np.array([[1, 3], [0, 4]], "int32")
+    found = model.predict_on_batch({"token_ids": TOKENS, "positions": wanted})
+    logits = model.predict_on_batch({"token_ids": TOKENS})
+    expected = np.take_along_axis(array(logits), wanted[..., None], axis=1)
+    require_close(found, expected)
+
+
+def dynamic_evaluation(model):
+    if not isinstance(model, memlm.LanguageModel):
+        with pytest.raises(ValueError, match="must be a single"):
+            memlm.evaluation.DynamicEvaluator(model, rate=0.1)
+        raise Absent
+    evaluator = memlm.evaluation.DynamicEvaluator(model, rate=0.1)
+    batches = memlm.data.Batches(np.arange(1, 9), 1, 4)
+    scores, _ = evaluator.score_batches(batches)
+    assert np.isfinite(scores).all()
+    assert any(
+        np.any(array(now) != array(weight))
+        for now, weight in zip(evaluator.weights, model.trainable_variables)
+    )
+
+
+def cache(model):
+    cached = method(model, "with_mixture")(
+        memlm.mixtures.NeuralCache(3, theta=0.1, weight=0.4)
+    )
+    found = cached.score(TOKENS)
+    assert np.isfinite(found).all()
+    assert np.abs(found - model.score(TOKENS)).max() > 1e-3
+    return noted("✓", REPLACED) if model.mixture is not None else "✓"
+
+
+def bfloat16(model, name):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    try:
+        made = small(name)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert any(layer.compute_dtype == "bfloat16" for layer in made.layers)
+    # It is warned of where it costs time.
+    with pytest.warns() if BACKEND == "jax" else contextlib.nullcontext():
+        trained(made, [*batches_of(made).values()][0])
+
+
+def saved(model, folder):
+    model.save(folder / "model.keras")
+    loaded = keras.saving.load_model(folder / "model.keras")
+    require_close(outputs(loaded), outputs(model))
+
+
+def int8(model):
+    """The last: nothing else is asked of what is quantized."""
+    before = outputs(model)
+    model.quantize("int8")
+    assert 0 < np.abs(outputs(model) - before).max() < 0.2
+
+
+FEATURES = {
+    "`fit` on": fit,
+    "`step`": step,
+    "`generate`": generate,
+    "`score`": score,
+    "`surprisal`": surprisal,
+    "`attention`": attention,
+    "positions": positions,
+    "dynamic": dynamic_evaluation,
+    "cache": cache,
+    "bfloat16": bfloat16,
+    "saved": saved,
+    "int8": int8,
+}
+FORMATS = ("SavedModel", "ONNX", "LiteRT", "LiteRT, int8")
+
+
+def cell(feature, *arguments):
+    """The cell of a feature; errors that the page does not have are raised."""
+    try:
+        return feature(*arguments) or "✓"
+    except Absent:
+        return ""
+    except ValueError as error:
+        found = refused(str(error))
+        if found is None:
+            raise
+        return found
+
+
+def exported(name):
+    """The cells of a kind that formats.md has."""
+    page = FORMATS_PAGE.read_text(encoding="utf-8")
+    (row,) = re.findall(rf"^\| `{name}` \| (.+) \|$", page, re.MULTILINE)
+    return [
+        "✓" if found.startswith("works") else refused(found)
+        for found in row.split(" | ")[-len(FORMATS) :]
+    ]
+
+
+def made_of(name):
+    """Names of a kind's classes, but of those that hold others."""
+    parts = [
+        part
+        for part in parts_of(name)
+        if part not in ("ProjectedRNN", "SmoothedEmbedding")
+    ]
+    kind = registry.get(name)["kind"]
+    return ", ".join(parts if kind == "LanguageModel" else [kind, *parts])
+
+
+def row(*cells):
+    return f"| {' | '.join(cells)} |"
+
+
+def of_page():
+    """The page's cells of each kind, by its first preset."""
+    rows = [
+        line.strip("|").split("|")
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("|")
+    ]
+    rows = [[each.strip() for each in cells] for cells in rows]
+    start = next(
+        i for i, cells in enumerate(rows) if cells[1:] == [*KINDS.values()]
+    )
+    columns = list(zip(*rows[start + 2 :][: len(FEATURES) + len(FORMATS)]))
+    return {
+        cells[0].strip("`"): [
+            *columns[1 + list(KINDS.values()).index(cells[1])]
+        ]
+        for cells in rows
+        if cells[1] in KINDS.values() and cells[0].startswith("`")
+    }
+
+
+def pytest_generate_tests(metafunc):
+    if "name" in metafunc.fixturenames:
+        every = BACKEND == "torch" or metafunc.config.getoption("--every-kind")
+        metafunc.parametrize("name", families() if every else FEW)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Cells by name, as far as tests have made them."""
+    return {}
+
+
+def test_every_kind(name, table, tmp_path):
+    model = small(name)
+    more = {saved: tmp_path, bfloat16: name}
+    table[name] = [
+        cell(feature, model, *([more[feature]] if feature in more else []))
+        for feature in FEATURES.values()
+    ]
+    table[name] += exported(name)
+    assert table[name] == of_page()[name]
+
+
+def test_the_page_has_these_tables(table):
+    if table.keys() != families().keys():
+        pytest.skip("only some kinds were tried")
+    # Kinds that can do the same stand in one column.
+    called = {tuple(table[name]): kind for name, kind in KINDS.items()}
+    lines = [
+        row("", *KINDS.values()),
+        "|" + "---|" * (1 + len(KINDS)),
+        *(
+            row(feature, *cells)
+            for feature, cells in zip([*FEATURES, *FORMATS], zip(*called))
+        ),
+        "",
+        *(f"{n}. {note}" for n, note in enumerate(NOTES, start=1)),
+    ]
+    kinds = [
+        row("preset", "column", "made of", "others alike"),
+        "|" + "---|" * 4,
+        *(
+            row(
+                f"`{name}`",
+                called.get(tuple(table[name]), "?"),
+                made_of(name),
+                ", ".join(f"`{other}`" for other in others),
+            )
+            for name, (_, *others) in families().items()
+        ),
+    ]
+    page = PAGE.read_text(encoding="utf-8")
+    for text in ("\n".join(lines), "\n".join(kinds)):
+        assert text in page, f"it should be:\n{text}"
