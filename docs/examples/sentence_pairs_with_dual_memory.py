@@ -22,8 +22,8 @@ many things are held in one vector, one upon the other. With a *dual* memory,
 the hypothesis is read with a memory of its own and with that which the premise
 left behind.
 
-We train this cell and a GRU of as many parameters on the same pairs: about a
-minute on two cores with `KERAS_BACKEND=jax`, more on other backends.
+We train this cell and a GRU of as many parameters on the same pairs: under two
+minutes of one core with `KERAS_BACKEND=jax`, several on other backends.
 
 ## Setup
 """
