@@ -118,11 +118,26 @@ def forget_what_was_compiled():
     may have so many mappings and no more (65,530 on Linux), and crashes beyond.
     """
     yield
+    if keras.backend.backend() == "tensorflow":
+        _forget_gradients()
     gc.collect()
     if keras.backend.backend() == "jax":
         import jax
 
         jax.clear_caches()
+
+
+def _forget_gradients():
+    """Frees the graphs of functions with a gradient of their own.
+
+    TensorFlow registers such a gradient for good, and it holds the graph.
+    """
+    from tensorflow.python.framework import ops
+
+    registry = ops.gradient_registry._registry
+    for name in list(registry):
+        if name.startswith("CustomGradient-"):
+            del registry[name]
 
 
 @pytest.fixture(scope="session")

@@ -148,8 +148,8 @@ def milliseconds(answer):
 
 
 long = served["begin"](text=tf.constant(["ruth ellis was born in york " * 150]))
-print(f"{milliseconds(first):.2f} ms after {3} words")
-print(f"{milliseconds(long):.2f} ms after {900} words")
+print(f"{milliseconds(first):.2f} ms after 5 words")
+print(f"{milliseconds(long):.2f} ms after 900 words")
 
 """
 ## Generate
@@ -158,11 +158,11 @@ Each text with its own length, sampling and seed.
 """
 
 answer = served["generate"](
-    text=tf.constant(["ruth ellis was", "ruth ellis was"]),
-    length=tf.constant([8, 8]),
-    top_k=tf.constant([1, 10]),
-    temperature=tf.constant([1.0, 0.8]),
-    seed=tf.constant([0, 7]),
+    text=tf.constant(["ruth ellis was", "ruth ellis was", "where was"]),
+    length=tf.constant([8, 8, 4]),
+    top_k=tf.constant([1, 10, 10]),
+    temperature=tf.constant([1.0, 2.0, 2.0]),
+    seed=tf.constant([0, 7, 8]),
 )
 for text in answer["text"].numpy():
     print(text.decode())

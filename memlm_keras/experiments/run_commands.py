@@ -99,8 +99,8 @@ def surprisal(positional, values, command):
         print(found.to_tsv(), end="")
     if unknown := found.unknown.sum():
         print(
-            f"Unknown to the model: {unknown} of {len(found)} words, whose "
-            "numbers are those of the unknown word.",
+            f"{unknown} of {len(found)} tokens are the unknown word, or are "
+            "read as it.",
             file=sys.stderr,
         )
 

@@ -5,6 +5,7 @@ import functools
 import importlib
 import inspect
 import random
+import sys
 
 import keras
 import numpy as np
@@ -78,7 +79,7 @@ def _concise(value):
         return {key: _concise(item) for key, item in value.items()}
     if value["class_name"] == "DTypePolicy":
         return value
-    defaults = _defaults(value["module"], value["class_name"])
+    defaults = _defaults(_class_of(value))
     config = {
         key: item
         for key, item in _concise(value["config"]).items()
@@ -95,11 +96,21 @@ def _concise(value):
     return {**value, "config": config}
 
 
+def _class_of(value):
+    """The class of a serialized value, which may be of a script's own."""
+    found = keras.saving.get_registered_object(value.get("registered_name"))
+    if found is not None:
+        return found
+    # Who imports a module that is being imported waits for it.
+    module = sys.modules.get(value["module"])
+    module = module or importlib.import_module(value["module"])
+    return getattr(module, value["class_name"])
+
+
 @functools.cache
-def _defaults(module, name):
+def _defaults(class_):
     """Arguments of a class that need not be said, a dict of plain values."""
     defaults = {}
-    class_ = getattr(importlib.import_module(module), name)
     # The last that has an argument is the first that Python asks.
     for base in reversed(inspect.getmro(class_)):
         if "__init__" not in vars(base):

@@ -33,13 +33,11 @@ class Client:
 
     Example:
 
-    ```python
-    client = memlm_keras.serving.Client("http://localhost:8501", "kvp")
-    client.score(["ruth ellis was born in york"])["log_probability"]
-    client.next("ruth ellis was born")[0]
-    session = client.session("ruth ellis")
-    session.step("was born in")
-    ```
+    >>> client = memlm_keras.serving.Client("http://localhost:8501", "kvp")
+    >>> client.score(["ruth ellis was born in york"])["log_probability"]
+    >>> client.next("ruth ellis was born")[0]
+    >>> session = client.session("ruth ellis")
+    >>> session.step("was born in")
     """
 
     def __init__(self, address, model, version=None, timeout=60.0):

@@ -113,7 +113,7 @@ def test_surprisals_of_a_file(memlm, train, folder):
     def table(*arguments):
         told = memlm("surprisal", *arguments)
         assert told.status == 0, told.err
-        assert "1 of 8 words" in told.err
+        assert "1 of 8 tokens" in told.err
         header, *lines = [line.split("\t") for line in told.out.splitlines()]
         assert len(lines) == 8
         return header, lines

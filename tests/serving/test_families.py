@@ -42,15 +42,6 @@ def table():
     return {}
 
 
-@pytest.fixture(scope="module", autouse=True)
-def graphs_as_they_are():
-    """What runs a few times is not worth TensorFlow's optimising it."""
-    set_options = tf.config.optimizer.set_experimental_options
-    set_options({"disable_meta_optimizer": True})
-    yield
-    set_options({"disable_meta_optimizer": False})
-
-
 @pytest.fixture(autouse=True)
 def few_signatures(monkeypatch):
     """The others are made of the same functions, and take their time."""
