@@ -170,7 +170,8 @@ def _write_page(positional, values):
             '"some words" --out=map.html'
         )
     model = _load(positional.run, "attention")
-    if model.attending is None:
+    # Classifiers attend from one sentence to another, and have no such page.
+    if getattr(model, "attending", None) is None:
         raise UsageError(
             f"{positional.run} attends to nothing that could be drawn."
         )

@@ -26,7 +26,7 @@ MODULES = (
 
 
 def code_names():
-    """What stands between backticks in the first column of the tables."""
+    """Names between backticks in the first column of the tables."""
     rows = re.findall(
         r"^\| (`[^|]*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )

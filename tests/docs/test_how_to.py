@@ -29,7 +29,7 @@ RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 # Where the others would only take longer: PyTorch compiles nothing, and
 # TensorFlow exports without another process.
 BACKENDS = dict.fromkeys(
-    ("on_device.md", "onnx.md", "serving.md"), "tensorflow"
+    ("on_device.md", "onnx.md", "serving.md", "tutorial.md"), "tensorflow"
 )
 BACKEND = "torch"
 
@@ -247,10 +247,9 @@ def would_train(*arguments, **named):
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
 @pytest.mark.usefixtures("servers")
-def test_the_tutorial_runs(folder, monkeypatch, capsys):
+def test_the_tutorial_runs(folder, capsys):
     """All of it, in its order; only installing and containers are left out."""
-    if keras.backend.backend() != "tensorflow":
-        pytest.skip("its reader has TensorFlow, as have those who install only")
+    on_one_backend(TUTORIAL)
     text = TUTORIAL.read_text(encoding="utf-8").replace("\\\n", " ")
     names = {}
     for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):

@@ -131,7 +131,7 @@ def inputs_of(model):
 
 
 def outputs(model):
-    """What a model says: scores of tokens, or logits."""
+    """Scores of tokens that a model gives, or its logits."""
     if isinstance(model, memlm.LanguageModel):
         return model.score(TOKENS)
     return array(model.predict_on_batch(inputs_of(model)))
