@@ -7,6 +7,7 @@ import numpy as np
 from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments.claims import NOT_DECIDED
+from memlm_keras.experiments.claims import SEEN
 from memlm_keras.experiments.claims import difference
 from memlm_keras.experiments.claims import verdict
 from memlm_keras.experiments.claims_of_papers import CLAIMS
@@ -64,8 +65,11 @@ def write(path, models, losses, size, command):
 def _of_claim(claim, losses):
     stated = f"{claim.statement} ({claim.where})"
     if not claim.settings:
-        cells = (stated, claim.published, "", claim.missing, "", "")
-        return _row((*cells, NOT_DECIDED))
+        told = claim.seen or claim.missing
+        verdict_of_none = f"*{SEEN if claim.seen else NOT_DECIDED}*"
+        return _row(
+            (stated, claim.published, "", told, "", "", verdict_of_none)
+        )
     lines = []
     for name in claim.settings:
         setting = SETTINGS[name]

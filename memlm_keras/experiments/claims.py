@@ -12,6 +12,7 @@ import numpy as np
 HOLDS = "holds"
 DOES_NOT_HOLD = "does not hold"
 NOT_DECIDED = "not decided at this size"
+SEEN = "seen, not compared"
 
 _SAMPLES = 2000
 _PROBABILITY = 0.95
@@ -56,6 +57,8 @@ class Claim:
         margin: float, of the claim that neither is better: the difference of
             losses that makes no difference; `None` for that one is better.
         missing: string, why it cannot be tested, and what could.
+        seen: string, where it is of no two models, what our models show of it
+            and where.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Claim:
     than: str | None = None
     margin: float | None = None
     missing: str = ""
+    seen: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -138,8 +138,8 @@ class Dataset:
         unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
         print(
             f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
-            f"training text are others, read as {known.unknown} "
-            "(--minimum_count and --vocabulary_size say which)."
+            f"training text is {known.unknown}, as it is written there or for "
+            "rarer words (--minimum_count and --vocabulary_size say which)."
         )
         return corpus
 

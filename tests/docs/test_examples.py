@@ -1,17 +1,12 @@
 """Code examples run from top to bottom, with their constants made small."""
 
-import contextlib
 import pathlib
 import re
-import sys
-import types
 
 import keras
-import local_servers
 import numpy as np
 import pytest
 
-from memlm_keras import serving
 from memlm_keras.data import embedded
 
 FOLDER = pathlib.Path(__file__).parents[2] / "docs" / "examples"
@@ -33,7 +28,7 @@ SMALL = {
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(run_as_module, tmp_path, monkeypatch, capsys):
     """Runs an example; returns its names and what it printed."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
@@ -52,9 +47,7 @@ def run(tmp_path, monkeypatch, capsys):
                 flags=re.M,
             )
             assert found == 1, constant
-        module = types.ModuleType(f"example_{name}")
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        exec(compile(source, f"{name}.py", "exec"), module.__dict__)
+        module = run_as_module(f"example_{name}", source, f"{name}.py")
         return module, capsys.readouterr().out
 
     return run
@@ -89,20 +82,9 @@ def test_sentence_pairs(run):
     assert printed.count("dual AM-GRU") == 2
 
 
-def test_serve_and_call(run, tmp_path, monkeypatch):
-    client, asked = serving.Client, []
-    with contextlib.ExitStack() as stack:
-
-        def local(address, model):
-            asked.append(address)
-            path = tmp_path / "saved_models" / model / "1"
-            models = local_servers.Models(model, {1: path})
-            return client(
-                stack.enter_context(local_servers.rest(models)), model
-            )
-
-        monkeypatch.setattr(serving, "Client", local)
-        module, printed = run("serve_and_call")
+def test_serve_and_call(run, local_clients, tmp_path):
+    asked = local_clients(tmp_path)
+    module, printed = run("serve_and_call")
     assert asked == [module.ADDRESS]
     assert module.difference < 1e-5
     assert "ruth ellis was born in york" in printed

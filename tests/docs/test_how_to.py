@@ -3,20 +3,15 @@
 Commands, also those of docs/results, go as far as they do without training.
 """
 
-import contextlib
 import pathlib
 import re
 import shlex
-import sys
-import types
 
 import corpus_files
 import keras
-import local_servers
 import pytest
 
 from memlm_keras import registry
-from memlm_keras import serving
 from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
@@ -162,36 +157,19 @@ def papers_kept(monkeypatch):
 
 
 @pytest.fixture
-def servers(folder, monkeypatch):
+def servers(folder, local_clients):
     """Clients ask local servers of the models that a page has exported."""
-    client = serving.Client
-    with contextlib.ExitStack() as stack:
-
-        def local(address, model):
-            assert address in ("http://localhost:8501", "localhost:8500")
-            versions = (folder / "saved_models" / model).iterdir()
-            models = local_servers.Models(
-                model, {int(path.name): path for path in versions}
-            )
-            kind = "rest" if "://" in address else "grpc"
-            serve = getattr(local_servers, kind)
-            return client(stack.enter_context(serve(models)), model)
-
-        monkeypatch.setattr(serving, "Client", local)
-        yield
+    asked = local_clients(folder)
+    yield
+    assert set(asked) <= {"http://localhost:8501", "localhost:8500"}
 
 
 @pytest.mark.parametrize("page", those_with(blocks))
-def test_blocks_run(page, folder, servers, monkeypatch):
+def test_blocks_run(page, folder, servers, run_as_module):
     on_one_backend(page)
-    # Of a name that no package has, as onnx.md would.
-    module = types.ModuleType(f"page_{page.stem}")
-    # Classes are looked for in the module that defines them.
-    monkeypatch.setitem(sys.modules, module.__name__, module)
     for lines_before, block in blocks(page):
-        # So that a traceback names the page and its line.
-        code = compile("\n" * lines_before + block, str(page), "exec")
-        exec(code, module.__dict__)
+        # Of a name that no package has, as onnx.md would.
+        run_as_module(f"page_{page.stem}", block, page, lines_before)
 
 
 @pytest.mark.parametrize("page", those_with(command_lines, [*PAGES, *RESULTS]))
