@@ -4,6 +4,7 @@ A run of one row on one task of `memlm_keras.data.recall` leaves `results.json`
 and `log.csv`.
 """
 
+import collections
 import dataclasses
 import time
 
@@ -183,20 +184,40 @@ def verdict(results):
 
 
 def lines(found):
-    """The lines of a table of results, in Markdown."""
+    """The lines of a table of results, in Markdown, seeds side by side."""
     yield (
         "| row | accuracy | chance | verdict | bytes of state | parameters | "
         "training rows | seconds |"
     )
     yield "|---|---|---|---|---|---|---|---|"
+    by_row = {}
     for results in found:
-        shift = " + shift" * results["shift"]
-        yield (
-            f"| {results['row']}{shift} | {results['accuracy']:.3f} | "
-            f"{results['chance']:.3f} | {verdict(results)} | "
-            f"{results['state_bytes']:,} | {results['parameters']:,} | "
-            f"{results['training_rows']:,} | {results['seconds']:.0f} |"
+        key = results["row"], results["shift"], results["units"]
+        by_row.setdefault(key, []).append(results)
+    for (name, shift, _), runs in by_row.items():
+        first = runs[0]
+        accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in runs)
+        rows, seconds = (
+            sum(run[what] for run in runs) / len(runs)
+            for what in ("training_rows", "seconds")
         )
+        yield (
+            f"| {name}{' + shift' * shift} | {accuracies} | "
+            f"{first['chance']:.3f} | {_verdict_of_seeds(runs)} | "
+            f"{first['state_bytes']:,} | {first['parameters']:,} | "
+            f"{rows:,.0f} | {seconds:.0f} |"
+        )
+
+
+def _verdict_of_seeds(runs):
+    """The verdict on which seeds agree, or how many have which."""
+    counts = collections.Counter(verdict(run) for run in runs)
+    if len(counts) == 1:
+        return verdict(runs[0])
+    return ", ".join(
+        f"{word} by {count} of {len(runs)}"
+        for word, count in counts.most_common()
+    )
 
 
 def draw_bytes(found, path, title):

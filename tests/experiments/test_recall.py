@@ -106,6 +106,7 @@ RESULTS = {
     "row": "lstm",
     "task": repr(TASK),
     "shift": False,
+    "units": 64,
     "accuracy": 0.5,
     "chance": 0.25,
     "state_bytes": 512,
@@ -137,6 +138,18 @@ def test_verdicts(changes, expected):
     assert recall.verdict(results).startswith(expected)
     *_, line = recall.lines([results])
     assert recall.verdict(results) in line and "12,345" in line
+
+
+def test_seeds_stand_in_one_line():
+    found = [
+        {**RESULTS, "accuracy": accuracy, "training_rows": rows}
+        for accuracy, rows in ((0.95, 1000), (0.25, 2000), (0.97, 3000))
+    ]
+    *_, other, line = recall.lines([{**RESULTS, "shift": True}, *found])
+    assert "lstm + shift" in other
+    assert "| 0.950, 0.250, 0.970 | 0.250 |" in line
+    assert "| learnt by 2 of 3, not decided by 1 of 3 |" in line
+    assert "| 2,000 | 7 |" in line
 
 
 def test_pictures_are_drawn(tmp_path):
