@@ -52,6 +52,9 @@ def wanted(experiment, measures):
         add("cache", {"size": cache["size"]}, _with_cache, cache)
     if measures.get("dynamic"):
         add("dynamic", {}, _by_dynamic_evaluation)
+        if cache is not None:
+            size = {"size": cache["size"]}
+            add("dynamic_with_cache", size, _by_both, cache)
     if "monte_carlo" in measures:
         draws = measures["monte_carlo"]
         add("monte_carlo", {"samples": draws}, _by_masks, draws)
@@ -156,19 +159,28 @@ def _measured(experiment, model, split, verbose):
     return report.plain_perplexity(perplexity(model, batches, verbose=verbose))
 
 
-def _with_cache(experiment, cache, model, verbose):
+def _cached(experiment, cache, model, verbose):
+    """A model with the best cache, and what that is."""
     validation = evaluation_batches(experiment, model, "validation")
     chosen = choose_cache(model, validation, verbose=verbose, **cache).cache
-    cached = model.with_mixture(chosen)
+    told = {name: getattr(chosen, name) for name in ("size", "theta", "weight")}
+    return model.with_mixture(chosen), told
+
+
+def _with_cache(experiment, cache, model, verbose):
+    cached, told = _cached(experiment, cache, model, verbose)
     return {
-        "size": chosen.size,
-        "theta": chosen.theta,
-        "weight": chosen.weight,
+        **told,
         **{
             split: _measured(experiment, cached, split, verbose)
             for split in ("validation", "test")
         },
     }
+
+
+def _by_both(experiment, cache, model, verbose):
+    cached, told = _cached(experiment, cache, model, verbose)
+    return {**told, **_by_dynamic_evaluation(experiment, cached, verbose)}
 
 
 def _by_dynamic_evaluation(experiment, model, verbose):

@@ -253,7 +253,8 @@ MEASURES = (
         "dynamic",
         bool,
         "Dynamic evaluation (Krause et al., 2018): weights that follow the "
-        "text; rate and decay are chosen on the validation text.",
+        "text; rate and decay are chosen on the validation text. With "
+        "--cache_size also of the model with its cache.",
     ),
     _of_language(
         "monte_carlo",

@@ -215,13 +215,17 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
         l2=0.001,
         other_words="mode",
     )
-    measures = {"samples": 2, "dynamic": True}
+    measures = {"samples": 2, "dynamic": True, "cache_size": 5}
     found = experiment.run("run", epochs=1, verbose=0, measures=measures)
     assert found["dynamic"]["rate"] in RATES["rms"]
     for split in ("validation", "test"):
         dynamic = found["dynamic"][split]
         assert dynamic["predicted_tokens"] == found[split]["predicted_tokens"]
         assert "by the rule rms, rate=" in dynamic["protocol"]
+    both, cache = found["dynamic_with_cache"], found["cache"]
+    for name in ("size", "theta", "weight"):
+        assert both[name] == cache[name]
+    assert both["test"]["perplexity"] != found["dynamic"]["test"]["perplexity"]
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert found["segment_length"] == 35 and found["most_epochs"] == 1
     kinds = ("validation", "by_mode", "by_samples")
