@@ -1,0 +1,84 @@
+"""Files that earlier versions saved load, and tell the same.
+
+    PYTHONPATH=.:tests python tests/models/test_kept_files.py
+
+saves models of all `KINDS` that are not kept yet, as this version does. What is
+kept of a version is never written again.
+"""
+
+import pathlib
+
+import keras
+import numpy as np
+import preset_families
+import pytest
+
+import memlm_keras
+
+KEPT = pathlib.Path(__file__).parent / "kept"
+KINDS = (
+    "daniluk2017/gated_hornn",
+    "daniluk2017/key_value_predict",
+    "daniluk2017/ngram_4",
+    "kong2019/vs_elementwise_512",
+    "kong2019/vs_kneser_ney_512",
+    "merity2017/ptb_pointer_sentinel",
+    "salton2017/ptb_combined",
+    "tran2016/rm_tm_gated",
+    "weissenborn2016/dual_am_gru_autoencoder",
+    "weissenborn2016/dual_am_gru_shared",
+)
+SCALE = 0.02
+
+
+def inputs_of(model):
+    """What a model of any kind reads; the same in every version."""
+    tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
+    lengths = np.array([5, 3], "int32")
+    if isinstance(model, memlm_keras.EntailmentClassifier):
+        return {
+            "premise": tokens[0],
+            "premise_length": lengths,
+            "hypothesis": tokens[1],
+            "hypothesis_length": lengths[::-1].copy(),
+        }
+    if isinstance(model, memlm_keras.SequenceAutoencoder):
+        return {
+            "source": tokens[0],
+            "source_length": lengths,
+            "target": tokens[2],
+        }
+    return tokens[0]
+
+
+def logits_of(model):
+    return keras.ops.convert_to_numpy(model(inputs_of(model)))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(KEPT.glob("*/*.keras")), ids=lambda path: path.stem
+)
+def test_they_tell_the_same(path):
+    model = keras.saving.load_model(path, safe_mode=True)
+    expected = np.load(path.with_suffix(".npy"))
+    np.testing.assert_allclose(logits_of(model), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_each_kind_is_kept():
+    kept = {path.stem for path in KEPT.glob("*/*.keras")}
+    assert kept == {name.replace("/", "-") for name in KINDS}
+
+
+def main():
+    folder = KEPT / memlm_keras.__version__
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in KINDS:
+        path = folder / f"{name.replace('/', '-')}.keras"
+        if not path.exists():
+            model = preset_families.small(name, SCALE)
+            np.save(path.with_suffix(".npy"), logits_of(model))
+            model.save(path)
+
+
+if __name__ == "__main__":
+    main()
