@@ -83,7 +83,7 @@ def _of_claim(claim, losses):
             f"{claim.better} {_level(both[0], is_pairs)}, "
             f"{claim.than} {_level(both[1], is_pairs)}",
             "" if found is None else _in_percent(found, is_pairs),
-            f"{0 if found is None else found.seeds} of {setting.seeds}",
+            _seeds(found, setting.seeds),
             f"*{verdict(claim, found, setting.seeds)}*",
         )
         lines += _row(cells)
@@ -100,6 +100,11 @@ def _level(losses, is_pairs):
     if len(values) > 1:
         text += f" ± {statistics.stdev(values):.1f}"
     return text
+
+
+def _seeds(found, wanted):
+    seeds = 0 if found is None else found.seeds
+    return f"{seeds} of {wanted}" if seeds < wanted else str(seeds)
 
 
 def _in_percent(found, is_pairs):
@@ -124,7 +129,7 @@ def _of_settings(models, losses, size):
             runs = [model.run(seed) for seed in range(setting.seeds)]
             lines.append(f"    {runs[0].command}")
         found = [
-            found.seeds
+            min(found.seeds, setting.seeds)
             for (of, _), found in losses.items()
             if of == name and found
         ]

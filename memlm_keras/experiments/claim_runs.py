@@ -6,6 +6,7 @@ document, so that verdicts can be drawn anew without the models.
 
 import concurrent.futures
 import dataclasses
+import glob
 import math
 import pathlib
 import shlex
@@ -149,10 +150,7 @@ def claims(positional, values, command):
         failed = _train_all(queue, kept, values)
     # Of all claims, so that a document is never of some alone.
     every = models_of(CLAIMS, size)
-    losses = {
-        key: _losses([model.run(seed) for seed in _seeds(model)], kept)
-        for key, model in every.items()
-    }
+    losses = {key: _losses(model, kept) for key, model in every.items()}
     path = out / "claims.md"
     claim_report.write(path, every, losses, size, command)
     print(f"See {path}")
@@ -289,14 +287,13 @@ def _test_losses(experiment, model):
     return wrong.astype("float64"), np.ones(len(wrong), "int64")
 
 
-def _losses(runs, kept):
-    """The `Losses` of the runs that are kept, or `None` of none."""
+def _losses(model, kept):
+    """The `Losses` of all seeds of a model that are kept, `None` of none."""
     found = []
-    for run in runs:
-        path = kept / run.folder.name / _LOSSES
-        if path.exists():
-            with files.reading(path, "losses of a run", "Delete its folder."):
-                found.append(np.loadtxt(path, delimiter=",", ndmin=2))
+    all_seeds = glob.escape(model.run(0).folder.name.removesuffix("0"))
+    for path in sorted(kept.glob(f"{all_seeds}*/{_LOSSES}")):
+        with files.reading(path, "losses of a run", "Delete its folder."):
+            found.append(np.loadtxt(path, delimiter=",", ndmin=2))
     if not found:
         return None
     counts = found[0][:, 1].astype("int64")

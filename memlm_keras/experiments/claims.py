@@ -29,7 +29,8 @@ class Setting:
         description: string, in words.
         small, paper: strings, flags of `memlm train` at a size that a machine
             without an accelerator bears, and at the paper's.
-        seeds: integer, how many runs of a model decide.
+        seeds: integer, how many runs of a model decide; what is kept of
+            more counts as well.
         hours: float, of a machine of four cores, that all of it may take.
     """
 

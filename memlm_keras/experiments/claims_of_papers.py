@@ -28,7 +28,7 @@ SETTINGS = {
         Setting(
             "daniluk2017_penn_treebank",
             "Penn Treebank, the paper's sizes times 0.4, until dev turns, at "
-            "the LSTM's best learning rate of 0.002, 0.003 and 0.005",
+            "the better learning rate of 0.003 and 0.005 for the LSTM",
             "--dataset=ptb --scale=0.4 --initial_range=0.158 "
             "--learning_rate=0.003 --epochs=12 --patience=1",
             "--dataset=ptb --epochs=40 --patience=2",

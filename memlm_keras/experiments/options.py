@@ -128,7 +128,8 @@ def read_options(options, values, kind=None):
         kind: string, the kind of model that they are for, or `None`.
 
     Returns:
-        Dict of the values that are given.
+        Dict of the values that are given, in the order of the options, so
+        that the same ones are the same experiment in whatever order.
 
     Raises:
         UsageError: for a name that there is not, a value that cannot be, and
@@ -151,7 +152,7 @@ def read_options(options, values, kind=None):
                 f"{name}={value}",
             )
         found[name] = option.read(value)
-    return found
+    return {name: found[name] for name in known if name in found}
 
 
 def take(options, values, kind=None):

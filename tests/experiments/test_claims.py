@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -211,10 +212,18 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
         assert f'"memlm_keras": "{__version__}' in results
         assert (log / "log.csv").read_text().startswith("epoch,")
     document = (folder / "claims" / "claims.md").read_text()
-    assert "1 of 1" in document and "A GRU reads" in document
+    assert "| 1 |" in document and "A GRU reads" in document
+    assert "| 0 of 1 |" in document and "2 of 2 runs are fin" in document
     assert (
         "0 of 2 runs are to come" in memlm("claims", "kong2019", "--queue").out
     )
+    # Seeds that are kept beyond those asked for count.
+    for log in logs:
+        more = log.with_name(log.name.replace("seed0", "seed2"))
+        shutil.copytree(log, more)
+    assert memlm("claims", "--finished_only").status == 0
+    document = (folder / "claims" / "claims.md").read_text()
+    assert "| 2 |" in document and "2 of 2 runs are fin" in document
 
 
 def test_pairs_are_counted_as_they_are_told(memlm, folder, small):

@@ -35,7 +35,7 @@ def test_an_experiment_is_described_by_plain_values(folder):
     )
     assert experiment.preset_name == "daniluk2017/key_value_predict"
     assert experiment.name == (
-        "text-daniluk2017-key_value_predict-dropout0.5-scale0.02-batch_size4-"
+        "text-daniluk2017-key_value_predict-scale0.02-dropout0.5-batch_size4-"
         "seed0"
     )
     assert experiment.recipe == {
@@ -50,6 +50,18 @@ def test_an_experiment_is_described_by_plain_values(folder):
     assert again.settings == experiment.settings
     assert experiment.settings["vocabulary_size"] == 2 + len(WORDS)
     assert experiment.settings["learning_rate"] == 0.001
+
+
+def test_an_experiment_is_the_same_in_whatever_order_it_is_asked_for(folder):
+    given = {"window": 2, "dropout": 0.5, "batch_size": 4, "scale": 0.02}
+    names = {
+        Experiment("key_value_predict", "text", **dict(order)).name
+        for order in (given.items(), reversed(given.items()))
+    }
+    assert names == {
+        "text-daniluk2017-key_value_predict-scale0.02-window2-dropout0.5-"
+        "batch_size4-seed0"
+    }
 
 
 def test_it_trains_what_one_would_train_by_hand(folder):
