@@ -169,8 +169,8 @@ def slug(task):
 def verdict(results):
     """A word for the accuracy of a run.
 
-    A row that cannot is named only where it has not: to find a word by the
-    one beside it is no part of copying.
+    A row that cannot is named only where it has not, and in a task whose
+    pairs lie at places that vary: a place tells the word in the others.
     """
     accuracy = results["accuracy"]
     if accuracy > _LEARNT:
@@ -178,7 +178,7 @@ def verdict(results):
     if accuracy > results["chance"] + _MORE:
         return "in part"
     reason = ROWS[results["row"]].cannot
-    if reason and not results["task"].startswith("Copy"):
+    if reason and results["task"].startswith("MQAR"):
         return f"cannot: {reason}"
     return "not decided"
 

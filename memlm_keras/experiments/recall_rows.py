@@ -51,7 +51,7 @@ class Row:
         window: integer, the paper's; `None` is the length of a row.
         rate: float, learning rate in place of a setting's only one.
         cannot: string, why the row is expected to fail where a word must be
-            found by the word beside it; empty where it is not.
+            found by the word beside it alone; empty where it is not.
     """
 
     layer: Callable | None = keras.layers.LSTM

@@ -131,6 +131,10 @@ RESULTS = {
             {"accuracy": 0.1, "row": "ngram_4", "task": repr(Copy(5))},
             "not decided",
         ),
+        (
+            {"accuracy": 0.1, "row": "memory_block", "task": repr(Binding(8))},
+            "not decided",
+        ),
     ],
 )
 def test_verdicts(changes, expected):
