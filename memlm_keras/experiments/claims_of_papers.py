@@ -405,7 +405,7 @@ CLAIMS = (
         "Predicting by the mean is better than by samples",
         "dev perplexity 74.5 against 89.8; Penn Treebank, 512 units",
         seen="It is, in each run of `memlm evaluate RUN --samples=20` in "
-        "[kong2019.md](kong2019.md#prediction-by-the-mean-the-mode-and-20-samples)"
+        "[kong2019.md](kong2019.md#by-the-mean-the-mode-and-20-samples)"
         ".",
     ),
 )
