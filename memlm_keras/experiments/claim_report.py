@@ -126,8 +126,7 @@ def _of_settings(models, losses, size):
         for (of, _), model in models.items():
             if of != name:
                 continue
-            runs = [model.run(seed) for seed in range(setting.seeds)]
-            lines.append(f"    {runs[0].command}")
+            lines.append(f"    {model.run(0).command}")
         found = [
             min(found.seeds, setting.seeds)
             for (of, _), found in losses.items()

@@ -169,7 +169,7 @@ def slug(task):
 def verdict(results):
     """A word for the accuracy of a run.
 
-    A row that cannot is named only where it has not, and in a task whose
+    An expected failure is named only where it is one, and in a task whose
     pairs lie at places that vary: a place tells the word in the others.
     """
     accuracy = results["accuracy"]
@@ -177,9 +177,9 @@ def verdict(results):
         return "learnt"
     if accuracy > results["chance"] + _MORE:
         return "in part"
-    reason = ROWS[results["row"]].cannot
+    reason = ROWS[results["row"]].expected_failure
     if reason and results["task"].startswith("MQAR"):
-        return f"cannot: {reason}"
+        return f"expected to fail: {reason}"
     return "not decided"
 
 

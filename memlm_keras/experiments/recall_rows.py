@@ -50,8 +50,8 @@ class Row:
         parts: integer, equal parts that the memory splits an output in.
         window: integer, the paper's; `None` is the length of a row.
         rate: float, learning rate in place of a setting's only one.
-        cannot: string, why the row is expected to fail where a word must be
-            found by the word beside it alone; empty where it is not.
+        expected_failure: string, why the row is expected to fail where a word
+            must be found by the word beside it alone; empty where it is not.
     """
 
     layer: Callable | None = keras.layers.LSTM
@@ -60,7 +60,7 @@ class Row:
     parts: int = 1
     window: int | None = None
     rate: float | None = None
-    cannot: str = ""
+    expected_failure: str = ""
 
 
 def _associative_gru(key):
@@ -83,7 +83,7 @@ ROWS = {
     "gru": Row(keras.layers.GRU),
     "gated_hornn": Row(lambda units: cells.GatedHORNNCell(units, order=3)),
     "ngram_4": Row(
-        memory=lambda window: memory.NGram(4), parts=4, cannot=_SHORT
+        memory=lambda window: memory.NGram(4), parts=4, expected_failure=_SHORT
     ),
     "attention_10": Row(memory=memory.Attention, window=10),
     "attention": Row(memory=memory.Attention),
@@ -93,11 +93,13 @@ ROWS = {
         memory=memory.KeyValuePredict, parts=3, window=5
     ),
     "key_value_predict": Row(memory=memory.KeyValuePredict, parts=3),
-    "memory_block_15": Row(memory=memory.MemoryBlock, window=15, cannot=_WORDS),
-    "memory_block": Row(memory=memory.MemoryBlock, cannot=_WORDS),
+    "memory_block_15": Row(
+        memory=memory.MemoryBlock, window=15, expected_failure=_WORDS
+    ),
+    "memory_block": Row(memory=memory.MemoryBlock, expected_failure=_WORDS),
     "attentive_single": Row(
         memory=lambda window: memory.Attentive("single", window),
-        cannot=_NO_QUERY,
+        expected_failure=_NO_QUERY,
     ),
     "attentive_combined": Row(
         memory=lambda window: memory.Attentive("combined", window)
