@@ -6,12 +6,12 @@ import numpy as np
 
 from memlm_keras import files
 from memlm_keras import presets
+from memlm_keras.experiments.claim_settings import SETTINGS
 from memlm_keras.experiments.claims import NOT_DECIDED
 from memlm_keras.experiments.claims import SEEN
 from memlm_keras.experiments.claims import difference
 from memlm_keras.experiments.claims import verdict
 from memlm_keras.experiments.claims_of_papers import CLAIMS
-from memlm_keras.experiments.claims_of_papers import SETTINGS
 
 _INTRODUCTION = """# Claims
 

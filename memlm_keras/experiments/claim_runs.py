@@ -21,9 +21,9 @@ from memlm_keras import files
 from memlm_keras.evaluation import sentence_losses
 from memlm_keras.experiments import claim_report
 from memlm_keras.experiments import settings
+from memlm_keras.experiments.claim_settings import SETTINGS
 from memlm_keras.experiments.claims import Losses
 from memlm_keras.experiments.claims_of_papers import CLAIMS
-from memlm_keras.experiments.claims_of_papers import SETTINGS
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import CLASSIFIER

@@ -1,75 +1,7 @@
-"""The claims of the five papers, and the runs that decide them."""
+"""The claims of the five papers."""
 
 from memlm_keras.experiments.claims import Claim
-from memlm_keras.experiments.claims import Setting
 
-SETTINGS = {
-    setting.name: setting
-    for setting in (
-        Setting(
-            "kong2019_little_text",
-            "Penn Treebank, the first 1,000 lines of its training text, two "
-            "layers of 100 units, until the best epoch is past",
-            "--dataset=ptb --training_lines=1000 --units=100 --rate=0.2 "
-            "--dropout=0.1 --batch_size=10 --segment_length=20 --epochs=40 "
-            "--patience=6 --other_words=sample --output_bias",
-            "--dataset=ptb --training_lines=1000 --other_words=sample "
-            "--output_bias",
-            hours=3,
-        ),
-        Setting(
-            "kong2019",
-            "Penn Treebank, two layers of 200 units",
-            "--dataset=ptb --units=200 --rate=0.1 --epochs=40 --patience=3 "
-            "--other_words=sample --output_bias",
-            "--dataset=ptb --rate=0.2 --other_words=sample --output_bias",
-            hours=8,
-        ),
-        Setting(
-            "daniluk2017_penn_treebank",
-            "Penn Treebank, the paper's sizes times 0.4, until dev turns, at "
-            "a learning rate of 0.003",
-            "--dataset=ptb --scale=0.4 --initial_range=0.158 "
-            "--learning_rate=0.003 --epochs=12 --patience=1",
-            "--dataset=ptb --epochs=40 --patience=2",
-            seeds=2,
-            hours=3,
-        ),
-        Setting(
-            "daniluk2017",
-            "WikiText-2 by articles, V = 33,278, the paper's sizes times 0.4; "
-            "an epoch of one model takes a CPU core half an hour",
-            "--dataset=wikitext-2 --documents --scale=0.4 "
-            "--initial_range=0.158 --epochs=8 --patience=1",
-            "--dataset=wikitext-2 --documents --epochs=30 --patience=2",
-            seeds=2,
-            hours=8,
-        ),
-        Setting(
-            "weissenborn2016",
-            "SICK, embeddings begin at the size of GloVe's",
-            "--dataset=sick",
-            "--dataset=snli",
-            seeds=5,
-            hours=2,
-        ),
-        Setting(
-            "salton2017",
-            "Penn Treebank, two layers of 200 units",
-            "--dataset=ptb --units=200 --dropout=0.3 --epochs=16 --patience=3",
-            "--dataset=ptb",
-            hours=4,
-        ),
-        Setting(
-            "tran2016",
-            "Penn Treebank, d = 128 as published, until three epochs, each at "
-            "half the rate of the one before, have not been better",
-            "--dataset=ptb --patience=3",
-            "--dataset=ptb",
-            hours=4,
-        ),
-    )
-}
 _WIKIPEDIA = "Wikipedia, V 77,003"
 _NEWS = "German news, V 111,000"
 

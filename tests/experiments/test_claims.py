@@ -12,12 +12,12 @@ from memlm_keras import presets
 from memlm_keras.experiments import claim_report
 from memlm_keras.experiments import claim_runs
 from memlm_keras.experiments import claims
+from memlm_keras.experiments.claim_settings import SETTINGS
 from memlm_keras.experiments.claims import Claim
 from memlm_keras.experiments.claims import Difference
 from memlm_keras.experiments.claims import Losses
 from memlm_keras.experiments.claims import Setting
 from memlm_keras.experiments.claims_of_papers import CLAIMS
-from memlm_keras.experiments.claims_of_papers import SETTINGS
 
 BETTER = Claim("better", "daniluk2017", "here", "It is.", "1 against 2")
 EQUAL = dataclasses.replace(BETTER, margin=0.02)
