@@ -75,8 +75,9 @@ def normalize(vector, key="bound"):
 
     >>> from memlm_keras.cells import complex_vectors
     >>> r = np.array([0.3]), np.array([0.4])
-    >>> [float(part[0]) for part in complex_vectors.normalize(r, "bound")]
-    [0.3, 0.4]
+    >>> re, im = complex_vectors.normalize(r, "bound")
+    >>> round(float(re[0]), 6), round(float(im[0]), 6)
+    (0.3, 0.4)
     >>> re, im = complex_vectors.normalize(r, "unit")
     >>> round(float(re[0]), 6), round(float(im[0]), 6)
     (0.6, 0.8)
