@@ -63,7 +63,8 @@ def _fetch_with_retries(urls, folder, checksum, extract):
     listed = "\n".join(f"  {url}: {reasons[url]}" for url in urls)
     raise OSError(
         f"Downloading failed after {_TRIES} tries:\n{listed}\n"
-        "If you have the files, give their folder as `data_dir=`."
+        "If you have the files, give their folder as `data_dir` "
+        "(`--data_dir=FOLDER` of `memlm`)."
     )
 
 

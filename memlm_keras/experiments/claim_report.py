@@ -8,6 +8,7 @@ from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments.claim_settings import SETTINGS
 from memlm_keras.experiments.claims import NOT_DECIDED
+from memlm_keras.experiments.claims import NOT_RUN
 from memlm_keras.experiments.claims import SEEN
 from memlm_keras.experiments.claims import difference
 from memlm_keras.experiments.claims import verdict
@@ -21,11 +22,13 @@ perplexity of the second model (of pairs, in points of accuracy), positive
 where the claim is right, with an interval of 95%: seeds of both models are
 drawn anew, and so are the sentences of the test text, the same for both. A
 claim *holds* where the whole interval is on its side, and *does not hold*
-where none of it is that would matter; of equal models the interval must lie
-within 2%. With fewer seeds than a setting asks for, nothing is decided; where
-none is finished, all of it takes more hours of CPU cores than were at hand.
-The papers' numbers are of other texts or sizes, and stand beside ours to be
-compared with each other only.
+where none of it reaches half a per cent, or half a point, on its side; of
+equal models (*as good as*) the interval must lie within 2%. With fewer seeds
+than a setting asks for, nothing is decided; of two seeds an interval knows
+little of their spread, and is mostly that of the sentences. A setting of which
+nothing has run is left out where another tests the claim, and its commands
+stand below. The papers' numbers are of other texts or sizes, and stand beside
+ours to be compared with each other only. In brackets are parameters.
 """
 _COLUMNS = (
     "claim",
@@ -54,7 +57,7 @@ def write(path, models, losses, size, command):
         lines += _row(_COLUMNS) + ["|" + "---|" * len(_COLUMNS)]
         for claim in CLAIMS:
             if claim.paper == name:
-                lines += _of_claim(claim, losses)
+                lines += _of_claim(claim, losses, size)
         lines.append("")
     lines += ["## Settings and runs", ""]
     lines += _of_settings(models, losses, size)
@@ -62,8 +65,8 @@ def write(path, models, losses, size, command):
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _of_claim(claim, losses):
-    stated = f"{claim.statement} ({claim.where})"
+def _of_claim(claim, losses, size):
+    stated = f"`{claim.paper}/{claim.name}`: {claim.statement} ({claim.where})"
     if not claim.settings:
         told = claim.seen or claim.missing
         verdict_of_none = f"*{SEEN if claim.seen else NOT_DECIDED}*"
@@ -71,11 +74,20 @@ def _of_claim(claim, losses):
             (stated, claim.published, "", told, "", "", verdict_of_none)
         )
     lines = []
-    for name in claim.settings:
+    of_settings = {
+        name: [losses[name, text] for text in (claim.better, claim.than)]
+        for name in claim.settings
+    }
+    has_run = {
+        name: both for name, both in of_settings.items() if both != [None] * 2
+    }
+    for name, both in (has_run or of_settings).items():
         setting = SETTINGS[name]
-        both = [losses[name, text] for text in (claim.better, claim.than)]
         found = None if None in both else difference(*both)
         is_pairs = claim.paper == "weissenborn2016"
+        told = f"*{verdict(claim, found, setting.seeds)}*"
+        if claim.caution and found is not None and size == "small":
+            told += f", but {claim.caution}"
         cells = (
             stated,
             claim.published,
@@ -84,7 +96,7 @@ def _of_claim(claim, losses):
             f"{claim.than} {_level(both[1], is_pairs)}",
             "" if found is None else _in_percent(found, is_pairs),
             _seeds(found, setting.seeds),
-            f"*{verdict(claim, found, setting.seeds)}*",
+            told if has_run else f"*{NOT_RUN}*",
         )
         lines += _row(cells)
     return lines
@@ -99,6 +111,8 @@ def _level(losses, is_pairs):
     text = f"{values.mean():.1f}"
     if len(values) > 1:
         text += f" ± {statistics.stdev(values):.1f}"
+    if losses.parameters is not None:
+        text += f" ({losses.parameters / 1e6:.2f}M)"
     return text
 
 

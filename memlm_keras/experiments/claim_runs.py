@@ -1,45 +1,31 @@
-"""`memlm claims`: trains what decides the papers' claims, and tells how.
-
-What a run is known by is kept in a folder of small text files beside the
-document, so that verdicts can be drawn anew without the models.
-"""
+"""`memlm claims`: trains what decides the papers' claims, and tells how."""
 
 import concurrent.futures
 import dataclasses
-import glob
 import math
 import pathlib
 import shlex
-import shutil
 import threading
 import time
 
 import keras
-import numpy as np
 
-from memlm_keras import files
-from memlm_keras.evaluation import sentence_losses
 from memlm_keras.experiments import claim_report
 from memlm_keras.experiments import settings
+from memlm_keras.experiments.claim_logs import LOSSES
+from memlm_keras.experiments.claim_logs import keep
+from memlm_keras.experiments.claim_logs import losses_of
 from memlm_keras.experiments.claim_settings import SETTINGS
-from memlm_keras.experiments.claims import Losses
 from memlm_keras.experiments.claims_of_papers import CLAIMS
-from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.experiment import again
-from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
-from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.subcommands import COMMANDS
 from memlm_keras.experiments.subcommands import as_flag
 from memlm_keras.experiments.table import experiment_of
 from memlm_keras.experiments.table_runs import in_fresh_process
 from memlm_keras.experiments.table_runs import train_one
-
-_LOSSES = "test_losses.csv"
-_COPIED = ("results.json", "log.csv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +70,7 @@ class Model:
         recipe.pop("data_dir", None)
         flags = [as_flag(k, v) for k, v in {**recipe, **running}.items()]
         folder = pathlib.Path(run_dir, experiment.name)
-        return ClaimRun(folder, [preset, *flags])
+        return ClaimRun(folder, [preset, *flags], experiment.dataset)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,10 +80,12 @@ class ClaimRun:
     Args:
         folder: `pathlib.Path` of its run folder.
         flags: list of strings, arguments of `memlm train`.
+        dataset: `Dataset` that it reads.
     """
 
     folder: pathlib.Path
     flags: list
+    dataset: object
 
     @property
     def command(self):
@@ -130,6 +118,11 @@ def claims(positional, values, command):
     Returns:
         The exit status: 1 where a run failed.
     """
+    if values.get("queue") and values.get("finished_only"):
+        raise UsageError(
+            "--queue shows what is to be trained, and --finished_only trains "
+            "nothing. Give one of them."
+        )
     size = values.get("size", "small")
     out = pathlib.Path(values.get("out", "claims"))
     run_dir = pathlib.Path(values.get("run_dir", "runs"))
@@ -138,7 +131,7 @@ def claims(positional, values, command):
     runs = _in_order(models, run_dir, data_dir)
     kept = out / "logs" / size
     queue = [
-        run for run in runs if not (kept / run.folder.name / _LOSSES).exists()
+        run for run in runs if not (kept / run.folder.name / LOSSES).exists()
     ]
     if values.get("queue"):
         print(f"{len(queue)} of {len(runs)} runs are to come:")
@@ -148,9 +141,15 @@ def claims(positional, values, command):
     failed = 0
     if not values.get("finished_only"):
         failed = _train_all(queue, kept, values)
+    elif len(queue) == len(runs):
+        print(
+            f"None of {len(runs)} runs is finished in {kept}. Those that are "
+            "published with the package are in a clone of its repository: "
+            "--out=docs/results."
+        )
     # Of all claims, so that a document is never of some alone.
     every = models_of(CLAIMS, size)
-    losses = {key: _losses(model, kept) for key, model in every.items()}
+    losses = {key: losses_of(model, kept) for key, model in every.items()}
     path = out / "claims.md"
     claim_report.write(path, every, losses, size, command)
     print(f"See {path}")
@@ -162,21 +161,36 @@ def _asked(names, setting, size):
     known = {f"{claim.paper}/{claim.name}": claim for claim in CLAIMS}
     chosen = []
     for name in names or [""]:
-        those = [known[full] for full in known if full.startswith(name)]
+        those = [
+            claim
+            for full, claim in known.items()
+            if name in ("", claim.paper, full)
+        ]
         if not those:
+            papers = list(dict.fromkeys(claim.paper for claim in CLAIMS))
             raise UsageError(
-                f"There is no claim {name}.{nearest(name, list(known))}"
+                f"There is no claim {name}.{nearest(name, [*papers, *known])} "
+                f"Claims are all of a paper, {', '.join(papers)}, or one: "
+                f"{', '.join(known)}."
             )
         chosen += those
-    models = models_of(chosen, size)
-    if setting is None:
-        return models
-    if setting not in SETTINGS:
+    if setting is not None and setting not in SETTINGS:
         raise UsageError(
             f"There is no setting {setting}.{nearest(setting, list(SETTINGS))} "
             f"Settings are {', '.join(SETTINGS)}."
         )
-    return {key: m for key, m in models.items() if key[0] == setting}
+    models = models_of(chosen, size)
+    found = {k: m for k, m in models.items() if setting in (None, k[0])}
+    if not found:
+        there = dict.fromkeys(name for name, _ in models)
+        raise UsageError(
+            f"No run of setting {setting} tests {', '.join(names)}. Settings "
+            f"that do: {', '.join(there)}."
+            if there
+            else f"No runs test {', '.join(names)}: `memlm claims "
+            "--finished_only` writes why."
+        )
+    return found
 
 
 def _seeds(model):
@@ -204,6 +218,9 @@ def _train_all(queue, kept, values):
     """Trains runs, as many at once as asked for; returns how many failed."""
     minutes = values.get("minutes", math.inf)
     until = time.monotonic() + 60 * minutes
+    # One that cannot be read is told once, before anything is trained.
+    for dataset in {run.dataset.name: run.dataset for run in queue}.values():
+        dataset.load()
     stop = threading.Event()
     more = {
         "backend": keras.backend.backend(),
@@ -244,57 +261,3 @@ def _train_all(queue, kept, values):
     if time.monotonic() >= until:
         print("The time is over; the same command goes on.")
     return failed
-
-
-# === What is kept of a run ===
-
-
-def keep(folder, kept):
-    """Copies what is known of a finished run, with the losses of its test.
-
-    Args:
-        folder: path of the run folder.
-        kept: path of a folder, which is made whole or not at all.
-    """
-    run_folder = RunFolder(folder)
-    experiment = again(run_folder)
-    losses, counts = _test_losses(experiment, run_folder.model())
-    with files.atomic_path(pathlib.Path(kept)) as temporary:
-        temporary.mkdir()
-        for name in _COPIED:
-            shutil.copy(run_folder.path / name, temporary / name)
-        np.savetxt(
-            temporary / _LOSSES,
-            np.stack([losses, counts], axis=1),
-            fmt=["%.4f", "%d"],
-            delimiter=",",
-        )
-
-
-def _test_losses(experiment, model):
-    """Losses of test sentences, or 1 for each pair that is told wrong."""
-    if experiment.kind != CLASSIFIER:
-        return sentence_losses(
-            model, evaluation_batches(experiment, model, "test")
-        )
-    wrong = []
-    for inputs, labels, *weights in experiment.corpus.batches("test", 64):
-        told = keras.ops.argmax(model.predict_on_batch(inputs), axis=-1)
-        found = keras.ops.convert_to_numpy(told) != labels
-        counted = weights[0] > 0 if weights else np.ones(len(found), "bool")
-        wrong.append(found[counted])
-    wrong = np.concatenate(wrong)
-    return wrong.astype("float64"), np.ones(len(wrong), "int64")
-
-
-def _losses(model, kept):
-    """The `Losses` of all seeds of a model that are kept, `None` of none."""
-    found = []
-    all_seeds = glob.escape(model.run(0).folder.name.removesuffix("0"))
-    for path in sorted(kept.glob(f"{all_seeds}*/{_LOSSES}")):
-        with files.reading(path, "losses of a run", "Delete its folder."):
-            found.append(np.loadtxt(path, delimiter=",", ndmin=2))
-    if not found:
-        return None
-    counts = found[0][:, 1].astype("int64")
-    return Losses(np.stack([losses[:, 0] for losses in found]), counts)

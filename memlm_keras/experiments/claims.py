@@ -12,6 +12,7 @@ import numpy as np
 HOLDS = "holds"
 DOES_NOT_HOLD = "does not hold"
 NOT_DECIDED = "not decided at this size"
+NOT_RUN = "not run"
 SEEN = "seen, not compared"
 
 _SAMPLES = 2000
@@ -60,6 +61,7 @@ class Claim:
         missing: string, why it cannot be tested, and what could.
         seen: string, where it is of no two models, what our models show of it
             and where.
+        caution: string, what a verdict at the small size does not tell.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Claim:
     margin: float | None = None
     missing: str = ""
     seen: str = ""
+    caution: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -82,10 +85,12 @@ class Losses:
     Args:
         losses: float array `(seeds, sentences)`.
         counts: integer array `(sentences,)`, the predictions in each.
+        parameters: integer, how many the model has, or `None`.
     """
 
     losses: np.ndarray
     counts: np.ndarray
+    parameters: int | None = None
 
     @property
     def seeds(self):

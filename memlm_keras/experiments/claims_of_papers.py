@@ -20,7 +20,7 @@ def _daniluk(name, statement, published, better, than, **more):
     )
 
 
-def _tran(name, statement, published, better, than, where="Table 2"):
+def _tran(name, statement, published, better, than, where="Table 2", **more):
     return Claim(
         name,
         "tran2016",
@@ -30,6 +30,7 @@ def _tran(name, statement, published, better, than, where="Table 2"):
         ("tran2016",),
         better,
         than,
+        **more,
     )
 
 
@@ -46,7 +47,7 @@ def _kong(name, statement, published, better, than):
     )
 
 
-def _weissenborn(name, statement, published, better, than):
+def _weissenborn(name, statement, published, better, than, **more):
     return Claim(
         name,
         "weissenborn2016",
@@ -56,6 +57,7 @@ def _weissenborn(name, statement, published, better, than):
         ("weissenborn2016",),
         better,
         than,
+        **more,
     )
 
 
@@ -157,6 +159,7 @@ CLAIMS = (
         "rm_tm_gated",
         "lstm_3",
         "Section 5",
+        caution="one LSTM layer alone is nearly as far ahead, see the next",
     ),
     _tran(
         "one_layer",
@@ -271,6 +274,8 @@ CLAIMS = (
         "84.4 against 83.5",
         "dual_am_gru_shared",
         "lstm_attention",
+        caution="so few pairs teach word-by-word attention hardly more than "
+        "the most frequent label, 57%",
     ),
     Claim(
         "one_key",
@@ -337,7 +342,7 @@ CLAIMS = (
         "Table 3",
         "Predicting by the mean is better than by samples",
         "dev perplexity 74.5 against 89.8; Penn Treebank, 512 units",
-        seen="It is, in each run of `memlm evaluate RUN --samples=20` in "
+        seen="It is, in each of three runs with `--samples=20` in "
         "[kong2019.md](kong2019.md#by-the-mean-the-mode-and-20-samples)"
         ".",
     ),

@@ -204,12 +204,13 @@ COMMANDS = {
         Command(
             "evaluate",
             "Measures trained models; several of them, by the mean of their "
-            "probabilities.",
+            "probabilities. A .keras file without its run folder needs "
+            "--dataset.",
             ("RUN ...",),
             [_DATASET, settings.VERBOSE],
             settings.READING,
             settings.MEASURES,
-            module="commands",
+            module="evaluation_commands",
         ),
         Command(
             "score",
@@ -341,7 +342,8 @@ COMMANDS = {
         Command(
             "claims",
             "Decides claims of the papers: trains what they compare, and "
-            "writes verdicts. CLAIM is PAPER or PAPER/CLAIM; by default all.",
+            "writes verdicts. CLAIM is a paper, or PAPER/CLAIM as claims.md "
+            "names it; by default all.",
             ("[CLAIM ...]",),
             [
                 Option("setting", str, "The runs of this setting only."),
@@ -355,7 +357,8 @@ COMMANDS = {
                 Option(
                     "finished_only",
                     bool,
-                    "Train nothing, and write what finished runs decide.",
+                    "Train nothing, and write what finished runs decide, of "
+                    "all claims.",
                 ),
                 Option(
                     "minutes",

@@ -9,6 +9,7 @@ import pytest
 
 from memlm_keras import __version__
 from memlm_keras import presets
+from memlm_keras.experiments import claim_logs
 from memlm_keras.experiments import claim_report
 from memlm_keras.experiments import claim_runs
 from memlm_keras.experiments import claims
@@ -18,6 +19,7 @@ from memlm_keras.experiments.claims import Difference
 from memlm_keras.experiments.claims import Losses
 from memlm_keras.experiments.claims import Setting
 from memlm_keras.experiments.claims_of_papers import CLAIMS
+from memlm_keras.experiments.run_folder import RunFolder
 
 BETTER = Claim("better", "daniluk2017", "here", "It is.", "1 against 2")
 EQUAL = dataclasses.replace(BETTER, margin=0.02)
@@ -231,9 +233,9 @@ def test_pairs_are_counted_as_they_are_told(memlm, folder, small):
                  "--epochs=1", "--verbose=0")  # fmt: skip
     assert told.status == 0, told.err
     (run,) = (folder / "runs").iterdir()
-    claim_runs.keep(run, folder / "kept")
+    claim_logs.keep(run, folder / "kept")
     found = np.loadtxt(folder / "kept" / "test_losses.csv", delimiter=",")
-    accuracy = claim_runs.RunFolder(run).results()["test"]["accuracy"]
+    accuracy = RunFolder(run).results()["test"]["accuracy"]
     assert 100 * (1 - found[:, 0].mean()) == pytest.approx(accuracy, abs=1e-3)
 
 
@@ -247,13 +249,37 @@ def test_time_that_is_over_interrupts(memlm, small):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["kong"], None),
-        (["kong2019/nois", "--queue"], None),
-        (["kong2018"], "There is no claim kong2018."),
+        (["kong"], "There is no claim kong."),
+        (["kong2018"], "There is no claim kong2018. Did you mean kong2019?"),
+        (["kong2019/nois"], "Did you mean kong2019/noise? Claims are all of"),
+        (["kong2019", "nothing"], "or one: kong2019/noise, weissenborn2016/g"),
         (["--setting=text"], "no setting text. Did you mean texts?"),
+        (["kong2019", "--setting=pairs"], "Settings that do: texts."),
+        (["--finished_only"], "Give one of them."),
     ],
 )
-def test_unknown_names_are_told(memlm, small, arguments, message):
+def test_what_cannot_be_asked_is_told(memlm, small, arguments, message):
     told = memlm("claims", *arguments, "--queue")
-    assert told.status == (0 if message is None else 2)
-    assert message is None or message in told.err
+    assert told.status == 2 and message in told.err
+
+
+@pytest.mark.parametrize("name", ["kong2019", "kong2019/noise"])
+def test_claims_are_asked_for_by_paper_or_by_name(memlm, small, name):
+    told = memlm("claims", name, "--queue")
+    assert told.status == 0 and "2 of 2 runs are to come" in told.out
+
+
+def test_a_corpus_that_cannot_be_read_ends_it(memlm, folder, small):
+    (folder / "text").rename(folder / "elsewhere")
+    told = memlm("claims", "kong2019", "--jobs=2")
+    assert told.status == 2 and "folder or corpus text" in told.err
+    assert not (folder / "claims").exists()
+
+
+def test_no_finished_run_is_told(memlm, folder, small):
+    told = memlm("claims", "--finished_only")
+    assert told.status == 0, told.err
+    assert "None of 4 runs is finished in claims/logs/small" in told.out
+    assert "--out=docs/results" in told.out
+    document = (folder / "claims" / "claims.md").read_text()
+    assert document.count("*not run*") == 2
