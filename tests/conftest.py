@@ -48,6 +48,7 @@ SAME_ON_EVERY_BACKEND = (
     "experiments/test_recall.py",
     "experiments/test_run_folder.py",
     "experiments/test_table.py",
+    "recipes/test_recall.py",
     "recipes/test_recipes.py",
     "serving/test_client.py",
     "serving/test_deploy.py",

@@ -1,7 +1,8 @@
 """The recall suite: which memories answer what was read, and at what price.
 
-A run of one row on one task of `memlm_keras.data.recall` leaves `results.json`
-and `log.csv`.
+A run of one model on one task of `memlm_keras.data.recall` leaves
+`results.json` and `log.csv`. Rows are models there, and training rows the
+sequences that they are trained on, as in files that are kept.
 """
 
 import collections
@@ -11,6 +12,7 @@ import time
 import keras
 
 from memlm_keras import files
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.recall import RecallBatches
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
@@ -29,6 +31,13 @@ _LEARNT = 0.9
 _MORE = 0.02
 _TEST_SEED = 1_000_000
 
+VERDICTS = (
+    f"Learnt is an accuracy above {_LEARNT}; in part, more than {_MORE} above "
+    "chance; not decided, any other, which more sequences or another seed may "
+    "move; expected to fail, one of these with a reason. More in "
+    "docs/results/recall.md."
+)
+
 
 def run(
     name,
@@ -43,7 +52,9 @@ def run(
 ):
     """Trains a row on a task, unless that is done: then its results are read.
 
-    A run of another number of epochs is moved aside.
+    A run of another number of epochs is another run, in a folder of its own:
+    no weights are kept from which one could go on, and rates that fall along a
+    schedule depend on that number from the first step.
 
     Args:
         name: string, one of `ROWS`.
@@ -57,7 +68,13 @@ def run(
 
     Returns:
         Dict of plain values: the results of the best rate.
+
+    Raises:
+        ValueError: if `epochs` is no integer of at least 1.
     """
+    if epochs is None:
+        epochs = SETTINGS[setting].epochs
+    require_positive_integer("epochs", epochs)
     found = []
     for rate in rates_of(ROWS[name], SETTINGS[setting]):
         what = {
@@ -68,18 +85,15 @@ def run(
             "shift": shift,
             "seed": seed,
             "rate": rate,
-            "most_epochs": epochs or SETTINGS[setting].epochs,
+            "most_epochs": epochs,
         }
-        path = folder / f"rate{rate:g}"
-        if (path / run_folder.RESULTS).exists():
-            results = files.read_json(
-                path / run_folder.RESULTS, "results of a run"
-            )
-            if what.items() <= results.items():
-                found.append(results)
-                continue
+        results = _finished(what, folder)
+        if results is None:
+            path = _path(what, folder)
+            # Another run stands there only if somebody put it there.
             run_folder.RunFolder(path).move_aside()
-        found.append(_train(what, task, path, verbose))
+            results = _train(what, task, path, verbose)
+        found.append(results)
     return max(found, key=lambda results: results["accuracy"])
 
 
@@ -88,6 +102,22 @@ def rates_of(row, setting):
     if row.rate is not None and len(setting.rates) == 1:
         return (row.rate,)
     return setting.rates
+
+
+def _path(what, folder):
+    return folder / f"rate{what['rate']:g}-epochs{what['most_epochs']}"
+
+
+def _finished(what, folder):
+    """Results of a run, or `None` where it is not finished."""
+    # Without epochs in their names are the runs of docs/results/logs.
+    for path in (_path(what, folder), folder / f"rate{what['rate']:g}"):
+        path = path / run_folder.RESULTS
+        if path.exists():
+            results = files.read_json(path, "results of a run")
+            if what.items() <= results.items():
+                return results
+    return None
 
 
 def _train(what, task, path, verbose):
@@ -186,23 +216,25 @@ def verdict(results):
 def lines(found):
     """The lines of a table of results, in Markdown, seeds side by side."""
     yield (
-        "| row | accuracy | chance | verdict | bytes of state | parameters | "
-        "training rows | seconds |"
+        "| model | accuracy | chance | verdict | bytes of state | parameters | "
+        "training sequences | seconds |"
     )
     yield "|---|---|---|---|---|---|---|---|"
     by_row = {}
     for results in found:
         key = results["row"], results["shift"], results["units"]
         by_row.setdefault(key, []).append(results)
-    for (name, shift, _), runs in by_row.items():
+    several = len({units for _, _, units in by_row}) > 1
+    for (name, shift, units), runs in by_row.items():
         first = runs[0]
+        size = f", {units} units" * several
         accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in runs)
         rows, seconds = (
             sum(run[what] for run in runs) / len(runs)
             for what in ("training_rows", "seconds")
         )
         yield (
-            f"| {name}{' + shift' * shift} | {accuracies} | "
+            f"| {name}{' + shift' * shift}{size} | {accuracies} | "
             f"{first['chance']:.3f} | {_verdict_of_seeds(runs)} | "
             f"{first['state_bytes']:,} | {first['parameters']:,} | "
             f"{rows:,.0f} | {seconds:.0f} |"
@@ -217,6 +249,25 @@ def _verdict_of_seeds(runs):
     return ", ".join(
         f"{word} by {count} of {len(runs)}"
         for word, count in counts.most_common()
+    )
+
+
+def cut_short(found):
+    """A line on the runs that `epochs` ended; empty if there is none."""
+    setting = SETTINGS[found[0]["setting"]]
+    most = found[0]["most_epochs"]
+    names = {
+        results["row"]: True
+        for results in found
+        if results["training_rows"] == most * setting.rows
+        and results["accuracy"] <= _ENOUGH
+    }
+    if most >= setting.epochs or not names:
+        return ""
+    return (
+        f"Training was cut at {most * setting.rows:,} sequences by --epochs, "
+        f"of {setting.epochs * setting.rows:,} that the setting has: "
+        f"{', '.join(names)} may come further.\n"
     )
 
 
@@ -257,7 +308,7 @@ def draw_bytes(found, path, title):
 
 
 def draw_lines(found, path, title, label):
-    """Draws accuracy of each row against a number of the task, as PNG.
+    """Draws accuracy of each model against a number of the task, as PNG.
 
     Args:
         found: dict by that number of lists of results.

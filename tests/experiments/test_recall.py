@@ -1,13 +1,9 @@
-"""The recall suite: its runs, what is said of them, and its recipe."""
+"""The recall suite: its runs, and what is said of them."""
 
 import dataclasses
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
-import keras
 import pytest
 
 from memlm_keras.data.recall import MQAR
@@ -16,7 +12,7 @@ from memlm_keras.data.recall import Copy
 from memlm_keras.experiments import recall
 from memlm_keras.experiments import recall_rows
 
-ROOT = pathlib.Path(__file__).parents[2]
+LOGS = pathlib.Path(__file__).parents[2] / "docs/results/logs/recall"
 TASK = MQAR(16, length=12, pairs=2)
 
 
@@ -42,20 +38,65 @@ def run(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
     results = run()
-    folder = tmp_path / "rate0.01"
+    folder = tmp_path / "rate0.01-epochs2"
     assert {p.name for p in folder.iterdir()} == {"log.csv", "results.json"}
     assert json.loads((folder / "results.json").read_text()) == results
     log = (folder / "log.csv").read_text().splitlines()
     assert len(log) == 3 and log[0].startswith("epoch,accuracy,loss,")
     assert results["training_rows"] == 16 and results["chance"] == 0.5
     assert 0 <= results["accuracy"] <= 1
-    with monkeypatch.context() as patch:
-        patch.setattr(recall, "_train", None)
-        assert run() == results
-    # Of other epochs it is kept, and another made.
-    assert run(epochs=1)["training_rows"] == 8
-    aside = tmp_path / "rate0.01-old1" / "results.json"
-    assert json.loads(aside.read_text()) == results
+    monkeypatch.setattr(recall, "_train", None)
+    assert run() == results
+    # Also where its folder was named by its rate alone.
+    folder.rename(tmp_path / "rate0.01")
+    assert run() == results and run(epochs=2) == results
+
+
+def test_runs_of_other_epochs_stand_side_by_side(run, tmp_path, monkeypatch):
+    found = {epochs: run(epochs=epochs) for epochs in (1, 2)}
+    assert [r["training_rows"] for r in found.values()] == [8, 16]
+    monkeypatch.setattr(recall, "_train", None)
+    assert all(run(epochs=epochs) == found[epochs] for epochs in (1, 2))
+    folders = sorted(path.name for path in tmp_path.iterdir())
+    assert folders == ["rate0.01-epochs1", "rate0.01-epochs2"]
+
+
+def test_another_run_that_stands_there_is_kept(run, tmp_path):
+    path = tmp_path / "rate0.01-epochs2"
+    path.mkdir()
+    (path / "results.json").write_text('{"row": "lstm"}')
+    assert run()["row"] == "gru"
+    aside = tmp_path / "rate0.01-epochs2-old1" / "results.json"
+    assert aside.read_text() == '{"row": "lstm"}'
+
+
+@pytest.mark.parametrize("epochs", [0, -1, 2.0])
+def test_epochs_are_at_least_one(run, epochs):
+    with pytest.raises(ValueError, match=f"epochs={epochs}"):
+        run(epochs=epochs)
+
+
+def test_kept_logs_are_read(monkeypatch):
+    """Those that docs/results/recall.md rests on, and nothing is trained."""
+    monkeypatch.setattr(recall, "_train", None)
+    tasks = {"MQAR": MQAR, "Copy": Copy, "Binding": Binding}
+    paths = list(LOGS.rglob("results.json"))
+    for path in paths:
+        kept = json.loads(path.read_text())
+        task = eval(kept["task"], tasks)
+        folder = path.parents[1]
+        assert folder.parent == LOGS / kept["setting"] / recall.slug(task)
+        named = ("units", "shift", "seed")
+        found = recall.run(
+            kept["row"],
+            task,
+            kept["setting"],
+            folder,
+            epochs=kept["most_epochs"],
+            **{name: kept[name] for name in named},
+        )
+        assert found == kept
+    assert len(paths) > 100
 
 
 def test_an_interrupted_run_leaves_nothing(run, tmp_path, monkeypatch):
@@ -70,9 +111,10 @@ def test_an_interrupted_run_leaves_nothing(run, tmp_path, monkeypatch):
 
 
 def test_seeds_are_reproducible(run, tmp_path):
-    first = run()["accuracy"], (tmp_path / "rate0.01/log.csv").read_text()
-    (tmp_path / "rate0.01").rename(tmp_path / "kept")
-    again = run()["accuracy"], (tmp_path / "rate0.01/log.csv").read_text()
+    folder = tmp_path / "rate0.01-epochs2"
+    first = run()["accuracy"], (folder / "log.csv").read_text()
+    folder.rename(tmp_path / "kept")
+    again = run()["accuracy"], (folder / "log.csv").read_text()
     assert again == first
 
 
@@ -80,7 +122,7 @@ def test_the_best_rate_counts(run, tmp_path):
     results = run(setting="two")
     found = [
         json.loads((tmp_path / rate / "results.json").read_text())
-        for rate in ("rate0.1", "rate0.001")
+        for rate in ("rate0.1-epochs2", "rate0.001-epochs2")
     ]
     assert [r["rate"] for r in found] == [0.1, 0.001]
     assert results["accuracy"] == max(r["accuracy"] for r in found)
@@ -165,6 +207,28 @@ def test_seeds_stand_in_one_line():
     assert "| 2,000 | 7 |" in line
 
 
+def test_tables_have_the_words_of_the_document():
+    (head, *_), page = recall.lines([RESULTS]), LOGS.parents[1] / "recall.md"
+    assert head in page.read_text(encoding="utf-8")
+
+
+def test_sizes_are_told_where_there_are_several():
+    found = [{**RESULTS, "units": units} for units in (64, 128)]
+    assert list(recall.lines(found))[3].startswith("| lstm, 128 units |")
+
+
+def test_runs_that_were_cut_short_are_named():
+    whole = {**RESULTS, "setting": "small", "most_epochs": 25}
+    cut = {**whole, "most_epochs": 3, "training_rows": 18_000}
+    stopped = {**cut, "row": "attention", "training_rows": 6_000}
+    learnt = {**cut, "row": "gru", "accuracy": 0.995}
+    line = recall.cut_short([stopped, cut, learnt])
+    assert "cut at 18,000 sequences by --epochs, of 150,000" in line
+    assert line.endswith(": lstm may come further.\n")
+    assert recall.cut_short([stopped, learnt]) == ""
+    assert recall.cut_short([{**whole, "training_rows": 150_000}]) == ""
+
+
 def test_pictures_are_drawn(tmp_path):
     found = {
         x: [
@@ -183,51 +247,3 @@ def test_tasks_have_folders_of_their_own():
     tasks = [TASK, MQAR(16, 12, 2, "uniform"), Copy(2), Binding(2)]
     slugs = [recall.slug(task) for task in tasks]
     assert slugs[0] == "mqar-16-12-2-zeros-0-0.01" and len(set(slugs)) == 4
-
-
-# === The recipe, as users run it ===
-
-
-def recipe(*arguments, folder):
-    return subprocess.run(
-        [sys.executable, ROOT / "recipes" / "recall.py", *arguments],
-        cwd=folder,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "KERAS_BACKEND": keras.backend.backend(),
-        },
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_the_recipe_prints_a_table_and_draws(tmp_path):
-    arguments = (
-        "--task=binding",
-        "--people=1,2",
-        "--rows=gru",
-        "--units=4",
-        "--epochs=1",
-        "--setting=small",
-    )
-    found = recipe(*arguments, folder=tmp_path)
-    assert found.returncode == 0, found.stderr[-2000:]
-    assert "| gru | " in found.stdout and "binding, people 2" in found.stdout
-    pictures = {path.name for path in tmp_path.glob("runs/recall/*.png")}
-    assert pictures == {
-        "binding_small.png",
-        "binding_small_1_bytes.png",
-        "binding_small_2_bytes.png",
-    }
-    again = recipe(*arguments, folder=tmp_path)
-    assert again.returncode == 0 and "Epoch 1" not in again.stdout
-    assert again.stdout.splitlines()[-9:] == found.stdout.splitlines()[-9:]
-
-
-def test_the_recipe_knows_its_rows(tmp_path):
-    found = recipe("--rows=lstm,gri", folder=tmp_path)
-    assert (
-        found.returncode == 1 and "Received: gri" in found.stderr + found.stdout
-    )
-    assert not list(tmp_path.iterdir())

@@ -1,0 +1,220 @@
+"""The recall suite's recipe, as users run it."""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from memlm_keras.data.recall import MQAR
+from memlm_keras.data.recall import Binding
+from memlm_keras.data.recall import Copy
+from memlm_keras.experiments import recall
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = ("docs/results/recall.md", "docs/how_to/recall.md")
+# Before a page adds rows of its own to them.
+ROWS, SETTINGS = list(recall.ROWS), list(recall.SETTINGS)
+
+
+def python(*arguments, folder, typed=None):
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "KERAS_BACKEND": keras.backend.backend(),
+        },
+        input=typed,
+        capture_output=True,
+        text=True,
+    )
+
+
+def recipe(*arguments, folder):
+    return python(ROOT / "recipes/recall.py", *arguments, folder=folder)
+
+
+def test_it_prints_a_table_and_draws(tmp_path):
+    arguments = (
+        "--task=binding",
+        "--people=1,2",
+        "--rows=gru",
+        "--units=4",
+        "--epochs=1",
+        "--setting=small",
+    )
+    found = recipe(*arguments, folder=tmp_path)
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert found.stdout.startswith(
+        "Models to train: 2, on up to 6,000 sequences each, which takes minutes"
+    )
+    assert "| gru | " in found.stdout and "binding, people 2" in found.stdout
+    assert "cut at 6,000 sequences by --epochs, of 150,000" in found.stdout
+    assert found.stdout.splitlines()[-1] == recall.VERDICTS
+    pictures = {path.name for path in tmp_path.glob("runs/recall/*.png")}
+    assert pictures == {
+        "binding_small.png",
+        "binding_small_1_bytes.png",
+        "binding_small_2_bytes.png",
+    }
+    again = recipe(*arguments, folder=tmp_path)
+    assert again.returncode == 0 and "Epoch 1" not in again.stdout
+    assert again.stdout.splitlines()[-12:] == found.stdout.splitlines()[-12:]
+
+
+def test_help_lists_rows_and_settings(tmp_path):
+    words = re.findall(r"\w+", recipe("--help", folder=tmp_path).stdout)
+    assert {*ROWS, *SETTINGS} <= set(words)
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("--rows=lstm,gri", "Received: gri. Did you mean gru?"),
+        ("--task=copying", "should be one of <mqar|copy|binding>"),
+    ],
+)
+def test_wrong_use_is_one_line(argument, expected, tmp_path):
+    found = recipe(argument, folder=tmp_path)
+    assert found.returncode == 2 and not found.stdout
+    assert found.stderr.startswith("recall.py: ")
+    assert found.stderr.count("\n") == 1 and expected in found.stderr
+    assert not list(tmp_path.iterdir())
+
+
+# === Many command lines in one process ===
+
+SCRIPT = """
+import contextlib, importlib.util, io, json, sys
+from absl.testing import flagsaver
+
+spec = importlib.util.spec_from_file_location("recipe", sys.argv[1])
+recipe = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(recipe)
+
+import_keras = recipe.command_line.import_keras
+
+def import_and_stop(backend):
+    import_keras(None)
+    from memlm_keras.experiments import recall
+
+    recall.run = lambda *arguments, **named: sys.exit(-1)
+
+recipe.command_line.import_keras = import_and_stop
+found = {}
+for typed in json.load(sys.stdin):
+    out, error = io.StringIO(), io.StringIO()
+    with (
+        flagsaver.flagsaver(),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(error),
+    ):
+        try:
+            status = recipe.main(recipe.parse(["recall.py", *typed.split()]))
+        except SystemExit as end:
+            status = end.code
+    found[typed] = status, out.getvalue(), error.getvalue()
+json.dump(found, sys.stdout)
+"""
+# What a command line ends with that would train.
+TRAINS = -1
+WRONG = {
+    "--epochs=0": "--epochs must be at least 1. Received: 0",
+    "--epochs=-3": "--epochs must be at least 1. Received: -3",
+    "--epochs=a": "--epochs=a",
+    "--pairs=40": "--pairs must be at most 16 with --setting=small .* 40",
+    "--pairs=2,17": "--pairs must be at most 16 .*Received: 17",
+    "--pairs=14 --forgetting=5": "most 13 .* --forgetting=5. Received: 14",
+    "--pairs=0": "--pairs must be integers of at least 1, .*Received: 0",
+    "--forgetting=5": "--forgetting .* pairs, 4. Received: 5",
+    "--task=copy --distances=60": "--distances must be at most 56 .* 60",
+    "--task=copy --distances=1,70": "--distances must be at most 56 .* 70",
+    "--task=binding --people=40": "--people must be at most 32 .* 40",
+    "--seeds=a": "--seeds must be integers of at least 0, .*Received: a",
+    "--seeds=0,-1": "--seeds must be .*Received: -1",
+    "--units=": "--units must be .*Received: nothing",
+    "--units=5": "--units: AssociativeGRUCell .* even. Received: units=5",
+    "--rows=": "--rows must be of lstm, .*Received: nothing",
+    "--rows=gri": "--rows must be of lstm, .*Received: gri. .* gru",
+    "--setting=smal": "--setting must be of small, .*Received: smal. .* small",
+    "--pairs=2 --task=copy": "--pairs is for --task=mqar .*Received: --task=co",
+    "--filler=zeros --task=binding": "--filler is for --task=mqar",
+    "--forgetting=1 --task=copy": "--forgetting is for --task=mqar",
+    "--distances=1": "--distances is for --task=copy",
+    "--people=2 --task=copy": "--people is for --task=binding",
+    "--pairs=2 4": "commas without spaces. Received: 4",
+}
+RIGHT = {
+    "": "Models to train: 20, on up to 150,000 sequences each, .* minutes",
+    "--pairs=16 --rows=gru": "Models to train: 1,",
+    "--pairs=10,10 --forgetting=10 --rows=gru,gru --seeds=1,1": "train: 1,",
+    "--task=copy --distances=56 --rows=gru --seeds=0,1": "Models to train: 2,",
+    "--task=binding --people=32 --rows=gru --epochs=2": "1, .* 12,000 sequ",
+    "--setting=zoology_64 --rows=gru": "train: 4, on up to 6,400,000 .* hours",
+    "--setting=zoology_256 --rows=lstm --pairs=64": "Models to train: 4,",
+}
+
+
+def on_pages():
+    """The flags of every command of it that a page shows."""
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        text = re.sub(r"\\\n *", "", text)
+        for line in re.findall(r"^ *python recipes/recall.py(.*)$", text, re.M):
+            yield " ".join(shlex.split(line, comments=True))
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """Status, output and errors by what is typed; nothing is trained."""
+    typed = [*WRONG, *RIGHT, *on_pages()]
+    arguments = "-c", SCRIPT, ROOT / "recipes/recall.py"
+    folder = tmp_path_factory.mktemp("recall")
+    found = python(*arguments, folder=folder, typed=json.dumps(typed))
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert not list(folder.iterdir())
+    return json.loads(found.stdout)
+
+
+@pytest.mark.parametrize("typed", WRONG)
+def test_wrong_flags_are_named_before_training(typed, results):
+    status, out, error = results[typed]
+    assert status == 2 and not out
+    assert error.startswith("recall.py: ") and error.count("\n") == 1
+    assert re.search(WRONG[typed], error), error
+
+
+@pytest.mark.parametrize("typed", RIGHT)
+def test_what_it_costs_is_said_before_training(typed, results):
+    status, out, error = results[typed]
+    assert status == TRAINS and not error
+    cost, first = out.splitlines()
+    assert re.search(RIGHT[typed], cost), cost
+    assert first.startswith("1/")
+
+
+def test_the_largest_numbers_are_the_tasks():
+    setting = recall.SETTINGS["zoology_256"]
+    for make, most in (
+        (Copy, 56),
+        (Binding, 32),
+        (lambda pairs: MQAR(pairs=pairs), 16),
+        (lambda pairs: MQAR(512, 64, pairs, "zeros", 10), 11),
+        (lambda pairs: MQAR(length=setting.length, pairs=pairs), 64),
+    ):
+        make(most)
+        with pytest.raises(ValueError):
+            make(most + 1)
+
+
+@pytest.mark.parametrize("typed", sorted(set(on_pages())))
+def test_commands_of_pages_train(typed, results):
+    status, _, error = results[typed]
+    assert status == TRAINS, error
