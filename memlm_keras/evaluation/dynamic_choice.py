@@ -47,7 +47,8 @@ def choose_dynamic(
         rates: sequence of floats to try; `None` for those of `RATES`.
         decays: sequence of floats to try.
         segments: integer, most segments to read; `None` for all.
-        verbose: 0 prints nothing, 1 a progress bar and each result.
+        verbose: 0 prints nothing, 1 each pass with its progress bar and its
+            result.
 
     Returns:
         `DynamicChoice`.
@@ -75,13 +76,15 @@ def choose_dynamic(
     require_beginning(batches)
     evaluator = DynamicEvaluator(lm, rates[0], decays[0], mean_squares)
     found = np.zeros((len(rates), len(decays)))
-    for row, column in np.ndindex(found.shape):
+    for number, (row, column) in enumerate(np.ndindex(found.shape), 1):
         evaluator.set_rates(rates[row], decays[column])
+        if verbose:
+            print(f"Pass {number} of {found.size}, {evaluator.description}:")
         scores, weights = evaluator.score_batches(batches, verbose, segments)
         nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
         found[row, column] = np.exp(nats)
         if verbose:
-            print(f"{evaluator.description}: {found[row, column]:.2f}")
+            print(f"perplexity {found[row, column]:.2f}")
     row, column = np.unravel_index(np.argmin(found), found.shape)
     best = copy.copy(evaluator)
     best.set_rates(rates[row], decays[column])

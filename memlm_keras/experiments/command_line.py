@@ -27,14 +27,14 @@ import shlex
 import signal
 import sys
 
+from memlm_keras.experiments.interruption import Interrupted
+from memlm_keras.experiments.interruption import signals_raise
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.subcommands import COMMANDS
 
 # Of a message, which may quote what another process said.
 _LONGEST = 800
-# Seconds until a signal that was lost raises again.
-_AGAIN_AFTER = 1.0
 _INSTALL = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
 
 
@@ -54,7 +54,7 @@ def main(arguments=None):
         return _failed(error, 2, traceback)
     except KeyboardInterrupt:
         return _interrupted(arguments, signal.SIGINT)
-    except _Received as received:
+    except Interrupted as received:
         return _interrupted(arguments, received.number)
     except BrokenPipeError:
         # Who read what is printed here has read enough.
@@ -78,7 +78,7 @@ def _run(arguments):
     command = _command(arguments[0])
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
-    with _signals_raise():
+    with signals_raise():
         lists = command.name == "presets"
         import_keras(values.pop("backend", None), only_keras=lists)
         module = importlib.import_module(
@@ -86,54 +86,6 @@ def _run(arguments):
         )
         typed = shlex.join(["memlm", *arguments])
         return getattr(module, command.name)(positional, values, typed) or 0
-
-
-class _Received(BaseException):
-    """The process was told to end, by the signal of a number."""
-
-    def __init__(self, number):
-        super().__init__(number)
-        self.number = number
-
-
-@contextlib.contextmanager
-def _signals_raise():
-    """Context in which SIGINT and SIGTERM raise until something ends.
-
-    Keras turns logs into numbers within an `except` of everything: an
-    interruption that comes just then is lost, and training would go on. In a
-    callback of the garbage collector it is lost, too, with a traceback that
-    says so.
-    """
-    first = None
-    hook = sys.unraisablehook
-
-    def say_lost(lost):
-        if not isinstance(lost.exc_value, _Received):
-            hook(lost)
-
-    def handle(number, frame):
-        nonlocal first
-        first = first or number
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
-        being_handled = isinstance(sys.exception(), _Received)
-        if number != signal.SIGALRM or not being_handled:
-            raise _Received(first)
-
-    before = {
-        number: signal.signal(number, handle)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
-        # What runs in the background of a shell is not interrupted with it.
-        if signal.getsignal(number) != signal.SIG_IGN
-    }
-    sys.unraisablehook = say_lost
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _command(name):

@@ -1,4 +1,4 @@
-"""Commands that list, train, measure and tabulate, once Keras is there."""
+"""Commands that list, train and tabulate, once Keras is there."""
 
 import fnmatch
 import itertools
@@ -9,15 +9,12 @@ import shlex
 import keras
 
 from memlm_keras import registry
-from memlm_keras.evaluation import perplexity
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import options
 from memlm_keras.experiments import report
-from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
-from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.evaluation_commands import print_numbers
 from memlm_keras.experiments.experiment import Experiment
-from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
@@ -25,10 +22,7 @@ from memlm_keras.experiments.subcommands import as_flag
 from memlm_keras.experiments.table import TableRuns
 from memlm_keras.experiments.table_runs import fill
 from memlm_keras.experiments.tasks import smoothing_of
-from memlm_keras.models import Ensemble
 from memlm_keras.presets import count_params
-
-_NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 
 
 def presets(positional, values, command):
@@ -142,12 +136,14 @@ def train(positional, values, command):
         overwrite=overwrite,
         command=command,
     )
-    _tell(experiment, folder, results)
+    _tell(experiment, folder, results, measures)
 
 
-def _tell(experiment, folder, results):
+def _tell(experiment, folder, results, measures):
     """Prints what came of a run, and what may be typed next."""
     print(report.outcome(results, experiment.task.measures))
+    wanted = experiment.task.wanted(experiment, measures)
+    print_numbers({key: results[key] for key in wanted})
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = []
@@ -167,86 +163,6 @@ def _tell(experiment, folder, results):
         lines.append(f"memlm export {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
-
-
-def evaluate(positional, values, command):
-    """Measures a run again, and by what is asked for besides."""
-    verbose = values.pop("verbose", 1)
-    measures = take(settings.MEASURES, values)
-    folders = [run_folder.find(path) for path in positional.run]
-    if len(folders) > 1:
-        return _evaluate_mean(positional.run, folders, verbose)
-    folder = folders[0]
-    if folder is None:
-        raise UsageError(
-            f"{positional.run[0]} is a model without its run folder, so nobody "
-            "knows which text it is to be measured on. Name the run folder."
-        )
-    model = folder.model()
-    if values:
-        experiment = Experiment(**{**folder.recipe(), **values})
-        # Another text is read with the words that the model knows.
-        experiment.corpus = experiment.dataset.load(model.vocabulary)
-    else:
-        experiment = again(folder)
-    measures = read_options(settings.MEASURES, measures, experiment.kind)
-    experiment.task.check_measures(experiment, measures)
-    found = experiment.task.measure(experiment, model, verbose)
-    before = {} if values else folder.results() or {}
-    missing = experiment.task.missing(experiment, measures, before)
-    more = {key: make(model, verbose) for key, make in missing.items()}
-    if before:
-        more = folder.add_results({**found, **more})
-    _tell_numbers({**found, **more})
-
-
-def _evaluate_mean(paths, folders, verbose):
-    """Measures the mean of what several models predict."""
-    if None in folders:
-        raise UsageError("Several models are named by their run folders.")
-    experiments = [again(folder) for folder in folders]
-    first = experiments[0]
-    for path, experiment in zip(paths, experiments):
-        if experiment.kind != options.LANGUAGE_MODEL:
-            raise UsageError(f"{path} is no language model.")
-        if experiment.corpus.fingerprint != first.corpus.fingerprint:
-            raise UsageError(
-                f"{path} is of another text than {paths[0]}, or of another "
-                "vocabulary."
-            )
-        if experiment.dataset.sentences != first.dataset.sentences:
-            raise UsageError(
-                "Models that all read sentences can be averaged, or that none "
-                f"does. Received: {paths[0]} and {path}"
-            )
-    ensemble = Ensemble([folder.model() for folder in folders])
-    found = {
-        split: report.plain_perplexity(
-            perplexity(
-                ensemble,
-                evaluation_batches(first, ensemble, split),
-                verbose=verbose,
-            )
-        )
-        for split in ("validation", "test")
-    }
-    count = ensemble.count_params()
-    print(f"Average of {len(folders)} models, {count:,} parameters:")
-    _tell_numbers(found)
-
-
-def _tell_numbers(found):
-    """Prints the numbers of results, one a line."""
-    for key, value in found.items():
-        if not isinstance(value, dict):
-            continue
-        parts = {f"{key}, {k}": v for k, v in value.items()}
-        if "validation" in value or "test" in value or key == "cbt":
-            _tell_numbers(parts)
-            continue
-        for name in _NUMBERS:
-            if name in value:
-                print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
 
 
 def table(positional, values, command):

@@ -9,6 +9,7 @@ import numpy as np
 from memlm_keras import data
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.training.distribution import num_devices
@@ -160,7 +161,7 @@ class Dataset:
         else:
             missing = [str(path) for path in self.paths if not path.exists()]
             if missing:
-                raise UsageError(
+                raise MissingTextError(
                     f"There is no file, folder or corpus {missing[0]}; corpora "
                     f"are {', '.join(known)}.{nearest(missing[0], known)}"
                 )

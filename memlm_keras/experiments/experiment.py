@@ -2,16 +2,20 @@
 
 import contextlib
 import functools
+import shlex
 
 import keras
 
 from memlm_keras import training
+from memlm_keras.experiments import interruption
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.dual_sequences import AutoencoderTask
 from memlm_keras.experiments.dual_sequences import ClassifierTask
 from memlm_keras.experiments.language_models import LanguageModelTask
+from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.run_folder import RunFolder
@@ -212,7 +216,7 @@ class Experiment:
             return self._measure_more(run_folder, None, measures, verbose)
         keras.utils.set_random_seed(self.seed)
         epochs, patience = self.epochs(epochs, patience)
-        run_folder.write_config(self.settings, self.recipe)
+        run_folder.write_config(self.settings, self.recipe, command)
         if not self.task.is_trained:
             results = self.task.estimate(self)
             return run_folder.write_results(
@@ -323,7 +327,7 @@ class Experiment:
             batches,
             epochs=epochs,
             validation_data=validation,
-            callbacks=[*callbacks, checkpoint],
+            callbacks=[*callbacks, checkpoint, interruption.between_batches()],
             verbose=verbose,
         )
         run_folder.save(model)
@@ -344,6 +348,35 @@ def name_parts(overrides):
     return parts
 
 
+def of_run(folder, **changes):
+    """The experiment of a run, or that with some arguments changed.
+
+    Args:
+        folder: `RunFolder` of the run.
+        **changes: arguments of `Experiment` in place of the run's.
+
+    Raises:
+        UsageError: if its text is not there any more, or a change cannot be.
+    """
+    recipe = folder.recipe()
+    try:
+        return Experiment(**{**recipe, **changes})
+    except MissingTextError:
+        if "dataset" in changes:
+            raise
+        told = (
+            f"The text of {folder.path} was at {recipe['dataset']}, as its "
+            "config.json says, and is not there now. Put it there again"
+        )
+        # Without its text, an n-gram model cannot be counted.
+        if kind_of(recipe["preset"]) != KNESER_NEY:
+            told += (
+                ", or say where it is: memlm evaluate "
+                f"{shlex.quote(str(folder.path))} --dataset=NEWPATH"
+            )
+        raise UsageError(told) from None
+
+
 def again(folder):
     """The experiment of a run, of the text that it was of.
 
@@ -351,9 +384,9 @@ def again(folder):
         folder: `RunFolder` of the run.
 
     Raises:
-        UsageError: if the text is another one now.
+        UsageError: if the text is another one now, or not there.
     """
-    experiment = Experiment(**folder.recipe())
+    experiment = of_run(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise UsageError(
             f"{experiment.dataset.name} is not the text any more that "

@@ -180,10 +180,13 @@ def _with_cache(experiment, cache, model, verbose):
 
 def _by_both(experiment, cache, model, verbose):
     cached, told = _cached(experiment, cache, model, verbose)
-    return {**told, **_by_dynamic_evaluation(experiment, cached, verbose)}
+    name = "Dynamic evaluation with a cache"
+    return {**told, **_by_dynamic_evaluation(experiment, cached, verbose, name)}
 
 
-def _by_dynamic_evaluation(experiment, model, verbose):
+def _by_dynamic_evaluation(
+    experiment, model, verbose, name="Dynamic evaluation"
+):
     def batches(split, rows=1):
         return experiment.corpus.batches(
             split,
@@ -193,9 +196,15 @@ def _by_dynamic_evaluation(experiment, model, verbose):
             documents=bool(experiment.settings.get("documents")),
         )
 
+    def tell(part, what):
+        if verbose:
+            print(f"{name}, part {part} of 3: {what}")
+
+    tell(1, "mean squares of gradients, one pass over the training text")
     squares = mean_squared_gradients(
         model, batches("train", _DYNAMIC_ROWS), verbose=verbose
     )
+    tell(2, "rate and decay, chosen on the validation text")
     choice = choose_dynamic(
         model,
         batches("validation"),
@@ -204,6 +213,7 @@ def _by_dynamic_evaluation(experiment, model, verbose):
         verbose=verbose,
     )
     best = choice.evaluator
+    tell(3, "the validation and the test text by the best of them")
     return {
         "rate": best.rate,
         "decay": best.decay,

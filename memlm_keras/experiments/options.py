@@ -16,7 +16,7 @@ KINDS = {
     LANGUAGE_MODEL: "language models",
     CLASSIFIER: "classifiers",
     AUTOENCODER: "autoencoders",
-    KNESER_NEY: "n-gram models",
+    KNESER_NEY: "n-gram models, which count and have no weights",
 }
 # Kinds of models that have a recurrent layer.
 NEURAL = (LANGUAGE_MODEL, CLASSIFIER, AUTOENCODER)
@@ -24,6 +24,10 @@ NEURAL = (LANGUAGE_MODEL, CLASSIFIER, AUTOENCODER)
 
 class UsageError(ValueError):
     """A name, a flag or a path is wrong: nothing was tried."""
+
+
+class MissingTextError(UsageError):
+    """There is no text at a path."""
 
 
 class NoUseError(UsageError):

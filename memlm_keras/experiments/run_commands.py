@@ -262,8 +262,7 @@ def _name_of(path, folder):
 def _load(path, method=None):
     """The model of a run, which must have a method and a vocabulary."""
     folder = run_folder.find(path)
-    model_path = pathlib.Path(path) if folder is None else folder.model_path
-    model = run_folder.load_model(model_path)
+    model = run_folder.load_model(path) if folder is None else folder.model()
     if method is not None and not hasattr(model, method):
         raise UsageError(
             f"{path} is of a {type(model).__name__}, which cannot {method}."

@@ -1,30 +1,24 @@
 """Run folders: what a run is, how far it came, and what came of it."""
 
-import contextlib
 import csv
 import json
-import os
 import pathlib
-import platform
-import re
-import resource
 import shlex
-import subprocess
-import sys
-import time
 
-import keras
-
-from memlm_keras import __version__
 from memlm_keras import files
 from memlm_keras import registry
+from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.provenance import provenance
+from memlm_keras.experiments.provenance import typed
+from memlm_keras.experiments.tasks import kind_of
 
 CONFIG = "config.json"
 RESULTS = "results.json"
-# Not a setting: how `Experiment` is told again what the run is.
-_RECIPE = "experiment"
+# No settings: how `Experiment` is told again what the run is, and what was
+# typed.
+_RECIPE, _COMMAND = "experiment", "command"
 _REMEDY = (
     "Put it right, or give --overwrite to move the run aside and begin anew."
 )
@@ -124,7 +118,8 @@ class RunFolder:
     def settings(self):
         """The settings that say what the run is."""
         found = self._read(CONFIG)
-        found.pop(_RECIPE, None)
+        for name in (_RECIPE, _COMMAND):
+            found.pop(name, None)
         return found
 
     def recipe(self):
@@ -186,16 +181,52 @@ class RunFolder:
             FileNotFoundError: if there is none yet.
             ValueError: if it cannot be read.
         """
+        if not self.model_path.exists():
+            raise FileNotFoundError(self._why_no_model())
         return load_model(self.model_path)
+
+    def _why_no_model(self):
+        if self.results() is None:
+            told = (
+                f"Training in {self.path} is not finished, so there is no "
+                "model yet."
+            )
+            command = self._read(CONFIG).get(_COMMAND)
+            # Folders of older versions do not say.
+            if command is None:
+                return f"{told} The command that began it goes on."
+            parts = shlex.split(command)
+            kept = [p for p in parts if not p.startswith("--overwrite")]
+            return f"{told} This goes on: {shlex.join(kept)}"
+        if kind_of(self.recipe()["preset"]) == KNESER_NEY:
+            return (
+                f"{self.path} is of an n-gram model, which is counted again "
+                "where it is needed, and keeps no model. Use memlm evaluate or "
+                "memlm surprisal."
+            )
+        return (
+            f"There is no trained model at {self.model_path}, though training "
+            "is finished. Put it there again, or train anew with --overwrite."
+        )
 
     def save(self, model):
         """Saves a trained model."""
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
-    def write_config(self, settings, recipe):
-        """Writes what the run is."""
-        write_json(self.path / CONFIG, {**settings, _RECIPE: recipe})
+    def write_config(self, settings, recipe, command=None):
+        """Writes what the run is.
+
+        Args:
+            settings: dict of plain values that say what the run is.
+            recipe: dict, all arguments of its `Experiment`.
+            command: string, what was typed; `None` asks the process.
+        """
+        command = command or typed()
+        write_json(
+            self.path / CONFIG,
+            {**settings, _RECIPE: recipe, _COMMAND: command},
+        )
 
     def write_results(self, settings, measured, epochs, patience, command=None):
         """Writes what came of the run.
@@ -307,72 +338,3 @@ def _nearest_folder(path):
     parent = path.parent
     names = [str(p) for p in parent.iterdir()] if parent.is_dir() else []
     return nearest(path, names)
-
-
-# === Where results come from ===
-
-
-def provenance(command=None):
-    """Command, date, memory, versions and hardware, as plain values.
-
-    Args:
-        command: string, what was typed; `None` stands for this process'.
-    """
-    backend = keras.backend.backend()
-    hardware = [f"{os.cpu_count()} CPU cores", platform.machine()]
-    return {
-        "peak_memory_mib": _peak_memory_mib(),
-        "command": command or shlex.join(["python", *sys.argv]),
-        "date": time.strftime("%Y-%m-%d"),
-        "memlm_keras": _version(),
-        "backend": f"{backend} {sys.modules[backend].__version__}",
-        "keras": keras.__version__,
-        "python": platform.python_version(),
-        "hardware": ", ".join([*hardware, *_accelerators(backend)]),
-    }
-
-
-def _version():
-    """Version of this package, with the commit if it is a checkout."""
-    package = pathlib.Path(__file__).parents[1]
-    if (package.parent / ".git").exists():
-        command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
-        with contextlib.suppress(OSError):
-            told = subprocess.run(
-                command, cwd=package, capture_output=True, text=True
-            )
-            return "+".join(filter(None, [__version__, told.stdout.strip()]))
-    return __version__
-
-
-def _peak_memory_mib():
-    """Largest memory that this process has held, in MiB."""
-    status = pathlib.Path("/proc/self/status")
-    if status.exists():
-        # What `getrusage` tells on Linux includes the process that began this
-        # one, up to that moment.
-        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) // 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (2**20 if sys.platform == "darwin" else 1024)
-
-
-def _accelerators(backend):
-    """Names of the accelerators that the backend sees."""
-    if backend == "jax":
-        import jax
-
-        return [d.device_kind for d in jax.devices() if d.platform != "cpu"]
-    if backend == "tensorflow":
-        import tensorflow as tf
-
-        details = tf.config.experimental.get_device_details
-        return [
-            details(device).get("device_name", device.name)
-            for device in tf.config.list_physical_devices("GPU")
-        ]
-    import torch
-
-    return [
-        torch.cuda.get_device_name(index)
-        for index in range(torch.cuda.device_count())
-    ]

@@ -199,6 +199,15 @@ class KneserNeyTask(Task):
         cached = ngrams.with_cache(counted, corpus.validation, verbose=verbose)
         return counted, cached
 
+    def measure(self, experiment, model, verbose):
+        """See `Task`."""
+        return {
+            split: plain_perplexity(
+                model.perplexity(getattr(experiment.corpus, split))
+            )
+            for split in ("validation", "test")
+        }
+
     def estimate(self, experiment):
         """Counts and measures; returns plain values for the results."""
         corpus = experiment.corpus
@@ -213,8 +222,7 @@ class KneserNeyTask(Task):
             "seconds_per_epoch": seconds,
             "tokens_per_second": len(corpus.train) / seconds,
             "ended": True,
-            "validation": plain_perplexity(model.perplexity(corpus.validation)),
-            "test": plain_perplexity(model.perplexity(corpus.test)),
+            **self.measure(experiment, model, verbose=0),
         }
 
 

@@ -183,7 +183,9 @@ def test_the_best_rate_and_decay(model, capsys):
     assert choice.perplexities.shape == (2, 2)
     best = choice.evaluator
     assert (best.rate, best.decay) == (0.3, 0)
-    assert "rate=0.3, decay=0.1:" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "Pass 4 of 4, dynamic evaluation by the rule sgd, rate=0.3" in told
+    assert told.count("\nperplexity ") == 4
     found = perplexity(best, batches, verbose=0)
     assert found.perplexity == pytest.approx(choice.perplexities[1, 0])
     part = choose_dynamic(

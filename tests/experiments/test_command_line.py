@@ -172,23 +172,6 @@ def test_a_page_of_a_classifier_is_refused(memlm, folder):
     assert not (folder / "map.html").exists()
 
 
-def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
-    before = results_of(run)
-    (folder / "other.txt").write_text("sea sea saw\n" * 40)
-    told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
-    assert told.status == 0, told.err
-    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
-    assert found != pytest.approx(before["test"]["perplexity"], rel=1e-3)
-    assert results_of(run) == before
-    told = memlm("evaluate", run / "model.keras", "--verbose=0")
-    assert told.status == 0, told.err
-    (run / "model.keras").rename(folder / "alone.keras")
-    told = memlm("evaluate", "alone.keras")
-    assert told.status == 2 and "Name the run folder" in told.err
-
-
 def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
@@ -299,52 +282,6 @@ def test_interrupted_runs_go_on(folder, memlm):
         assert told.status == 0, told.err
         assert "Going on" in told.out
         assert results_of(run)["epochs"] == epochs + 2
-
-
-class Signals:
-    """An object that sends this process a signal when it is collected."""
-
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGTERM)
-        # The signal is handled before this ends.
-        time.sleep(0.01)
-
-
-def test_a_signal_lost_in_the_garbage_collector(monkeypatch):
-    monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
-    said = []
-    monkeypatch.setattr(sys, "unraisablehook", said.append)
-    before = sys.unraisablehook
-    with pytest.raises(command_line._Received):
-        with command_line._signals_raise():
-            Signals()
-            time.sleep(60)
-    assert not said and sys.unraisablehook is before
-
-
-def test_a_lost_signal_raises_again(monkeypatch):
-    monkeypatch.setattr(command_line, "_AGAIN_AFTER", 0.2)
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
-    happened = []
-    with pytest.raises(command_line._Received) as received:
-        with command_line._signals_raise():
-            try:
-                os.kill(os.getpid(), signal.SIGTERM)
-            except command_line._Received:
-                happened.append("lost")
-            try:
-                time.sleep(60)
-            except command_line._Received:
-                happened.append("raised again")
-                # What is left behind in order is let alone.
-                time.sleep(0.5)
-                happened.append("left")
-                raise
-    assert happened == ["lost", "raised again", "left"]
-    assert received.value.number == signal.SIGTERM
-    time.sleep(0.3)
-    after = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
-    assert after == before
 
 
 @pytest.mark.parametrize(
@@ -528,15 +465,3 @@ def test_a_classifier(memlm, folder):
     assert told.status and told.err.count("\n") == 1
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert np.abs(model.embedding.embeddings).max() > 0.3
-
-
-def test_the_average_of_two_runs(memlm, train, folder):
-    for seed in (0, 1):
-        train("zaremba2014/small", f"--seed={seed}")
-    runs = sorted((folder / "runs").iterdir())
-    told = memlm("evaluate", *runs, "--verbose=0")
-    assert told.status == 0, told.err
-    assert "Average of 2 models" in told.out
-    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
-    alone = [results_of(run)["test"]["perplexity"] for run in runs]
-    assert min(alone) * 0.8 < found < max(alone)

@@ -1,0 +1,165 @@
+"""`memlm evaluate`, and what runs without a model are told."""
+
+import re
+import shutil
+
+import pytest
+
+import memlm_keras
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments.run_folder import RunFolder
+
+from .conftest import results_of
+
+NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
+
+
+def refused(told, *messages):
+    assert told.status == 2 and told.err.count("\n") == 1, told
+    for message in messages:
+        assert message in told.err
+
+
+def perplexity_of(told, split="test"):
+    assert told.status == 0, told.err
+    return float(re.search(rf"^{split}: perplexity (\S+)", told.out, re.M)[1])
+
+
+def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    before = results_of(run)
+    (folder / "other.txt").write_text("sea sea saw\n" * 40)
+    told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
+    assert told.status == 0, told.err
+    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    assert found != pytest.approx(before["test"]["perplexity"], rel=1e-3)
+    assert results_of(run) == before
+    told = memlm("evaluate", run / "model.keras", "--verbose=0")
+    assert told.status == 0, told.err
+    (run / "model.keras").rename(folder / "alone.keras")
+    told = memlm("evaluate", "alone.keras")
+    refused(told, "Give --dataset, or name the run folder")
+
+
+def test_a_model_without_its_run_folder(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    shutil.copy(run / "model.keras", folder / "alone.keras")
+    told = memlm("evaluate", "alone.keras", "--dataset=text", "--verbose=0")
+    assert "it reads the text as a single stream" in told.out
+    for split in ("validation", "test"):
+        assert perplexity_of(told, split) == pytest.approx(
+            results_of(run)[split]["perplexity"], abs=1e-3
+        )
+    evaluate = ("evaluate", "alone.keras", "--dataset=text")
+    refused(memlm(*evaluate, "--dynamic"), "dynamic needs the run folder")
+    refused(memlm(*evaluate, "--documents"), "documents needs a corpus")
+    refused(memlm(*evaluate[:2], "--dataset=nowhere"), "no file, folder or")
+
+    (folder / "long.txt").write_text("# 1\nthe sea\nthe man\n" * 90)
+    documents = ("--dataset=long.txt", "--document_start=#", "--verbose=0")
+    told = memlm(*evaluate[:2], *documents)
+    assert "single stream (--documents begins each afresh)" in told.out
+    one = perplexity_of(told)
+    told = memlm(*evaluate[:2], *documents, "--documents")
+    assert "it reads each document by itself" in told.out
+    assert perplexity_of(told) != one
+
+
+def test_files_of_other_models(memlm, train, folder):
+    train("tran2016/completion_birm_256")
+    (run,) = (folder / "runs").iterdir()
+    shutil.copy(run / "model.keras", folder / "both.keras")
+    told = memlm("evaluate", "both.keras", "--dataset=text", "--verbose=0")
+    assert "it reads each sentence by itself" in told.out
+    assert perplexity_of(told) == pytest.approx(
+        results_of(run)["test"]["perplexity"], abs=1e-3
+    )
+    vocabulary = memlm_keras.data.Vocabulary(["the", "man", "sea"])
+    memlm_keras.EntailmentClassifier.from_preset(
+        "weissenborn2016/lstm_attention",
+        vocabulary=vocabulary,
+        labels=("yes", "no"),
+        scale=0.02,
+    ).save(folder / "pairs.keras")
+    told = memlm("evaluate", "pairs.keras", "--dataset=text")
+    refused(told, "is of a EntailmentClassifier", "name the run folder")
+
+
+def test_the_average_of_two_runs(memlm, train, folder):
+    for seed in (0, 1):
+        train("zaremba2014/small", f"--seed={seed}")
+    runs = sorted((folder / "runs").iterdir())
+    told = memlm("evaluate", *runs, "--verbose=0")
+    assert told.status == 0, told.err
+    assert "Average of 2 models" in told.out
+    found = float(re.search(r"test: perplexity (\S+)", told.out)[1])
+    alone = [results_of(run)["test"]["perplexity"] for run in runs]
+    assert min(alone) * 0.8 < found < max(alone)
+    told = memlm("evaluate", *runs, "--dynamic")
+    refused(told, "dynamic is of one RUN at a time", "dynamic=True and 2 runs")
+    told = memlm("evaluate", *runs, "--dataset=text")
+    refused(told, "dataset is of one RUN at a time")
+    told = memlm("evaluate", runs[0], runs[0] / "model.keras")
+    refused(told, "must be different ones")
+
+
+def test_what_was_asked_for_is_told_last(memlm, train, folder):
+    told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
+    closing = told.out.partition("; best of 1 epochs")[2]
+    for key in ("cache", "dynamic", "dynamic_with_cache"):
+        for split in ("validation", "test"):
+            assert f"\n{key}, {split}: perplexity " in closing
+    # What an earlier command asked for is kept, and not told of.
+    told = memlm("evaluate", folder / "runs" / NAME, "--dynamic", "--verbose=0")
+    assert "dynamic, test: perplexity" in told.out
+    assert "cache" not in told.out
+    assert "cache" in results_of(folder / "runs" / NAME)
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_counts(memlm, folder):
+    told = memlm("train", "kneser_ney_2", "--dataset=text")
+    assert told.status == 0, told.err
+    (run,) = (folder / "runs").iterdir()
+    expected = results_of(run)["test"]["perplexity"]
+    told = memlm("evaluate", run)
+    assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
+    told = memlm("evaluate", run, "--dynamic")
+    refused(told, "dynamic has no meaning for n-gram models", "no weights")
+    (folder / "other.txt").write_text("sea sea saw\n" * 40)
+    told = memlm("evaluate", run, "--dataset=other.txt")
+    assert perplexity_of(told) != pytest.approx(expected, abs=1e-3)
+    told = memlm("generate", run, "the man")
+    assert told.status == 1 and "n-gram model, which is counted" in told.err
+
+
+def test_a_run_that_is_not_finished(memlm, folder):
+    experiment = Experiment("daniluk2017/lstm", "text", scale=0.02)
+    run = RunFolder(folder / "runs" / experiment.name)
+    typed = "memlm train daniluk2017/lstm --dataset=text --epochs=7"
+    for command, told_of in (
+        (f"{typed} --overwrite", f"This goes on: {typed}\n"),
+        (None, "This goes on: python "),
+    ):
+        run.write_config(experiment.settings, experiment.recipe, command)
+        for verb in ("generate", "evaluate"):
+            told = memlm(verb, "runs")
+            assert told.status == 1 and "is not finished" in told.err
+            assert told_of in told.err
+    assert run.settings() == experiment.settings
+
+
+def test_a_text_that_has_moved(memlm, train, folder):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    expected = results_of(run)["test"]["perplexity"]
+    (folder / "text").rename(folder / "moved")
+    told = memlm("evaluate", run)
+    refused(told, "was at text, as its config.json says", "NEWPATH")
+    again = re.search(r"memlm (evaluate \S+ --dataset=)", told.err)[1]
+    told = memlm(*f"{again}moved --verbose=0".split())
+    assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
+    told = memlm(*f"{again}nowhere".split())
+    refused(told, "no file, folder or corpus nowhere")
