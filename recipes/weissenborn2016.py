@@ -18,9 +18,16 @@ import sys
 
 from memlm_keras.experiments import recipe
 
-ROWS = "--rows=gru_shared,am_gru_shared,dual_am_gru_shared"
-PAIRS = ["table", "weissenborn2016/entailment", "--dataset=embedded"]
-SIZES = ["--scale=0.5", "--embedding_dim=64"]
+EMBEDDED = [
+    "table",
+    "weissenborn2016/entailment",
+    "--dataset=embedded",
+    "--scale=0.5",
+    "--embedding_dim=64",
+    "--epochs=12",
+    "--patience=12",
+    "--seeds=0,1,2",
+]
 
 STEPS = {
     # Table 1.
@@ -30,23 +37,26 @@ STEPS = {
         "table",
         "weissenborn2016/entailment",
         "--dataset=sick",
-        ROWS,
-        "--patience=5",
+        "--rows=gru_shared,am_gru_shared,dual_am_gru_shared,lstm_attention",
         "--seeds=0,1,2,3,4",
     ],
     "embedded": [
-        *PAIRS,
-        ROWS,
-        *SIZES,
-        "--epochs=10",
-        "--patience=10",
-        "--embedding_range=0.05",
+        *EMBEDDED,
+        "--rows=gru_shared,am_gru_shared,dual_am_gru_shared",
+        "--embedding_range=0.5",
+        "--nohalve",
     ],
-    "embedded_constant_rate": [
-        *PAIRS,
-        ROWS,
-        *SIZES,
-        "--epochs=12",
+    # What its halved rate and a smaller start cost the last of these.
+    "embedded_halved": [
+        *EMBEDDED,
+        "--rows=dual_am_gru_shared",
+        "--embedding_range=0.5",
+        "--halve",
+    ],
+    "embedded_small_start": [
+        *EMBEDDED,
+        "--rows=dual_am_gru_shared",
+        "--embedding_range=0.05",
         "--nohalve",
     ],
     # Section 5.3.
