@@ -7,6 +7,7 @@ import keras
 import pytest
 from corpus_files import write_splits
 
+import memlm_keras
 from memlm_keras.experiments import command_line
 
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=0")
@@ -58,3 +59,16 @@ def train(memlm):
         return told
 
     return call
+
+
+@pytest.fixture
+def classifier(folder):
+    """Path of a saved classifier that nobody has trained."""
+    path = folder / "pairs.keras"
+    memlm_keras.EntailmentClassifier.from_preset(
+        "weissenborn2016/lstm_attention",
+        vocabulary=memlm_keras.data.Vocabulary(["the", "man", "sea"]),
+        labels=("yes", "no"),
+        scale=0.02,
+    ).save(path)
+    return path

@@ -159,15 +159,8 @@ def test_surprisals_of_a_file(memlm, train, folder):
     assert told.status == 2
 
 
-def test_a_page_of_a_classifier_is_refused(memlm, folder):
-    vocabulary = memlm_keras.data.Vocabulary(["the", "man"])
-    memlm_keras.EntailmentClassifier.from_preset(
-        "weissenborn2016/lstm_attention",
-        vocabulary=vocabulary,
-        labels=("yes", "no"),
-        scale=0.02,
-    ).save(folder / "pairs.keras")
-    told = memlm("attention", "pairs.keras", "the man", "--out=map.html")
+def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
+    told = memlm("attention", classifier, "the man", "--out=map.html")
     assert told.status == 2 and "attends to nothing" in told.err
     assert not (folder / "map.html").exists()
 

@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-import memlm_keras
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.run_folder import RunFolder
 
@@ -67,7 +66,7 @@ def test_a_model_without_its_run_folder(memlm, train, folder):
     assert perplexity_of(told) != one
 
 
-def test_files_of_other_models(memlm, train, folder):
+def test_files_of_other_models(memlm, train, folder, classifier):
     train("tran2016/completion_birm_256")
     (run,) = (folder / "runs").iterdir()
     shutil.copy(run / "model.keras", folder / "both.keras")
@@ -76,14 +75,7 @@ def test_files_of_other_models(memlm, train, folder):
     assert perplexity_of(told) == pytest.approx(
         results_of(run)["test"]["perplexity"], abs=1e-3
     )
-    vocabulary = memlm_keras.data.Vocabulary(["the", "man", "sea"])
-    memlm_keras.EntailmentClassifier.from_preset(
-        "weissenborn2016/lstm_attention",
-        vocabulary=vocabulary,
-        labels=("yes", "no"),
-        scale=0.02,
-    ).save(folder / "pairs.keras")
-    told = memlm("evaluate", "pairs.keras", "--dataset=text")
+    told = memlm("evaluate", classifier, "--dataset=text")
     refused(told, "is of a EntailmentClassifier", "name the run folder")
 
 
