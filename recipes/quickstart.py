@@ -9,6 +9,7 @@ and scores a sentence from the exported model in a process of its own.
 """
 
 import pathlib
+import shlex
 import subprocess
 import sys
 import time
@@ -89,6 +90,9 @@ def main(argv):
     score = pathlib.Path(__file__).with_name("score_exported.py")
     subprocess.run([sys.executable, score, exported, SENTENCE], check=True)
     print(f"Done in {time.time() - begin:.0f} seconds. Next, for instance:")
+    model = shlex.quote(str(run_dir / "model.keras"))
+    print(f'  memlm attention {model} "{SENTENCE}" --out=map.html')
+    print(f"  memlm evaluate {model} --dataset=embedded --documents")
     print("  memlm train key_value_predict --dataset=your_text.txt --scale=0.3")
 
 

@@ -55,6 +55,16 @@ SETTINGS = {
             hours=2,
         ),
         Setting(
+            "salton2017_little_text",
+            "Penn Treebank, the first 10,000 lines of its training text, two "
+            "layers of 100 units, at a learning rate of 0.5",
+            "--dataset=ptb --training_lines=10000 --units=100 --dropout=0.1 "
+            "--initial_range=0.128 --learning_rate=0.5 --halve_after=8 "
+            "--epochs=20 --patience=2",
+            "--dataset=ptb --training_lines=10000",
+            hours=2,
+        ),
+        Setting(
             "salton2017",
             "Penn Treebank, two layers of 200 units; an epoch of one model "
             "takes a CPU core about seven minutes",

@@ -226,7 +226,7 @@ CLAIMS = (
         "Attention over all outputs of the sentence makes an LSTM predict "
         "better",
         "test perplexity 70.1 (their protocol) against 82.7; Penn Treebank",
-        ("salton2017",),
+        ("salton2017_little_text", "salton2017"),
         "ptb_single",
         "ptb_lstm",
     ),
@@ -236,7 +236,7 @@ CLAIMS = (
         "Tables 1 and 2",
         "A score of the past output alone is as good as one of both outputs",
         "test perplexity 70.1 against 70.7; Penn Treebank",
-        ("salton2017",),
+        ("salton2017_little_text", "salton2017"),
         "ptb_single",
         "ptb_combined",
         margin=0.02,
