@@ -283,7 +283,7 @@ CLAIMS = (
         "Section 6",
         "An autoencoder with an associative memory writes all under one key",
         "a picture of similarities",
-        seen="It does not: after five words keys have nothing in common in "
+        seen="It does not: keys of words five apart have a cosine of 0.15 in "
         "[weissenborn2016.md](weissenborn2016.md#auto-encoding), one seed.",
     ),
     # === Kong et al. (2019) ===
