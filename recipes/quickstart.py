@@ -41,7 +41,8 @@ def main(argv):
     begin = time.time()
     command_line.import_keras(FLAGS.backend)
     import memlm_keras as memlm
-    from memlm_keras.experiments import run_folder
+    from memlm_keras.experiments.provenance import provenance
+    from memlm_keras.experiments.run_folder import write_json
 
     run_dir = pathlib.Path(FLAGS.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -72,8 +73,8 @@ def main(argv):
         print(LINE.format(name, *found))
     print("The last line is exact: a reader who forgets nothing reaches it.")
     results = {"seed": FLAGS.seed, "epochs": FLAGS.epochs, "rows": rows}
-    results |= run_folder.provenance()
-    run_folder.write_json(run_dir / "results.json", results)
+    results |= provenance()
+    write_json(run_dir / "results.json", results)
 
     lm = models[FLAGS.memory[0]]
     read = memlm.analysis.sentence_predictions(lm, passage)

@@ -78,10 +78,10 @@ def _of_claim(claim, losses, size):
         name: [losses[name, text] for text in (claim.better, claim.than)]
         for name in claim.settings
     }
-    has_run = {
+    tested = {
         name: both for name, both in of_settings.items() if both != [None] * 2
     }
-    for name, both in (has_run or of_settings).items():
+    for name, both in (tested or of_settings).items():
         setting = SETTINGS[name]
         found = None if None in both else difference(*both)
         is_pairs = claim.paper == "weissenborn2016"
@@ -96,7 +96,7 @@ def _of_claim(claim, losses, size):
             f"{claim.than} {_level(both[1], is_pairs)}",
             "" if found is None else _in_percent(found, is_pairs),
             _seeds(found, setting.seeds),
-            told if has_run else f"*{NOT_RUN}*",
+            told if tested else f"*{NOT_RUN}*",
         )
         lines += _row(cells)
     return lines

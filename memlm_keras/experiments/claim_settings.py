@@ -14,7 +14,6 @@ SETTINGS = {
             "--patience=6 --other_words=sample --output_bias",
             "--dataset=ptb --training_lines=1000 --other_words=sample "
             "--output_bias",
-            hours=3,
         ),
         Setting(
             "kong2019",
@@ -23,7 +22,6 @@ SETTINGS = {
             "--dataset=ptb --units=200 --rate=0.1 --epochs=40 --patience=3 "
             "--other_words=sample --output_bias",
             "--dataset=ptb --rate=0.2 --other_words=sample --output_bias",
-            hours=8,
         ),
         Setting(
             "daniluk2017_penn_treebank",
@@ -33,7 +31,6 @@ SETTINGS = {
             "--learning_rate=0.003 --epochs=12 --patience=1",
             "--dataset=ptb --epochs=40 --patience=2",
             seeds=2,
-            hours=3,
         ),
         Setting(
             "daniluk2017",
@@ -43,7 +40,6 @@ SETTINGS = {
             "--initial_range=0.158 --epochs=8 --patience=1",
             "--dataset=wikitext-2 --documents --epochs=30 --patience=2",
             seeds=2,
-            hours=8,
         ),
         Setting(
             "weissenborn2016",
@@ -52,7 +48,6 @@ SETTINGS = {
             "--dataset=sick",
             "--dataset=snli",
             seeds=5,
-            hours=2,
         ),
         Setting(
             "salton2017_little_text",
@@ -62,7 +57,6 @@ SETTINGS = {
             "--initial_range=0.128 --learning_rate=0.5 --halve_after=8 "
             "--epochs=20 --patience=2",
             "--dataset=ptb --training_lines=10000",
-            hours=2,
         ),
         Setting(
             "salton2017",
@@ -70,7 +64,6 @@ SETTINGS = {
             "takes a CPU core about seven minutes",
             "--dataset=ptb --units=200 --dropout=0.3 --epochs=16 --patience=3",
             "--dataset=ptb",
-            hours=4,
         ),
         Setting(
             "tran2016",
@@ -78,7 +71,6 @@ SETTINGS = {
             "half the rate of the one before, have not been better",
             "--dataset=ptb --patience=3",
             "--dataset=ptb",
-            hours=4,
         ),
     )
 }

@@ -32,7 +32,6 @@ class Setting:
             without an accelerator bears, and at the paper's.
         seeds: integer, how many runs of a model decide; what is kept of
             more counts as well.
-        hours: float, of a machine of four cores, that all of it may take.
     """
 
     name: str
@@ -40,7 +39,6 @@ class Setting:
     small: str
     paper: str
     seeds: int = 3
-    hours: float = 4.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -213,16 +213,26 @@ def reads_sentences(preset):
     )
 
 
-def reads_documents(experiment):
-    """Whether an experiment begins each document afresh."""
-    has = experiment.corpus.train.document_starts is not None
-    wanted = experiment.overrides.get("documents")
+def has_documents(corpus, wanted=False):
+    """Whether a corpus says where documents begin.
+
+    Raises:
+        UsageError: if it does not, and that is wanted.
+    """
+    has = corpus.train.document_starts is not None
     if wanted and not has:
         raise UsageError(
-            f"documents needs a corpus that says where they begin; "
-            f"{experiment.corpus.name} does not. Give --document_start, or a "
-            "folder of documents."
+            "documents needs a corpus that says where they begin; "
+            f"{corpus.name} does not. Give --document_start, or a folder of "
+            "documents."
         )
+    return has
+
+
+def reads_documents(experiment):
+    """Whether an experiment begins each document afresh."""
+    wanted = experiment.overrides.get("documents")
+    has = has_documents(experiment.corpus, wanted)
     if wanted is None:
         wanted = experiment.preset["data"].get("documents", False)
     return bool(wanted and has)

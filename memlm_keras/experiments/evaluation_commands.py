@@ -6,6 +6,7 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import settings
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import has_documents
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.experiment import of_run
 from memlm_keras.experiments.options import KNESER_NEY
@@ -114,16 +115,11 @@ def _way_of_reading(model, corpus, documents):
         return "each sentence by itself", lambda split: corpus.sentence_batches(
             split, _ROWS, length_multiple=_MULTIPLE
         )
-    has_documents = corpus.test.document_starts is not None
-    if documents and not has_documents:
-        raise UsageError(
-            "documents needs a corpus that says where they begin; "
-            f"{corpus.name} does not."
-        )
+    has = has_documents(corpus, documents)
     told = "the text as a single stream"
     if documents:
         told = "each document by itself"
-    elif has_documents:
+    elif has:
         told += " (--documents begins each afresh)"
     return told, lambda split: corpus.batches(
         split, 1, 100, documents=bool(documents)

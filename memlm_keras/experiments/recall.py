@@ -16,6 +16,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.recall import RecallBatches
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
+from memlm_keras.experiments.provenance import provenance
 from memlm_keras.experiments.recall_rows import ROWS
 from memlm_keras.experiments.recall_rows import SETTINGS
 from memlm_keras.experiments.recall_rows import make_model
@@ -167,7 +168,7 @@ def _train(what, task, path, verbose):
         "parameters": model.count_params(),
         "training_rows": epochs * setting.rows,
         "seconds": round(seconds, 1),
-        **run_folder.provenance(),
+        **provenance(),
     }
     with files.atomic_path(path) as temporary:
         temporary.mkdir()
