@@ -7,9 +7,9 @@ import warnings
 
 import keras
 
-from memlm_keras.data.segmentation import load_syntok
-from memlm_keras.data.segmentation import sentences_of
-from memlm_keras.data.segmentation import tokenizer
+from memlm_keras.data.tokenizer import load_syntok
+from memlm_keras.data.tokenizer import sentences_of
+from memlm_keras.data.tokenizer import word_splitter
 from memlm_keras.files import atomic_path
 
 _GUTENBERG = r"(THE |THIS )?(COPYRIGHTED )?PROJECT GUTENBERG"
@@ -74,7 +74,7 @@ def prepare_novels(
     """
     # Sentences need it whatever tokenizes: its lack is told before all else.
     load_syntok("segmenter")
-    split = tokenizer(tokenize)
+    split = word_splitter(tokenize)
     case = str.lower if lowercase else str
     output = pathlib.Path(output)
     files = _novels(pathlib.Path(folder), output)

@@ -7,13 +7,13 @@ al. (2014), in the files of the SemEval task or in the one of the later release.
 import json
 import pathlib
 
+from memlm_keras.data import embedded_pairs
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.pairs import encode_pairs
-from memlm_keras.data.synthetic import embedded_pairs
-from memlm_keras.data.text import read_lines
+from memlm_keras.data.text_store import read_lines
 
 NAMES = ("embedded", "snli", "sick")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")

@@ -1,4 +1,4 @@
-"""Pairs of sentences with labels: what is said, and what may follow from it."""
+"""Labelled sentence pairs: corpora of them and batches."""
 
 import dataclasses
 import functools
@@ -6,11 +6,13 @@ import hashlib
 
 import numpy as np
 
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.batches import EpochBatches
+from memlm_keras.data.batches import checksum
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import asked_tokenizer
 from memlm_keras.data.corpus import require_no_building
 from memlm_keras.data.corpus import split_of
-from memlm_keras.data.pair_batches import PairBatches
 from memlm_keras.data.vocabulary import Vocabulary
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -195,3 +197,221 @@ def _encode(pairs, labels, vocabulary):
         tuple(vocabulary.encode(pair.hypothesis) for pair in pairs),
         np.array([labels.index(pair.label) for pair in pairs], "int32"),
     )
+
+
+# === Batches ===
+
+
+class PairBatches(EpochBatches):
+    """Batches of pairs of sentences, with explicit lengths.
+
+    Item `index` is `(inputs, labels, sample_weight)`:
+
+    * `inputs["premise"]`, `inputs["hypothesis"]`: int32 `(batch_size, time)`
+    * `inputs["premise_length"]`, `inputs["hypothesis_length"]`: int32
+      `(batch_size,)`, how many tokens of a row are its sentence
+    * `labels`: int32 `(batch_size,)`
+    * `sample_weight`: float32 `(batch_size,)`, 0 in the rows that fill up the
+      last batch
+
+    Pairs of about equal lengths go together: the pairs are taken in chunks of
+    `bucket_batches` batches in the order drawn, and each chunk is sorted by
+    length. Every pair is in exactly one batch of a pass. Times are rounded up
+    to a multiple of `length_multiple`, so that few shapes are ever compiled.
+    What is padded is told by the lengths, and changes nothing.
+
+    An epoch of `fit` is a pass over the pairs, or, with `batches_per_epoch`, so
+    many batches, with validation after them: pass follows pass, whatever the
+    epochs are. The `fit` of this package's models moves them to each epoch; for
+    other models, `start_at` does.
+
+    Args:
+        premises, hypotheses: Sequences of 1-D integer arrays, none empty.
+        labels: 1-D integer array.
+        batch_size: Number of rows.
+        shuffle: Whether to draw the order anew every pass, by `seed` and its
+            number alone; otherwise pairs are sorted by length, all in one
+            chunk.
+        seed: Integer from which the orders follow.
+        bucket_batches: Batches of a chunk.
+        length_multiple: Integer, times are a multiple of it.
+        batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
+
+    Attributes:
+        varies_in_time: True, as the batches have different times.
+        largest_id: Largest token id.
+
+    Raises:
+        ValueError: An argument is not as described above.
+
+    Example:
+
+    >>> batches = PairBatches(
+    ...     [[5, 7], [6]], [[7], [8, 9, 5]], [0, 2], batch_size=2
+    ... )
+    >>> inputs, labels, sample_weight = batches[0]
+    >>> inputs["premise_length"]
+    array([2, 1], dtype=int32)
+    """
+
+    varies_in_time = True
+
+    def __init__(
+        self,
+        premises,
+        hypotheses,
+        labels,
+        batch_size=50,
+        shuffle=False,
+        seed=0,
+        bucket_batches=20,
+        length_multiple=4,
+        batches_per_epoch=None,
+    ):
+        super().__init__(batch_size, shuffle, seed)
+        require_positive_integer("bucket_batches", bucket_batches)
+        require_positive_integer("length_multiple", length_multiple)
+        self.premises = _sentences("premises", premises)
+        self.hypotheses = _sentences("hypotheses", hypotheses)
+        self.labels = np.asarray(labels, "int32")
+        counts = {len(self.premises), len(self.hypotheses), len(self.labels)}
+        if len(counts) > 1 or not len(self.labels):
+            raise ValueError(
+                "`premises`, `hypotheses` and `labels` must be of one number, "
+                f"at least 1. Received: {len(self.premises)}, "
+                f"{len(self.hypotheses)} and {len(self.labels)}"
+            )
+        if self.labels.min() < 0:
+            raise ValueError(
+                "`labels` must not be negative. Received: the label "
+                f"{self.labels.min()}"
+            )
+        self.bucket_batches = int(bucket_batches)
+        self.length_multiple = int(length_multiple)
+        self.batches_per_epoch = self.batches_per_pass
+        if batches_per_epoch is not None:
+            require_positive_integer("batches_per_epoch", batches_per_epoch)
+            self.batches_per_epoch = int(batches_per_epoch)
+        self._longest = np.array(
+            [
+                max(len(premise), len(hypothesis))
+                for premise, hypothesis in zip(self.premises, self.hypotheses)
+            ]
+        )
+        both = (*self.premises, *self.hypotheses)
+        self.largest_id = max(int(sentence.max()) for sentence in both)
+        lengths = [len(sentence) for sentence in both]
+        self._checksum = 0
+        for integers in (np.concatenate(both), lengths, self.labels):
+            self._checksum = checksum(integers, self._checksum)
+        self._orders = {}
+
+    @property
+    def num_pairs(self):
+        """Number of pairs in all batches of an epoch."""
+        return len(self.labels)
+
+    @property
+    def pairs_per_epoch(self):
+        """Number of pairs of an epoch, the mean over epochs if they differ."""
+        return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
+
+    @property
+    def batches_per_pass(self):
+        """Number of batches that hold every pair once."""
+        return -(-self.num_pairs // self.batch_size)
+
+    @property
+    def order(self):
+        """Int array, the pair that each row holds, -1 where it holds none."""
+        indices = range(self.start_batch, self.batches_per_epoch)
+        return np.concatenate([self._rows(index) for index in indices])
+
+    def identity(self):
+        """Plain values that say which batches these are, for checkpoints."""
+        return {
+            **super().identity(),
+            "num_pairs": self.num_pairs,
+            "checksum_of_pairs": self._checksum,
+            "batches_per_epoch": self.batches_per_epoch,
+            "bucket_batches": self.bucket_batches,
+            "length_multiple": self.length_multiple,
+        }
+
+    def _batch(self, index):
+        rows = self._rows(index)
+        premise, premise_length = self._padded(self.premises, rows)
+        hypothesis, hypothesis_length = self._padded(self.hypotheses, rows)
+        held = rows >= 0
+        inputs = {
+            "premise": premise,
+            "premise_length": premise_length,
+            "hypothesis": hypothesis,
+            "hypothesis_length": hypothesis_length,
+        }
+        labels = np.where(held, self.labels[rows], 0).astype("int32")
+        return inputs, labels, held.astype("float32")
+
+    def _shuffle(self, generator):
+        """Each pass has an order of its own, whatever the epochs are."""
+
+    def _rows(self, index):
+        """The pairs of a batch of the epoch."""
+        position = self.epoch * self.batches_per_epoch + index
+        number, index = divmod(position, self.batches_per_pass)
+        if number not in self._orders:
+            # An epoch may end one pass and begin the next.
+            self._orders = {
+                n: order for n, order in self._orders.items() if n == number - 1
+            }
+            self._orders[number] = self._order(number)
+        return self._orders[number][index]
+
+    def _order(self, number):
+        """The pairs of a pass, one row a batch."""
+        order = np.arange(self.num_pairs)
+        chunk = self.num_pairs
+        random = np.random.default_rng([self.seed, number])
+        if self.shuffle:
+            order = random.permutation(order)
+            chunk = self.bucket_batches * self.batch_size
+        order = np.concatenate(
+            [
+                part[np.argsort(self._longest[part], kind="stable")]
+                for part in np.split(order, range(chunk, len(order), chunk))
+            ]
+        )
+        missing = self.batches_per_pass * self.batch_size - self.num_pairs
+        order = np.concatenate([order, np.full(missing, -1)])
+        batches = order.reshape(self.batches_per_pass, self.batch_size)
+        return random.permutation(batches) if self.shuffle else batches
+
+    def _padded(self, sentences, rows):
+        chosen = [sentences[row] if row >= 0 else _FILLER for row in rows]
+        lengths = np.array([len(sentence) for sentence in chosen], "int32")
+        multiple = self.length_multiple
+        padded = np.zeros(
+            (self.batch_size, -(-lengths.max() // multiple) * multiple), "int32"
+        )
+        for row, sentence in enumerate(chosen):
+            padded[row, : len(sentence)] = sentence
+        return padded, lengths
+
+
+# A row without a pair: a sentence as any other, which does not count.
+_FILLER = np.zeros(1, "int32")
+
+
+def _sentences(name, sentences):
+    arrays = [np.asarray(sentence) for sentence in sentences]
+    for index, array in enumerate(arrays):
+        whole = np.issubdtype(array.dtype, np.integer)
+        right = array.ndim == 1 and len(array) and whole
+        if not right or array.min() < 0:
+            received = array.tolist() if right else f"dtype {array.dtype}"
+            raise ValueError(
+                f"`{name}` must hold 1-D arrays of at least one token id each, "
+                f"none negative. Received: shape {array.shape} and {received} "
+                f"at position {index}"
+            )
+    return arrays

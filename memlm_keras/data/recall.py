@@ -11,7 +11,7 @@ import dataclasses
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.data.epochs import EpochBatches
+from memlm_keras.data.batches import EpochBatches
 
 FILLERS = ("zeros", "uniform")
 

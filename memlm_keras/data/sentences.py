@@ -3,7 +3,7 @@
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.data.epochs import TokenBatches
+from memlm_keras.data.batches import TokenBatches
 
 
 class SentenceBatches(TokenBatches):

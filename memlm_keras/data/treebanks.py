@@ -13,8 +13,8 @@ import numpy as np
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
-from memlm_keras.data.text import files_identity
-from memlm_keras.data.text import read_lines
+from memlm_keras.data.text_store import files_identity
+from memlm_keras.data.text_store import read_lines
 
 _COLUMNS = 10
 _WORD, _SKIPPED = re.compile(r"[1-9]\d*"), re.compile(r"\d+(-\d+|\.\d+)")

@@ -8,7 +8,7 @@ import pathlib
 import keras
 import numpy as np
 
-from memlm_keras.data.text import read_text
+from memlm_keras.data.text_store import read_text
 from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.files import atomic_path
 

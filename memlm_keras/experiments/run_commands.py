@@ -12,7 +12,7 @@ import numpy as np
 from memlm_keras import analysis
 from memlm_keras import presets
 from memlm_keras import serving
-from memlm_keras.data.text import read_lines
+from memlm_keras.data.text_store import read_lines
 from memlm_keras.evaluation import DynamicEvaluator
 from memlm_keras.evaluation import surprisal as surprisals
 from memlm_keras.experiments import figures

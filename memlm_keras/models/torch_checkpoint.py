@@ -23,7 +23,7 @@ import keras
 import numpy as np
 
 from memlm_keras.data import Vocabulary
-from memlm_keras.data.text import read_text
+from memlm_keras.data.text_store import read_text
 from memlm_keras.files import reading
 
 _ENDS = {"encoder.weight", "decoder.weight", "decoder.bias"}

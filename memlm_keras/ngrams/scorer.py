@@ -5,7 +5,7 @@ import abc
 import keras
 import numpy as np
 
-from memlm_keras.data.token_store import Split
+from memlm_keras.data.text_store import Split
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.ngrams.counts import END_OF_SENTENCE
 

@@ -5,7 +5,7 @@ import zlib
 import keras
 import numpy as np
 
-from memlm_keras.data.epochs import TokenBatches
+from memlm_keras.data.batches import TokenBatches
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
 

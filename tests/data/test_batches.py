@@ -173,7 +173,7 @@ def test_memory_map_is_indexed_in_place(tmp_path):
 
 
 def test_largest_id_looks_at_every_chunk(monkeypatch):
-    monkeypatch.setattr("memlm_keras.data.epochs._CHUNK", 4)
+    monkeypatch.setattr("memlm_keras.data.batches._CHUNK", 4)
     assert Batches(np.array([1, 2, 3, 4, 5, 99, 7, 8, 9])).largest_id == 99
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from memlm_keras import data
 from memlm_keras.data import corpora
-from memlm_keras.data import synthetic
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 REAL = REPOSITORY.parent / "shared" / "data"
@@ -271,10 +270,10 @@ def test_download_goes_to_the_cache(folder, cache, monkeypatch, tmp_path):
 
 
 def test_embedded_is_loaded_by_its_module(monkeypatch):
-    module = types.ModuleType("memlm_keras.data.synthetic.embedded")
+    module = types.ModuleType("memlm_keras.data.embedded")
     module.load = lambda: "the embedded corpus"
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(synthetic, "embedded", module, raising=False)
+    monkeypatch.setattr(data, "embedded", module, raising=False)
     assert data.load("embedded") == "the embedded corpus"
 
 

@@ -10,8 +10,8 @@ import zipfile
 
 import pytest
 
-from memlm_keras.data import download as download_module
-from memlm_keras.data.download import download
+from memlm_keras.data import corpora
+from memlm_keras.data.corpora import download
 
 CONTENT = b"some text\n" * 100
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 @pytest.fixture(autouse=True)
 def waits(monkeypatch):
     waits = []
-    monkeypatch.setattr(download_module.time, "sleep", waits.append)
+    monkeypatch.setattr(corpora.time, "sleep", waits.append)
     return waits
 
 
@@ -131,7 +131,7 @@ def test_what_a_killed_download_left_is_removed(serve, tmp_path):
             (pathlib.Path(folder) / "contents").write_bytes(CONTENT[:200])
             os.kill(os.getpid(), signal.SIGKILL)
 
-        download_module._fetch_with_retries = fetch
+        corpora._fetch_with_retries = fetch
         download("http://127.0.0.1:9/a", target, SHA256)
 
     process = multiprocessing.get_context("fork").Process(target=be_killed)

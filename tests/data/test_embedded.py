@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from memlm_keras.data import embedded
-from memlm_keras.data.synthetic.grammar import FACTS
-from memlm_keras.data.synthetic.grammar import Grammar
-from memlm_keras.data.synthetic.grammar import Speaker
+from memlm_keras.data.embedded import FACTS
+from memlm_keras.data.embedded import Grammar
+from memlm_keras.data.embedded import Speaker
 
 WORDS = {name: words.split() for name, words in FACTS.items()}
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlm_keras.data.segmentation import split_sentences
+from memlm_keras.data.tokenizer import split_sentences
 
 pytest.importorskip("syntok")
 

@@ -1,7 +1,7 @@
 import pytest
 
-from memlm_keras.data.text import TextSource
-from memlm_keras.data.text import read_lines
+from memlm_keras.data.text_store import TextSource
+from memlm_keras.data.text_store import read_lines
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from memlm_keras.data import Vocabulary
-from memlm_keras.data import token_store
-from memlm_keras.data.text import TextSource
+from memlm_keras.data import text_store
+from memlm_keras.data.corpus import stored_vocabulary
+from memlm_keras.data.text_store import TextSource
 
 VOCABULARY = Vocabulary(["=", "A", "B", "x", "y"])
 TEXT = "intro\n= A =\nx y\n= B =\ny\n"
@@ -27,7 +28,7 @@ def cache(tmp_path):
 
 def stored(path, cache, vocabulary=VOCABULARY, **options):
     source = TextSource(path, **options)
-    return token_store.stored_split(source, vocabulary, cache, "name")
+    return text_store.stored_split(source, vocabulary, cache, "name")
 
 
 def folders(cache):
@@ -52,7 +53,7 @@ def test_no_documents(path, cache):
 
 def test_encoded_once(path, cache, monkeypatch):
     first = stored(path, cache)
-    monkeypatch.setattr(token_store, "_write", pytest.fail)
+    monkeypatch.setattr(text_store, "_write", pytest.fail)
     np.testing.assert_array_equal(stored(path, cache).tokens, first.tokens)
 
 
@@ -86,11 +87,11 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
 
     def read():
         if kind == "tokens":
-            split = token_store.stored_split(source, VOCABULARY, cache, "name")
+            split = text_store.stored_split(source, VOCABULARY, cache, "name")
             return [split.tokens.tolist(), split.document_starts.tolist()]
         if kind == "vocabularies":
-            return token_store.stored_vocabulary(source, cache, "name").tokens
-        return token_store.stored_document_lengths(
+            return stored_vocabulary(source, cache, "name").tokens
+        return text_store.stored_document_lengths(
             source, VOCABULARY.tokenizer, cache, "name"
         ).tolist()
 
@@ -156,9 +157,7 @@ def test_unwritable_cache_is_named(path):
 
 def test_vocabulary_is_built_once(path, cache, monkeypatch):
     def build(**options):
-        return token_store.stored_vocabulary(
-            TextSource(path), cache, "name", **options
-        )
+        return stored_vocabulary(TextSource(path), cache, "name", **options)
 
     first = build(size=4)
     assert first.tokens == ("<eos>", "<unk>", "=", "y")
@@ -170,6 +169,6 @@ def test_vocabulary_is_built_once(path, cache, monkeypatch):
 def test_long_work_shows_progress(path, cache, monkeypatch, capsys):
     stored(path, cache)
     assert capsys.readouterr().out == ""
-    monkeypatch.setattr(token_store, "_TOKENS_BEFORE_PROGRESS", 5)
+    monkeypatch.setattr(text_store, "_TOKENS_BEFORE_PROGRESS", 5)
     stored(path, cache, document_start="= ")
     assert "15/Unknown" in capsys.readouterr().out

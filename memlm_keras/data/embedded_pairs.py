@@ -18,9 +18,9 @@ and a pair is the same for a seed on every platform.
 
 import itertools
 
+from memlm_keras.data.embedded import uniforms
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
-from memlm_keras.data.synthetic.grammar import uniforms
 
 NAMES = tuple(
     "ada bert clara dan edith frank greta hugo "

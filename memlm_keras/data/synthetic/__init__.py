@@ -1,1 +1,0 @@
-"""Corpora that are generated: their grammar, their words and their limits."""
