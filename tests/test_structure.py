@@ -253,24 +253,6 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
     assert not found
 
 
-# === Files are read in one sitting ===
-
-LONGEST = 400
-LONGER = {
-    # One paper's cells, their memory and complex numbers.
-    "memlm_keras.cells.weissenborn2016",
-}
-
-
-@pytest.mark.parametrize("name", [n for n in SOURCES if n not in LONGER])
-def test_files_are_short(name):
-    last = max(
-        (getattr(node, "end_lineno", 0) for node in SOURCES[name].body),
-        default=0,
-    )
-    assert last <= LONGEST
-
-
 def test_left_out_tests_are_there():
     """A file that was moved would be run on every backend unnoticed."""
     tests = pathlib.Path(__file__).parent
