@@ -1,4 +1,4 @@
-"""Arguments that layers and models have in common."""
+"""Validators of arguments. Each raises a `ValueError` that names the remedy."""
 
 import numpy as np
 from keras import ops
@@ -23,21 +23,38 @@ def require_rate(name, value):
         )
 
 
+def require_one_of(name, value, choices):
+    """Raises `ValueError` unless `value` is one of some strings."""
+    if value not in choices:
+        raise ValueError(
+            f"`{name}` must be one of {', '.join(map(repr, choices))}. "
+            f"Received: {name}={value!r}"
+        )
+
+
+def require_integers(name, values, ndim=1, vocabulary_size=None):
+    """Returns a non-empty array of integers, or raises `ValueError`.
+
+    A memory map stays one. With `vocabulary_size`, integers are token ids,
+    from 0 to below it.
+    """
+    values = np.asanyarray(values)
+    whole = np.issubdtype(values.dtype, np.integer)
+    if values.ndim != ndim or not values.size or not whole:
+        raise ValueError(
+            f"`{name}` must be a {ndim}-D array of integers, not empty. "
+            f"Received: shape {values.shape} and dtype {values.dtype}"
+        )
+    if vocabulary_size is not None:
+        _require_ids_below(name, values, vocabulary_size)
+    return values
+
+
 def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     """Returns token ids as an int32 array, or raises `ValueError`.
 
-    Args:
-        name: string, name of the argument.
-        ids: array of integers, or nested lists of them.
-        vocabulary_size: integer, below which they must be.
-        ndim: integer, 2 for `(batch, time)` and 1 for `(time,)`; `None` for
-            any shape.
-        minimum_time: integer, least number of steps.
-
-    Example:
-
-    >>> require_token_ids("ids", [[3, 1]], vocabulary_size=5)
-    array([[3, 1]], dtype=int32)
+    `ids` is a tensor, an array or nested lists. `ndim` is 2 for `(batch,
+    time)`, 1 for `(time,)` and `None` for any rank.
     """
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
     try:
@@ -57,28 +74,30 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
         raise ValueError(
             f"`{name}` must be integers. Received: dtype {ids.dtype}"
         )
-    smallest, largest = int(ids.min()), int(ids.max())
-    if smallest < 0 or largest >= vocabulary_size:
-        raise ValueError(
-            f"`{name}` must be at least 0 and below the vocabulary size "
-            f"{vocabulary_size}. Received: "
-            f"{smallest if smallest < 0 else largest}"
-        )
+    _require_ids_below(name, ids, vocabulary_size)
     return ids.astype("int32")
+
+
+def _require_ids_below(name, ids, vocabulary_size):
+    for outside in (int(ids.min()), int(ids.max())):
+        if not 0 <= outside < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must be at least 0 and below the vocabulary size "
+                f"{vocabulary_size}. Received: {outside}"
+            )
 
 
 def require_vocabulary(model, vocabulary=None):
     """Returns the vocabulary of a model, or raises `ValueError`.
 
-    One that is given must be of the model's size, and, where the model knows
-    its own, be that one.
+    A given one must have the model's size and equal the model's own, if any.
     """
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
             "`vocabulary` must be given, the `memlm_keras.data.Vocabulary` "
-            "that the model was trained with, as the model knows none itself. "
-            "Received: vocabulary=None"
+            "that the model was trained with, as the model has none of its "
+            "own. Received: vocabulary=None"
         )
     if vocabulary is None:
         return own
@@ -99,29 +118,21 @@ def require_vocabulary(model, vocabulary=None):
 
 
 def require_streaming(what, model):
-    """Raises `ValueError` for a model that is not causal.
-
-    Args:
-        what: string, what was asked for.
-        model: a model with `causal`, such as a `memlm_keras.LanguageModel`.
-    """
+    """Raises `ValueError` if `model` is not causal, which `what` needs."""
     if not model.causal:
         raise ValueError(
             f"{what} needs a causal model. Received: a model with a "
             f"{type(model.memory).__name__}, which reads whole sentences in "
             "both directions. It has `lm(tokens)`, `lm.score(tokens)` and "
-            "`lm.attention(tokens)`; for the rest, take a memory of what was "
-            "read before, such as `memlm_keras.memory.MemoryBlock`."
+            "`lm.attention(tokens)`; for the rest, choose a causal memory, "
+            "such as `memlm_keras.memory.MemoryBlock`."
         )
 
 
 def require_state(received, expected, batch_size):
     """Raises `ValueError` unless a state has the right names and rows.
 
-    Args:
-        received: what was given as a state.
-        expected: dict of the shapes of one row.
-        batch_size: integer or `None`, rows that the state must have.
+    `expected` are the shapes of one row by name; `batch_size` may be `None`.
     """
     if not isinstance(received, dict) or set(received) != set(expected):
         names = sorted(received) if isinstance(received, dict) else received

@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import lzma
 import os
@@ -17,49 +18,33 @@ import zlib
 
 import keras
 
-try:
-    import fcntl
-except ImportError:
-    # Not on Windows.
-    fcntl = None
+# === Writing ===
 
 
 @contextlib.contextmanager
 def atomic_path(path):
-    """Gives a temporary path that becomes `path` once all went well.
+    """Yields a temporary path that becomes `path` if the block succeeds.
 
     The temporary path has the same name, so writers that look at the extension
-    (`.keras`, `.weights.h5`) behave as usual. A file or a folder may be made
-    there. If the block raises, it is removed and what stood at `path` before is
-    untouched. Of several processes that write the same path at once, each
-    replaces it whole.
+    behave as usual; a file or a folder may be made there. If the block raises,
+    it is removed and `path` stays as it was. If several processes write the
+    same path at once, each replaces it whole.
 
-    The temporary path stands in a folder of its own, beside `path`, and what
-    else is put into that folder goes with it. Of a process that was killed such
-    a folder is left; the next to write beside it removes it.
+    The temporary path is inside a hidden folder in the folder of `path`. A
+    killed process leaves this hidden folder behind, and the next process that
+    writes a path next to it removes it.
 
-    Args:
-        path: Path to write, as a string or `pathlib.Path`. Its parent
-            folders are made where missing.
-
-    Yields:
-        `pathlib.Path` to write to, which does not exist yet.
-
-    Raises:
-        OSError: The parent folder cannot be made or written
-            (`PermissionError` where that is the cause), the disk is full, or
-            the block wrote nothing.
-
-    Example:
+    Raises `OSError` if the parent folder cannot be made or written, the disk
+    is full, or the block wrote nothing.
 
     >>> with atomic_path("results/summary.txt") as temporary:
     ...     temporary.write_text("perplexity 85.2")
     """
     path = pathlib.Path(path)
     _make_writable_parent(path)
-    _sweep(path.parent)
+    _remove_folders_of_killed_writers(path.parent)
     try:
-        with _workshop(path.parent) as folder:
+        with _writer_folder(path.parent) as folder:
             temporary = folder / _NEW / path.name
             temporary.parent.mkdir()
             yield temporary
@@ -71,13 +56,13 @@ def atomic_path(path):
                 )
             _move_into_place(temporary, path, folder)
     except Exception as error:
-        if not _says_disk_is_full(error):
+        if not _is_disk_full(error):
             raise
         raise OSError(
             errno.ENOSPC,
             f"Cannot write {path}: the disk is full, or a quota or limit of "
-            "file sizes is reached. What stood there before is untouched. Free "
-            "some space, or choose another folder",
+            "file sizes is reached. The previous file is untouched. Free some "
+            "space, or choose another folder",
         ) from error
 
 
@@ -98,24 +83,22 @@ def _make_writable_parent(path):
         )
 
 
-# === Folders of writers ===
-# Each holds a file whose lock the writer has until it ends, in whatever way:
-# the kernel takes it back from a killed process too, and, unlike the number of
-# a process, a lock means the same in another container.
-
+# Each writer has a folder with a file that it locks until it ends. The kernel
+# releases the lock of a killed process too, and, unlike a process id, a lock
+# means the same in another container.
 _NAME = re.compile(r"\.memlm-[0-9a-f]{12}\.partial")
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
 @contextlib.contextmanager
-def _workshop(parent):
-    """Gives a new folder that no one else touches, and removes it."""
+def _writer_folder(parent):
+    """Makes and locks a folder that no other writer uses, and removes it."""
     lock = None
     while lock is None:
         folder = parent / f".memlm-{uuid.uuid4().hex[:12]}.partial"
         folder.mkdir()
         try:
-            # Another writer may take it for a left one before it is locked.
+            # Before it is locked, another writer may remove it as abandoned.
             lock = _lock(folder)
         except OSError:
             folder.rmdir()
@@ -127,14 +110,17 @@ def _workshop(parent):
         os.close(lock)
 
 
-def _sweep(parent):
-    """Removes the folders of writers that are no more."""
-    left = []
+def _remove_folders_of_killed_writers(parent):
+    folders = []
     with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        left = [parent / entry.name for entry in entries if _is_ours(entry)]
-    for folder in left:
+        folders = [
+            parent / entry.name
+            for entry in entries
+            if _NAME.fullmatch(entry.name) and entry.is_dir()
+        ]
+    for folder in folders:
         with contextlib.suppress(OSError):
-            lock = _lock(folder, or_fail=True)
+            lock = _lock(folder, required=True)
             if lock is None:
                 continue
             try:
@@ -144,15 +130,12 @@ def _sweep(parent):
                 os.close(lock)
 
 
-def _is_ours(entry):
-    return bool(_NAME.fullmatch(entry.name)) and entry.is_dir()
+def _lock(folder, required=False):
+    """Returns a descriptor that locks a writer's folder, or `None` if it is
+    locked or gone.
 
-
-def _lock(folder, or_fail=False):
-    """Returns a descriptor that locks the folder of a writer, or `None`.
-
-    Where the system or the file system has no locks, writers go without, and
-    with `or_fail` there is an `OSError`: nobody knows whether they live.
+    On a file system without locks, writers go on without one; with `required`
+    there is an `OSError`, since it is unknown whether the writer lives.
     """
     file = folder / _LOCK
     try:
@@ -160,24 +143,19 @@ def _lock(folder, or_fail=False):
     except FileNotFoundError:
         return None
     try:
-        if fcntl is None:
-            raise OSError(errno.ENOTSUP, "no locks on this system")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had it before may have removed the file.
+        # The previous owner of the lock may have removed the file.
         if os.path.samestat(os.fstat(lock), os.stat(file)):
             return lock
     except (BlockingIOError, FileNotFoundError):
         pass
     except OSError:
-        if not or_fail:
+        if not required:
             return lock
         os.close(lock)
         raise
     os.close(lock)
     return None
-
-
-# === Into place ===
 
 
 def _move_into_place(temporary, path, folder):
@@ -187,29 +165,24 @@ def _move_into_place(temporary, path, folder):
             os.replace(temporary, path)
             return
         except OSError as error:
-            # Nor does `os.replace` replace a folder that has something in it.
-            if error.errno not in _SOMETHING_IN_THE_WAY:
+            # `os.replace` does not replace a folder that is not empty.
+            if error.errno not in _PATH_IS_TAKEN:
                 _put_back(folder)
                 raise
         if _exchange(temporary, path):
             return
-        # Here `path` is nowhere for a moment. Who else writes it may be first.
+        # `path` is missing for a moment; another writer may make it first.
         shutil.rmtree(old.parent, ignore_errors=True)
         old.parent.mkdir()
         with contextlib.suppress(FileNotFoundError):
             os.replace(path, old)
 
 
-_SOMETHING_IN_THE_WAY = (
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENOTDIR,
-    errno.ENOTEMPTY,
-)
+_PATH_IS_TAKEN = (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY)
 
 
 def _put_back(folder):
-    """Puts back what was taken away, where nothing new has come instead."""
+    """Restores what a writer moved away, unless its path is taken again."""
     if (folder / _OLD).is_dir():
         for old in (folder / _OLD).iterdir():
             target = folder.parent / old.name
@@ -218,48 +191,37 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Lets two paths change places at once; returns whether they did."""
-    try:
-        call = ctypes.CDLL(None).renameat2
-    except (AttributeError, OSError, TypeError):
-        return False
-    paths = (os.fsencode(one), os.fsencode(other))
-    here, flags = -100, 2  # AT_FDCWD, RENAME_EXCHANGE of Linux
-    return call(here, paths[0], here, paths[1], flags) == 0
+    """Swaps two paths atomically; returns whether it could."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    at_working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return call is not None and not call(
+        at_working_folder,
+        os.fsencode(one),
+        at_working_folder,
+        os.fsencode(other),
+        exchange,
+    )
 
 
-def _says_disk_is_full(error):
+def _is_disk_full(error):
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     while error is not None:
-        if getattr(error, "errno", None) in _FULL:
+        if getattr(error, "errno", None) in full:
             return True
-        # Of NumPy, of HDF5 and of TensorFlow, which give no number.
+        # Messages of NumPy, HDF5 and TensorFlow, whose errors have no number.
         if re.search(r"requested and \d+ written|errno = 28", str(error)):
             return True
-        if any(os.strerror(number) in str(error) for number in _FULL):
+        if any(os.strerror(number) in str(error) for number in full):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# === Reading ===
 
 
 def read_json(path, what, remedy="Delete it to make it anew."):
-    """Reads a file of JSON, such as `memlm_keras` writes.
-
-    Args:
-        path: path of the file.
-        what: string, what the file holds, for the errors: "vocabulary".
-        remedy: string, what helps where it is damaged.
-
-    Returns:
-        The value that the file holds.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged.
-
-    Example:
+    """Reads a JSON file; errors as of `reading`.
 
     >>> with atomic_path("run/config.json") as temporary:
     ...     temporary.write_text('{"seed": 1}')
@@ -271,34 +233,19 @@ def read_json(path, what, remedy="Delete it to make it anew."):
 
 
 def load_model(path, what="model", remedy="Put an intact copy in its place."):
-    """Loads a `.keras` file, and tells a damaged one from a foreign one.
+    """Loads a `.keras` file, not compiled.
 
-    Args:
-        path: path of the file.
-        what: string, what the file holds, for the errors.
-        remedy: string, what helps where it is damaged.
-
-    Returns:
-        The model, not compiled.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is damaged, or whole but not to be loaded.
-
-    Example:
-
-    >>> lm.save("model.keras")
-    >>> lm = load_model("model.keras")
+    Errors are those of `reading`, and a `ValueError` for an intact file that
+    cannot be loaded.
     """
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
-        spoilt = archive.testzip()
-        if spoilt is not None:
-            raise zipfile.BadZipFile(f"the checksum of {spoilt} is wrong")
+        damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
     try:
         return keras.saving.load_model(path, compile=False)
     except Exception as error:
-        # The file is whole: it needs what is not here, or another version.
-        # Of Keras' explanations within explanations, the innermost says why.
+        # Keras nests explanations; the innermost has the cause.
         reason = str(error).rpartition("Exception encountered: ")[2]
         reason = reason.strip().partition("\n")[0] or repr(error)
         raise ValueError(
@@ -309,24 +256,10 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Turns whatever reading a damaged file raises into one clear error.
+    """Turns the errors of reading a damaged file into one clear `ValueError`.
 
-    Args:
-        path: path of the file that the block reads.
-        what: string, what the file holds, for the errors.
-        remedy: string, what helps where it is damaged.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        PermissionError: the file may not be read.
-        ValueError: the file is damaged.
-
-    Example:
-
-    >>> with atomic_path("counts.txt") as temporary:
-    ...     temporary.write_text("3 1 4")
-    >>> with reading("counts.txt", "statistics", "Delete it to count anew."):
-    ...     counts = pathlib.Path("counts.txt").read_text().split()
+    `what` names the content in errors, such as "vocabulary"; `remedy` is a
+    sentence for a damaged file. A missing file is a `FileNotFoundError`.
     """
     try:
         yield
@@ -342,7 +275,7 @@ def reading(path, what, remedy):
         ) from error
 
 
-# What readers of JSON, of archives and of arrays raise at damaged files.
+# Errors of readers of JSON, archives and arrays at damaged files.
 _UNREADABLE = (
     ArithmeticError,
     AttributeError,

@@ -7,25 +7,19 @@ from keras import tree
 
 
 def with_gradient(forward, backward, plain=None):
-    """A function whose gradient is computed as its author says.
+    """A function of tensors with a hand-written backward pass.
 
-    `keras.ops.custom_gradient` bears a single result on PyTorch, and keeps the
-    arguments only.
+    `keras.ops.custom_gradient` supports a single result on PyTorch, and keeps
+    the arguments only.
 
     Args:
-        forward: function of tensors to a tuple of its results, a tensor or a
-            tuple of them, and what `backward` needs, nested tensors.
-        backward: function of what is kept and the gradient of each result, one
+        forward: function of tensors to `(results, kept)`: a tensor or a tuple
+            of them, and nested tensors that `backward` needs.
+        backward: function of `kept` and the gradient of each result, one
             argument each, to a tuple of the gradients of the arguments, `None`
             for those without.
-        plain: function of the same tensors to the results, for where no
-            gradient is asked for; `None` runs `forward`. TensorFlow does not
-            say whether one is.
-
-    Returns:
-        A function of tensors to the results.
-
-    Example:
+        plain: function of the same tensors to the results, without a gradient;
+            `None` runs `forward`. TensorFlow always runs `forward`.
 
     >>> square = with_gradient(
     ...     lambda x: (x * x, x), lambda x, upstream: (2 * x * upstream,)
@@ -103,18 +97,15 @@ def _torch_function():
 
 
 def value_and_gradients(function):
-    """A function that also returns its gradients, on every backend.
+    """A function that also returns its gradients, compiled if possible.
 
     Args:
-        function: function of a list of float tensors and other arguments to a
-            scalar and what else it finds, nested tensors. It assigns nothing.
+        function: function of a list of float tensors and other arguments to
+            `(scalar, others)`, `others` nested tensors. It assigns nothing.
 
     Returns:
-        A function of the same arguments to `(scalar, others), gradients`, a
-        list of tensors with the gradient of the scalar, cut from the graph.
-        Compiled where the backend compiles.
-
-    Example:
+        A function of the same arguments to `(scalar, others), gradients`: the
+        gradients of the scalar, a list of detached tensors.
 
     >>> squares = value_and_gradients(
     ...     lambda x, factor: (keras.ops.sum(factor * x[0] ** 2), x[0])
@@ -132,7 +123,7 @@ def value_and_gradients(function):
         import tensorflow as tf
 
         @functools.partial(tf.function, autograph=False, reduce_retracing=True)
-        def found(tensors, *others):
+        def with_gradients(tensors, *others):
             with tf.GradientTape() as tape:
                 tape.watch(tensors)
                 result = function(tensors, *others)
@@ -140,10 +131,10 @@ def value_and_gradients(function):
                 result[0], tensors, unconnected_gradients="zero"
             )
 
-        return found
+        return with_gradients
     import torch
 
-    def found(tensors, *others):
+    def with_gradients(tensors, *others):
         tensors = [tensor.detach().requires_grad_() for tensor in tensors]
         with torch.enable_grad():
             value, more = function(tensors, *others)
@@ -153,4 +144,4 @@ def value_and_gradients(function):
         value, more = tree.map_structure(lambda x: x.detach(), (value, more))
         return (value, more), list(gradients)
 
-    return found
+    return with_gradients

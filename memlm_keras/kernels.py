@@ -1,4 +1,4 @@
-"""Weights of one initializer, none with the values of another; and in int8."""
+"""Layers whose weights have distinct initial values, and int8 matrices."""
 
 import keras
 from keras import ops
@@ -7,10 +7,10 @@ from keras import ops
 class Int8Kernels:
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
 
-    It stands before a Keras layer among the bases of a class. Each trainable
-    matrix is kept as int8 with a float32 scale for each column, and wherever
-    the layer reads it, it is what these two make: so every equation stays as it
-    is, and is computed in floating point. Vectors stay as they are.
+    It precedes a Keras layer among the bases of a class. Each trainable matrix
+    becomes an int8 weight and a float32 scale for each column, and its
+    attribute their quotient: equations stay as they are, in floating point.
+    Vectors stay as they are.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -19,8 +19,8 @@ class Int8Kernels:
         Args:
             mode: `"int8"`.
             type_check: not used.
-            config: `keras.quantizers.QuantizationConfig`, whose quantizer of
-                weights counts, or `None`.
+            config: `keras.quantizers.QuantizationConfig`, of which the
+                quantizer of weights is used, or `None`.
 
         Raises:
             NotImplementedError: for another mode.
@@ -33,31 +33,30 @@ class Int8Kernels:
         quantizer = getattr(config, "weight_quantizer", None)
         if quantizer is None:
             quantizer = keras.quantizers.AbsMaxQuantizer(axis=0)
-        found = {
+        quantized = {
             name: quantizer(matrix, axis=0, to_numpy=True)
             for name, matrix in self._matrices().items()
         }
-        self._make_room()
-        for name, (value, scale) in found.items():
+        self._replace_matrices()
+        for name, (value, scale) in quantized.items():
             getattr(self, f"{name}_int8").assign(value)
             getattr(self, f"{name}_scale").assign(scale)
         self.dtype_policy = f"int8_from_{self.dtype_policy.name}"
 
     def quantized_call(self, *args, **kwargs):
-        """The call of the layer, which reads what the matrices stand for."""
         return self.call(*args, **kwargs)
 
     def _matrices(self):
         """Dict of trainable matrices by the attribute that holds them."""
-        found = {id(weight) for weight in self.trainable_weights}
+        trainable = {id(weight) for weight in self.trainable_weights}
         return {
             name: value
             for name, value in vars(self).items()
-            if id(value) in found and len(value.shape) == 2
+            if id(value) in trainable and len(value.shape) == 2
         }
 
-    def _make_room(self):
-        """Puts int8 weights and their scales in place of the matrices."""
+    def _replace_matrices(self):
+        """Replaces the matrices by int8 weights and their scales."""
         for name, matrix in self._matrices().items():
             shape = matrix.shape
             delattr(self, name)
@@ -79,9 +78,9 @@ class Int8Kernels:
         self._is_quantized = True
 
     def _post_build(self):
-        # One that is saved quantized is made so.
+        # A layer that was saved quantized is built quantized.
         if self.quantization_mode == "int8":
-            self._make_room()
+            self._replace_matrices()
         super()._post_build()
 
     def __getattr__(self, name):
@@ -89,7 +88,7 @@ class Int8Kernels:
         if kept is not None:
             scale = getattr(self, f"{name}_scale")
             return ops.cast(kept, self.compute_dtype) / scale
-        # That of a PyTorch module; other layers have none.
+        # PyTorch modules have one; other layers have none.
         parent = getattr(super(), "__getattr__", None)
         if parent is not None:
             return parent(name)
@@ -99,13 +98,9 @@ class Int8Kernels:
 
 
 class DistinctKernels(Int8Kernels):
-    """Mix-in for layers with one `kernel_initializer`.
+    """Mix-in for layers with one `kernel_initializer` for all their matrices.
 
-    It stands before a Keras layer among the bases of a class.
-
-    Args:
-        kernel_initializer: Keras initializer of the weights.
-        **kwargs: arguments of the layer.
+    It precedes a Keras layer among the bases of a class.
     """
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
@@ -113,15 +108,7 @@ class DistinctKernels(Int8Kernels):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def add_kernel(self, name, shape):
-        """Adds a trainable weight whose values are those of no other.
-
-        Args:
-            name: string.
-            shape: tuple of integers.
-
-        Returns:
-            The weight.
-        """
+        """Adds a trainable weight with initial values of its own."""
         return self.add_weight(
             name=name,
             shape=shape,
@@ -138,15 +125,11 @@ class DistinctKernels(Int8Kernels):
 
 
 def distinct(initializer, index):
-    """Returns an initializer of the same kind with values of its own.
+    """Returns a copy of an initializer that draws other values.
 
-    One initializer gives the same values each time it is asked for the same
-    shape, and so do its clones if it has a seed: sharing either would make
-    equal matrices.
-
-    Args:
-        initializer: Keras initializer.
-        index: integer, different for each weight of a layer or model.
+    An initializer draws the same values at each call with the same shape, and
+    so do its clones if it has a seed: sharing one would make equal matrices.
+    `index` must differ for each weight of a layer or model.
     """
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):

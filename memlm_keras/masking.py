@@ -1,22 +1,17 @@
-"""Sliding windows, softmax over what they hold, and steps masked out."""
+"""Sliding windows, softmax over their slots, and masked steps."""
 
 import functools
 
 from keras import ops
 
-# Steps of a block are at least so many, since small products are slow.
+# Least number of steps of a block, since small products are slow.
 _LEAST_BLOCK = 32
 
 
 def masked_softmax(scores, mask):
-    """Softmax over the slots that `mask` allows; all zero where it allows none.
+    """Softmax of `(..., L)` over the slots that `mask` allows, in float32.
 
-    Args:
-        scores: float tensor `(..., L)`.
-        mask: boolean tensor of that shape, or one that goes with it.
-
-    Returns:
-        Tensor like `scores`, computed in float32.
+    It is zero where the mask, which broadcasts to `scores`, allows no slot.
     """
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
@@ -30,15 +25,15 @@ class SlidingWindow:
     """A sliding window over the most recent steps: a part of a memory.
 
     Its state is `{"window": (batch, slots, ...), "filled": (batch,) int32}`:
-    what was remembered, the most recent last, and how many of the slots hold
-    something.
+    the remembered tensors, the most recent last, and the number of slots that
+    are filled.
 
     Args:
-        size: integer, how many steps each step sees.
-        shape: tuple of integers, of what is remembered of one step.
-        dtype: string, of what is remembered.
-        current: whether the last of the steps that a step sees is the step
-            itself. Then one slot less is kept.
+        size: integer, number of steps that each step sees.
+        shape: tuple of integers, shape of the remembered tensor of one step.
+        dtype: string, dtype of the remembered tensors.
+        current: whether a step sees itself as the last of these steps. Then
+            one slot less is kept.
     """
 
     def __init__(self, size, shape=(), dtype="float32", current=False):
@@ -57,7 +52,7 @@ class SlidingWindow:
         }
 
     def slide(self, state, remembered, mask=None):
-        """Puts what is remembered of new steps behind the window.
+        """Appends the remembered tensors of new steps to the window.
 
         Args:
             state: the state before.
@@ -66,10 +61,9 @@ class SlidingWindow:
                 front of each row that are remembered; `None` for all.
 
         Returns:
-            A tuple of what can be read, `(batch, slots + time, ...)`, in which
-            step `t` sees positions `t` to `t + size - 1`; the boolean tensor
-            `(batch, time, size)` of those that hold something; and the new
-            state.
+            A tuple of the extended window, `(batch, slots + time, ...)`, in
+            which step `t` sees positions `t` to `t + size - 1`; the boolean
+            tensor `(batch, time, size)` of filled positions; and the new state.
         """
         time = ops.shape(remembered)[1]
         window = ops.cast(state["window"], remembered.dtype)
@@ -88,8 +82,8 @@ class SlidingWindow:
         """Contents of the slots after new steps.
 
         Args:
-            extended: tensor `(batch, slots + time, ...)`.
-            mask: as of `slide`.
+            extended: tensor `(batch, slots + time, ...)` of `slide`.
+            mask: as for `slide`.
 
         Returns:
             Tensor `(batch, slots, ...)`.
@@ -102,12 +96,12 @@ class SlidingWindow:
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
     def before(self, state, extended, positions):
-        """States before steps, each a row of its own.
+        """The state before each of some steps.
 
         Args:
             state: the state before the first step.
             extended: tensor `(batch, slots + time, ...)` of `slide`.
-            positions: int32 tensor `(batch, queries)`.
+            positions: int32 tensor `(batch, queries)`, the steps.
 
         Returns:
             A state of `batch * queries` rows.
@@ -138,7 +132,7 @@ class SlidingWindow:
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
-        """Inner product of each step with what it sees.
+        """Inner products of each step with the steps that it sees.
 
         Args:
             queries: tensor `(batch, time, units)`.
@@ -150,7 +144,7 @@ class SlidingWindow:
         return banded_products(queries, extended, self.size)
 
     def weighted_sum(self, weights, extended):
-        """Sum over what each step sees, by weights.
+        """Weighted sum over the steps that each step sees.
 
         Args:
             weights: tensor `(batch, time, size)`.
@@ -163,52 +157,32 @@ class SlidingWindow:
 
 
 def banded_products(queries, values, slots):
-    """Inner product of each step with the positions that it sees.
+    """Inner products `(batch, time, slots)`, the oldest slot first.
 
-    Args:
-        queries: tensor `(batch, time, units)`.
-        values: tensor `(batch, at least time + slots - 1, units)`, of which
-            step `t` sees positions `t` to `t + slots - 1`.
-        slots: integer.
-
-    Returns:
-        Tensor `(batch, time, slots)`, the oldest slot first.
+    Step `t` of `queries`, `(batch, time, units)`, sees positions `t` to
+    `t + slots - 1` of `values`, `(batch, positions, units)`.
     """
-    queries, values, together = _in_blocks(queries, values, slots)
-    every = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
-    return together(by_slot(every, slots))
+    queries, values, join = _in_blocks(queries, values, slots)
+    products = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
+    return join(by_slot(products, slots))
 
 
 def banded_sum(weights, values):
-    """Sum over the positions that each step sees, by weights.
-
-    Args:
-        weights: tensor `(batch, time, slots)`.
-        values: as of `banded_products`.
-
-    Returns:
-        Tensor `(batch, time, units)`.
-    """
-    weights, values, together = _in_blocks(weights, values, weights.shape[-1])
-    placed = by_position(weights, ops.shape(values)[1])
-    return together(ops.matmul(placed, values))
+    """Sum of `values`, as for `banded_products`, by `(batch, time, slots)`."""
+    weights, values, join = _in_blocks(weights, values, weights.shape[-1])
+    weights = by_position(weights, ops.shape(values)[1])
+    return join(ops.matmul(weights, values))
 
 
 def _in_blocks(by_step, values, slots):
-    """Cuts a long time into blocks, so that cost grows with it and no faster.
+    """Moves blocks of a long time to the batch axis, for linear cost.
 
-    Args:
-        by_step: tensor `(batch, time, ...)`.
-        values, slots: as of `banded_products`.
-
-    Returns:
-        A tuple of steps and values, the blocks laid along the batch, each with
-        all values that its steps see, and a function that undoes it for
-        tensors by step.
+    Returns `by_step`, `(batch, time, ...)`, and `values` in blocks, each with
+    all values that its steps see, and a function that joins results by step.
     """
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
-    # JAX infers shapes of symbols, which do not compare with numbers.
+    # JAX infers shapes with symbols, which do not compare with numbers.
     short = not isinstance(time, int) or time <= 2 * block
     if time is not None and short:
         return by_step, values, lambda tensor: tensor
@@ -223,29 +197,24 @@ def _in_blocks(by_step, values, slots):
     def flat(tensor):
         return ops.reshape(tensor, (-1, *tensor.shape[2:]))
 
-    def together(tensor):
+    def join(tensor):
         shape = (batch_size, count * block, tensor.shape[-1])
         return ops.reshape(tensor, shape)[:, :time]
 
     pieces = cut(values, count + 1)
-    # What the steps of a block see begins in it and ends in the next.
+    # The steps of a block see values of this block and of the next.
     values = ops.concatenate([pieces[:, :-1], pieces[:, 1:]], axis=2)
-    return flat(cut(by_step, count)), flat(values), together
+    return flat(cut(by_step, count)), flat(values), join
 
 
 def by_slot(numbers, slots):
     """Picks the positions that each step sees out of all positions.
 
-    Args:
-        numbers: tensor `(batch, time, positions)`, where step `t` sees position
-            `t` and those behind it, as of `SlidingWindow.slide`.
-        slots: integer, how many it sees.
-
-    Returns:
-        Tensor `(batch, time, slots)`, the oldest slot first.
+    Turns `(batch, time, positions)` into `(batch, time, slots)`, of positions
+    `t` to `t + slots - 1` in row `t`.
     """
     batch_size, time, positions = ops.shape(numbers)
-    # Row t begins at position t: in rows longer by one it is shifted there.
+    # Rows that are longer by one shift row t to the left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
     flat = ops.pad(flat, [[0, 0], [0, time]])
     rows = ops.reshape(flat, (batch_size, time, positions + 1))
@@ -253,15 +222,7 @@ def by_slot(numbers, slots):
 
 
 def by_position(numbers, positions):
-    """The way back of `by_slot`, with zeros at positions that are not seen.
-
-    Args:
-        numbers: tensor `(batch, time, slots)`.
-        positions: integer, at least `slots + time - 1`.
-
-    Returns:
-        Tensor `(batch, time, positions)`.
-    """
+    """Inverse of `by_slot`, with zeros at positions that are not seen."""
     batch_size, time, slots = ops.shape(numbers)
     rows = ops.pad(numbers, [[0, 0], [0, 0], [0, positions + 1 - slots]])
     flat = ops.reshape(rows, (batch_size, time * (positions + 1)))
@@ -271,21 +232,12 @@ def by_position(numbers, positions):
 
 
 class ValidSteps:
-    """The steps of each row that a mask allows, moved to the row's front.
+    """Moves the valid steps of each row to its front, and back.
 
-    What is causal needs to know no more of a mask: behind its valid steps a row
-    holds zeros, which no valid step sees.
-
-    Args:
-        mask: boolean tensor `(batch, time)`, `True` at valid steps, with gaps
-            anywhere.
-
-    Attributes:
-        front: boolean tensor `(batch, time)`, the mask of the moved rows.
-        places: int32 tensor `(batch, time)`, where each valid step went.
-
-    Raises:
-        ValueError: if the mask is not `(batch, time)`.
+    This suffices for causal computations: after its valid steps a row has
+    zeros, which no valid step sees. The mask `(batch, time)` may have gaps
+    anywhere. `front` is the mask of the moved rows, and `places`, int32
+    `(batch, time)`, the new position of each valid step.
     """
 
     def __init__(self, mask):
@@ -297,7 +249,7 @@ class ValidSteps:
         self.mask = ops.cast(mask, "bool")
         valid = ops.cast(mask, "int32")
         steps = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
-        # Keys that all differ, so that any sort keeps the order of the steps.
+        # All keys differ, so that any sort keeps the order of the steps.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self.places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
         self.front = steps < count_valid(mask)[:, None]
@@ -310,16 +262,14 @@ class ValidSteps:
         return _zero_unless(self.front, moved)
 
     def put_back(self, tensor):
-        """The way back of `to_front`, with zeros at masked steps."""
+        """Inverse of `to_front`, with zeros at masked steps."""
         moved = take_steps(tensor, self.places)
         return _zero_unless(self.mask, moved)
 
     def positions(self, positions):
-        """Some of the steps, int32 `(batch, queries)`, as they were moved.
+        """New positions of some steps, int32 `(batch, queries)`.
 
-        Returns:
-            `(positions, put_back)`: where they stand now, and a function of
-            what was found there that puts zeros at masked steps.
+        Also returns a function that zeroes results at masked steps.
         """
         valid = take_steps(self.mask, positions)
         moved = take_steps(self.places, positions)
@@ -327,13 +277,12 @@ class ValidSteps:
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a memory that is causal, so that masks count.
+    """Decorates the `read` of a causal memory, so that it honours masks.
 
-    The decorated method is given rows whose valid steps stand at the front and
-    the mask that says how many there are, `None` where no mask was given. It
-    has to return the state after the last valid step, as
-    `memlm_keras.memory.SlidingWindow.slide` does. At masked steps outputs and
-    weights are zero.
+    The decorated method gets rows with their valid steps at the front, and the
+    mask of these, or `None`. It must return the state after the last valid
+    step, as `memlm_keras.memory.SlidingWindow.slide` does. At masked steps
+    outputs and weights are zero.
     """
 
     @functools.wraps(read)
@@ -364,14 +313,7 @@ def take_steps(tensor, steps):
 
 
 def first_occurrences(token_ids):
-    """Where in its row each word came first.
-
-    Args:
-        token_ids: int32 tensor `(batch, time)`.
-
-    Returns:
-        int32 tensor `(batch, time)`.
-    """
+    """Position in its row where each word of `(batch, time)` occurs first."""
     time = ops.shape(token_ids)[1]
     same = ops.equal(token_ids[:, :, None], token_ids[:, None, :])
     return ops.min(ops.where(same, ops.arange(time, dtype="int32"), time), -1)
@@ -382,7 +324,7 @@ def _zero_unless(mask, tensor):
 
 
 def _stretch(by_step, tensor):
-    """Gives `(batch, n)` as many axes as a tensor has."""
+    """Appends axes to `(batch, n)` up to the rank of a tensor."""
     for _ in range(len(tensor.shape) - 2):
         by_step = by_step[..., None]
     return by_step

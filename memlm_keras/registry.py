@@ -1,7 +1,7 @@
-"""Papers and their presets: who registers one, and how it is found by name.
+"""Registry of papers and their presets.
 
-This module stands below all others of the package: models find their presets
-here, and papers, those of this package and of others, register theirs.
+It imports no other module of the package, so that models can look up presets
+here and papers, of this package and of others, can register theirs.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ SIZES = (
     "output_bias",
 )
 
-# Arguments that make a row what it is, by the kind of model.
+# Arguments that a preset fixes, by kind of model.
 _FIXED = {
     "LanguageModel": {"recurrent", "memory", "recurrent_above", "mixture"},
     "EntailmentClassifier": {
@@ -38,17 +38,17 @@ _FIXED = {
     },
     "SequenceAutoencoder": {"encoder", "decoder", "conditioning"},
 }
-# And those that do where the row says anything of them.
-_FIXED_IF_SAID = {"embedding", "head"}
+# Arguments that a preset fixes only if its row sets them.
+_FIXED_IF_SET = {"embedding", "head"}
 
 _PAPERS = {}
-# Entry points that have not been loaded; `None` until they are looked for.
+# Entry points to load; `None` until the installed packages were searched.
 _TO_LOAD = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Paper:
-    """A paper: what it is, the rows of its tables, and the tables.
+    """A paper: its citation, the rows of its tables, and the tables.
 
     Args:
         name: string, such as `"daniluk2017"`.
@@ -58,9 +58,9 @@ class Paper:
         year: integer, or `None`.
         where: string, where it appeared, or `None`.
         tables: tuple of `memlm_keras.presets.Table`s.
-        matched_to: name of the row whose number of parameters the hidden sizes
-            of the others are to give, or `None`.
-        unmatched: tuple of names of rows that are larger in the paper too.
+        matched_to: name of the row whose number of parameters the other rows
+            match by their hidden sizes, or `None`.
+        unmatched: tuple of names of rows that do not match it in the paper.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Paper:
 
     @property
     def citation(self):
-        """As one cites it, such as `"Daniluk et al. (2017)"`."""
+        """Authors and year, such as `"Daniluk et al. (2017)"`."""
         if not self.authors:
             return self.name
         authors = " and ".join(self.authors)
@@ -90,16 +90,16 @@ class Paper:
 
 
 def register(paper, rows=None, **details):
-    """Adds a paper, whose rows are presets from then on.
+    """Adds a paper, whose rows become presets.
 
-    Packages that are installed can have theirs found without an import: an
-    entry point of the group `memlm_keras.presets` is loaded when presets are
-    first asked for. It names a module that registers its papers, or a function
-    that does so when it is called.
+    An installed package can register papers without being imported: an entry
+    point of the group `memlm_keras.presets` is loaded when presets are first
+    used. It names a module that registers its papers, or a function that does
+    so when it is called.
 
     Args:
         paper: string, the name of the paper: presets are `"paper/row"`; or a
-            `Paper`, and then nothing else.
+            `Paper`, without further arguments.
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.
@@ -108,8 +108,8 @@ def register(paper, rows=None, **details):
         The `Paper`.
 
     Raises:
-        ValueError: for a paper of a name that is taken, names that are empty or
-            have a slash, no rows, or what is no row.
+        ValueError: for a name that is taken, names that are empty or have a
+            slash, no rows, or an object that is not a row.
 
     Example:
 
@@ -137,7 +137,24 @@ def register(paper, rows=None, **details):
             "`paper` must be a name where `rows` or details are given. "
             f"Received: paper={paper!r}"
         )
-    _check(paper)
+    names_given = [("paper", paper.name), *(("rows", n) for n in paper.rows)]
+    for argument, name in names_given:
+        if not isinstance(name, str) or not name or "/" in name:
+            raise ValueError(
+                f"`{argument}` must have names that are strings without a "
+                f"slash. Received: {name!r}"
+            )
+    if not (paper.rows or paper.tables):
+        raise ValueError(
+            f"`rows` must have at least one row. Received: rows={paper.rows!r}"
+        )
+    needed = ("kind", "where", "resized", "preset")
+    for name, row in paper.rows.items():
+        if not all(hasattr(row, method) for method in needed):
+            raise ValueError(
+                "`rows` must be a dict of `memlm_keras.presets.Row`s by name. "
+                f"Received: {row!r} for {name!r}"
+            )
     if paper.name in _PAPERS:
         raise ValueError(
             f"`paper` {paper.name!r} is registered already; choose another "
@@ -186,11 +203,11 @@ def get(name, /, **sizes):
             their embeddings) or `units` and `embedding_dim` (integers),
             `window` (integer), and `initial_range` (float r, weights drawn
             from U(-r, r)), each in place of the paper's. A product of a vector
-            of n numbers with such weights grows as r sqrt(n): models of s
-            times the paper's sizes begin as the paper's do with 1 / sqrt(s)
+            of n numbers with such weights grows as r sqrt(n): a model of s
+            times the paper's sizes starts like the paper's with 1 / sqrt(s)
             times its range. Rows of `weissenborn2016` have an
-            `embedding_range`, the r of their embeddings alone, and those with
-            an associative memory a `key`, `"bound"` or `"unit"`; those of
+            `embedding_range`, the r of their embeddings, and those with an
+            associative memory a `key`, `"bound"` or `"unit"`; those of
             `kong2019` have an `l2` and an `output_bias`, true or false.
 
     Returns:
@@ -198,14 +215,14 @@ def get(name, /, **sizes):
         `"EntailmentClassifier"` or `"SequenceAutoencoder"`), `source`,
         `model` (arguments of that class but the vocabulary size), `data`,
         `optimizer`, `schedule`, `published`, `units` (of the recurrent layer)
-        and `units_divisor`; where the paper's loss is not the mean over tokens,
-        `loss`; for `grave2017`, `cache`: the arguments of
+        and `units_divisor`; `loss`, if the paper's is not the mean over
+        tokens; for `grave2017`, `cache`: the arguments of
         `evaluation.choose_cache` for the model as it is trained, without the
-        `mixture` of `model`, or `None`; and for
-        `kong2019`, `noise`: arguments of `smoothing.NoisedBatches`, or `None`,
-        `l2`, `tuned`: the values that were tried, and `also_published`: the
-        numbers for a second corpus. Layers, optimizer and loss are serialized
-        as Keras does, without what is Keras' default. It is the caller's own.
+        `mixture` of `model`, or `None`; and for `kong2019`, `noise`: arguments
+        of `smoothing.NoisedBatches`, or `None`, `l2`, `tuned`: the values that
+        were tried, and `also_published`: the numbers for a second corpus.
+        Layers, optimizer and loss are serialized as Keras does, without Keras'
+        defaults. Each call returns a new dict.
 
     Raises:
         ValueError: for an unknown name, an unknown size, a size that the row
@@ -233,13 +250,13 @@ def model_config(name, kind="LanguageModel", /, **overrides):
 
     Args:
         name: string, one of `names()`.
-        kind: string, the class that the model is to be of.
+        kind: string, the class of the model.
         **overrides: sizes as in `get`, and arguments of the model that the
             preset leaves open.
 
     Raises:
-        ValueError: for what `get` refuses, a preset of another kind, and for
-            arguments that make the row what it is.
+        ValueError: as `get`, for a preset of another kind, and for arguments
+            that the preset fixes.
     """
     sizes = {key: overrides.pop(key) for key in SIZES if key in overrides}
     _, row = find(name)
@@ -250,7 +267,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
             f"its `from_preset`. Received: a preset for a `{kind}`"
         )
     config = row.preset()["model"]
-    fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SAID & set(config))
+    fixed = _FIXED.get(kind, set()) | (_FIXED_IF_SET & set(config))
     fixed = sorted(fixed & set(overrides))
     if fixed:
         received = ", ".join(f"{key}={overrides[key]!r}" for key in fixed)
@@ -263,14 +280,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
 
 
 def find(name):
-    """Returns the `Paper` and the row of a preset.
-
-    Args:
-        name: string, one of `names()`.
-
-    Raises:
-        ValueError: for an unknown name, with the nearest one.
-    """
+    """Returns the `Paper` and the row of a preset, or raises `ValueError`."""
     known = papers()
     paper, _, row = str(name).partition("/")
     if paper in known and row in known[paper].rows:
@@ -281,48 +291,24 @@ def find(name):
     )
 
 
-def _check(paper):
-    for what, name in (
-        ("paper", paper.name),
-        *(("rows", n) for n in paper.rows),
-    ):
-        if not isinstance(name, str) or not name or "/" in name:
-            raise ValueError(
-                f"`{what}` must have names that are strings without a slash. "
-                f"Received: {name!r}"
-            )
-    if not (paper.rows or paper.tables):
-        raise ValueError(
-            f"`rows` must have at least one row. Received: rows={paper.rows!r}"
-        )
-    needed = ("kind", "where", "resized", "preset")
-    for name, row in paper.rows.items():
-        if not all(hasattr(row, method) for method in needed):
-            raise ValueError(
-                "`rows` must be a dict of `memlm_keras.presets.Row`s by name. "
-                f"Received: {row!r} for {name!r}"
-            )
-
-
 def _nearest(name, known):
-    """The preset of the most similar name, as a sentence, or nothing."""
+    """The preset with the most similar name as a sentence, or `""`."""
     paper, _, row = name.rpartition("/")
-    # Within the paper, if there is one of that name; else by all of the name,
-    # or by its last part alone.
-    candidates = {
+    # Search in the paper of that name first, then by full name and last part.
+    spellings = {
         key: f"{paper}/{key}"
         for key in (known[paper].rows if paper in known else ())
     }
-    found = difflib.get_close_matches(row, candidates, n=1)
-    if not found:
-        candidates = {
+    matches = difflib.get_close_matches(row, spellings, n=1)
+    if not matches:
+        spellings = {
             spelling: f"{paper.name}/{key}"
             for paper in reversed(known.values())
             for key in reversed(paper.rows)
             for spelling in (key, f"{paper.name}/{key}")
         }
-        found = difflib.get_close_matches(name, candidates, n=1)
-    return f" The nearest is {candidates[found[0]]!r}." if found else ""
+        matches = difflib.get_close_matches(name, spellings, n=1)
+    return f" The nearest is {spellings[matches[0]]!r}." if matches else ""
 
 
 def _resized(name, row, sizes):
@@ -350,15 +336,15 @@ def _load_entry_points():
     global _TO_LOAD
     if _TO_LOAD is None:
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
-    # Taken out before it is loaded, as it may ask for presets itself.
+    # Removed before it is loaded, since it may look up presets itself.
     while _TO_LOAD:
         entry_point = _TO_LOAD.pop(0)
         try:
-            found = entry_point.load()
-            if callable(found):
-                found()
+            loaded = entry_point.load()
+            if callable(loaded):
+                loaded()
         except Exception as error:
-            # A fault of another package is no reason to have no presets.
+            # A fault in another package must not hide all presets.
             warnings.warn(
                 f"The entry point {entry_point.name!r} = "
                 f"{entry_point.value!r} of the group {ENTRY_POINTS!r} could "

@@ -4,36 +4,20 @@ import keras
 
 
 def serialize(value):
-    """Returns a layer, or a list of layers, as plain values.
-
-    Args:
-        value: object that Keras serializes, a list of such, or `None`.
-    """
+    """Returns a layer, a list of layers or `None` as plain values."""
     if isinstance(value, (list, tuple)):
         return [serialize(part) for part in value]
     return keras.saving.serialize_keras_object(value)
 
 
 def deserialize(config, custom_objects=None):
-    """Returns the arguments that a `get_config` was made of.
+    """Returns a config whose serialized objects, in lists too, are objects.
 
-    Args:
-        config: dict by argument. Serialized objects are made anew, in lists as
-            well; what is an object or a plain value already stays as it is.
-        custom_objects: dict of classes by name, or `None`.
+    Objects and plain values stay as they are.
 
-    Returns:
-        A dict of the same keys.
-
-    Example:
-
+    >>> layer = keras.saving.serialize_keras_object(keras.layers.LSTM(5))
     >>> arguments = memlm_keras.serialization.deserialize(
-    ...     {
-    ...         "units": 3,
-    ...         "layer": keras.saving.serialize_keras_object(
-    ...             keras.layers.LSTM(5)
-    ...         ),
-    ...     }
+    ...     {"units": 3, "layer": layer}
     ... )
     >>> arguments["units"], arguments["layer"].units
     (3, 5)
