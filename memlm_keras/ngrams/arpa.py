@@ -1,4 +1,4 @@
-"""ARPA files, which all n-gram toolkits read and write."""
+"""ARPA files, the common format of n-gram toolkits."""
 
 import array
 import itertools
@@ -11,26 +11,26 @@ import numpy as np
 
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.files import atomic_path
+from memlm_keras.ngrams.backoff import END_OF_SENTENCE
 from memlm_keras.ngrams.backoff import BackoffModel
-from memlm_keras.ngrams.counts import END_OF_SENTENCE
-from memlm_keras.ngrams.counts import NGramTable
-from memlm_keras.ngrams.counts import find
-from memlm_keras.ngrams.counts import words_of
+from memlm_keras.ngrams.backoff import NGramTable
+from memlm_keras.ngrams.backoff import find
+from memlm_keras.ngrams.backoff import words_of
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 LN_10 = math.log(10.0)
-# ARPA files have it in place of log10(0).
+# Stands for log10(0) in ARPA files.
 LOG_ZERO = -99.0
 _COUNT = re.compile(rb"ngram\s+(\d+)\s*=\s*(\d+)")
 _NGRAMS_AT_ONCE = 2**16
 
 
 def read_arpa(path, vocabulary, verbose=1):
-    """Reads an ARPA file, whichever program wrote it.
+    """Reads an ARPA file of any program.
 
     A file with the word `<s>` has sentence boundaries; its `</s>` is the
-    vocabulary's end of sentence. The file's `<unk>` is the unknown token. The
-    words of the file must be those of the vocabulary.
+    vocabulary's end of sentence. The file's `<unk>` is the unknown token. File
+    and vocabulary must have the same words.
 
     Args:
         path: path of the file, in UTF-8.
@@ -41,9 +41,9 @@ def read_arpa(path, vocabulary, verbose=1):
         `BackoffModel`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is no ARPA file, is damaged, has other words than
-            the vocabulary, or has an n-gram without its first words.
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is not an ARPA file, is damaged, has other words
+            than the vocabulary, or has an n-gram without its first words.
 
     Example:
 
@@ -65,9 +65,6 @@ class _Reader:
         self.verbose = verbose
         self.number = 0
         self.lines = self._not_blank(file)
-        self.progress = None
-        self.ids = None
-        self.sentence_boundaries = None
 
     def model(self):
         counts = self._header()
@@ -77,11 +74,11 @@ class _Reader:
         tables = []
         for order, count in enumerate(counts, start=1):
             self._expect(f"\\{order}-grams:".encode())
-            highest = order == len(counts)
+            entries = self._entries(order, count, order == len(counts))
             if order == 1:
-                tables.append(self._words(count, highest))
+                tables.append(self._words(entries))
             else:
-                tables.append(self._ngrams(order, count, highest, tables))
+                tables.append(self._ngrams(order, count, entries, tables))
         self._expect(b"\\end\\")
         return BackoffModel(
             len(self.vocabulary), self.sentence_boundaries, tables
@@ -101,11 +98,11 @@ class _Reader:
             f"line {self.number}."
         )
 
-    def _expect(self, wanted):
+    def _expect(self, expected):
         found = next(self.lines, b"the end of the file")
-        if found != wanted:
+        if found != expected:
             raise self._damaged(
-                f"expected {wanted.decode()}, found {_shown(found)}"
+                f"expected {expected.decode()}, found {_shown(found)}"
             )
 
     def _header(self):
@@ -131,8 +128,8 @@ class _Reader:
             line = next(self.lines, b"the end of the file")
             fields = line.split()
             try:
-                # Only the highest order never has a back-off weight, and a
-                # word may look like one.
+                # Only the highest order never has back-off weights; a word
+                # may look like one.
                 if not order < len(fields) < order + 3 - highest:
                     raise ValueError
                 probability = float(fields[0])
@@ -147,10 +144,11 @@ class _Reader:
                 self.progress.add(_NGRAMS_AT_ONCE)
         self.progress.add(count % _NGRAMS_AT_ONCE)
 
-    def _words(self, count, highest):
+    def _words(self, entries):
+        """Table of order 1, whose words must be those of the vocabulary."""
         entries = {
             words[0].decode("utf-8", errors="replace"): (probability, backoff)
-            for probability, words, backoff in self._entries(1, count, highest)
+            for probability, words, backoff in entries
         }
         beginning = entries.pop(BEGIN, None)
         self.sentence_boundaries = beginning is not None
@@ -158,43 +156,46 @@ class _Reader:
         names[self.vocabulary.unknown_id] = UNKNOWN
         if self.sentence_boundaries:
             names[self.vocabulary.end_of_sentence_id] = END
-        self._compare(names, entries)
+        known = set(names)
+        extra = [name for name in entries if name not in known]
+        if extra:
+            raise ValueError(
+                f"`vocabulary` must have all words of {self.path}. Received: "
+                f"one that lacks {len(extra)}, such as {extra[:5]}"
+            )
+        missing = [name for name in names if name not in entries]
+        if missing:
+            raise ValueError(
+                f"`vocabulary` must have no words that are not in {self.path}. "
+                f"Received: one with {len(missing)} more, such as "
+                f"{missing[:5]}"
+            )
         values = np.array([entries[name] for name in names])
-        if self.sentence_boundaries:
-            values[END_OF_SENTENCE, 1] = beginning[1]
         self.ids = {name.encode(): id for id, name in enumerate(names)}
         if self.sentence_boundaries:
+            values[END_OF_SENTENCE, 1] = beginning[1]
             self.ids[BEGIN.encode()] = END_OF_SENTENCE
         return _table(np.arange(len(names)), *values.T)
 
-    def _compare(self, names, entries):
-        """Raises an error unless the file has the vocabulary's words."""
-        more = [name for name in entries if name not in set(names)]
-        if more:
-            raise ValueError(
-                f"`vocabulary` must have all words of {self.path}. Received: "
-                f"one that lacks {len(more)}, such as {more[:5]}"
-            )
-        lacking = [name for name in names if name not in entries]
-        if lacking:
-            raise ValueError(
-                f"`vocabulary` must have no words that are not in {self.path}. "
-                f"Received: one with {len(lacking)} more, such as "
-                f"{lacking[:5]}"
-            )
-
-    def _ngrams(self, order, count, highest, tables):
+    def _ngrams(self, order, count, entries, tables):
+        """Table of an order from 2 on."""
         words = array.array("i")
         values = array.array("d")
-        ids = self.ids
-        for probability, ngram, backoff in self._entries(order, count, highest):
+        begin, end = BEGIN.encode(), END.encode()
+        for probability, ngram, backoff in entries:
             try:
-                words.extend([ids[word] for word in ngram])
+                words.extend([self.ids[word] for word in ngram])
             except KeyError as error:
                 raise self._damaged(
                     f"{_shown(error.args[0])} is not among the 1-grams"
                 ) from error
-            self._check_ends(ngram)
+            if self.sentence_boundaries and (
+                begin in ngram[1:] or end in ngram[:-1]
+            ):
+                raise self._damaged(
+                    f"{BEGIN} must begin an n-gram and {END} end it, found "
+                    f"{_shown(b' '.join(ngram))}"
+                )
             values.extend((probability, backoff))
         words = np.array(words, "int64").reshape(count, order)
         values = np.array(values).reshape(count, 2)
@@ -215,16 +216,6 @@ class _Reader:
             raise self._damaged(f"a {order}-gram is there twice")
         return _table(keys, *values[sorting].T)
 
-    def _check_ends(self, ngram):
-        """Raises an error for `<s>` or `</s>` in the middle of an n-gram."""
-        if not self.sentence_boundaries:
-            return
-        if BEGIN.encode() in ngram[1:] or END.encode() in ngram[:-1]:
-            raise self._damaged(
-                f"{BEGIN} must begin an n-gram and {END} end it, found "
-                f"{_shown(b' '.join(ngram))}"
-            )
-
 
 def _table(keys, log_probabilities, log_backoffs):
     """Makes a table of base-10 logarithms."""
@@ -241,12 +232,12 @@ def _shown(line):
 def write_arpa(model, path, vocabulary, verbose=1):
     """Writes a back-off model as an ARPA file, whole or not at all.
 
-    An interpolated model is a back-off model whose stored probabilities have
-    the lower orders in them, so any reader gives what `model.score` gives, to
-    nine digits. With sentence boundaries the end of a sentence is written
-    `<s>` where it begins an n-gram and `</s>` where it ends one; without, it
-    is a word like others, and a reader must be told that sentences have no
-    beginning and no end. The unknown token is written `<unk>`.
+    An interpolated model is a back-off model whose stored probabilities include
+    the lower orders, so the scores of any reader equal `model.score` to nine
+    digits. With sentence boundaries the end of a sentence is written `<s>`
+    where it begins an n-gram and `</s>` where it ends one; without, it is a
+    word like others, and a reader must be set to use no begin and end of
+    sentences. The unknown token is written `<unk>`.
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.
@@ -257,7 +248,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
     Raises:
         ValueError: if the vocabulary is not the model's, or has a token that
             cannot be written, or the model is not trained.
-        OSError: the folder cannot be written.
+        OSError: if the folder cannot be written.
 
     Example:
 
@@ -283,7 +274,10 @@ def write_arpa(model, path, vocabulary, verbose=1):
         for order in range(1, model.order + 1):
             file.write(f"\n\\{order}-grams:\n")
             if order == 1 and beginning:
-                _write_beginning(file, model)
+                backoff = model.tables[0].log_backoffs[END_OF_SENTENCE] / LN_10
+                # The highest order has none.
+                weight = f"\t{backoff:.9g}" if model.order > 1 else ""
+                file.write(f"{LOG_ZERO:.9g}\t{BEGIN}{weight}\n")
             _write_ngrams(file, model, order, names, progress)
         file.write("\n\\end\\\n")
 
@@ -310,13 +304,6 @@ def _names(vocabulary, sentence_boundaries):
     return names
 
 
-def _write_beginning(file, model):
-    backoff = model.tables[0].log_backoffs[END_OF_SENTENCE] / LN_10
-    # The highest order has none.
-    weight = f"\t{backoff:.9g}" if model.order > 1 else ""
-    file.write(f"{LOG_ZERO:.9g}\t{BEGIN}{weight}\n")
-
-
 def _write_ngrams(file, model, order, names, progress):
     table = model.tables[order - 1]
     words = words_of(model.tables, order, model.vocabulary_size)
@@ -327,7 +314,7 @@ def _write_ngrams(file, model, order, names, progress):
         if order > 1:
             first_names = first_names.copy()
             first_names[END_OF_SENTENCE] = BEGIN
-        # Of `<s>`, which alone is a context, or of nothing.
+        # `</s>` has no weight: only `<s>` is a context.
         backoffs = np.where(words[:, -1] == END_OF_SENTENCE, 0.0, backoffs)
     for begin in range(0, len(words), _NGRAMS_AT_ONCE):
         part = slice(begin, begin + _NGRAMS_AT_ONCE)
@@ -339,7 +326,7 @@ def _write_ngrams(file, model, order, names, progress):
             backoffs[part].tolist(),
             *columns,
         ):
-            # Readers take a missing back-off weight for 0.
+            # Readers read a missing back-off weight as 0.
             weight = f"\t{backoff:.9g}" if backoff else ""
             file.write(f"{probability:.9g}\t{' '.join(ngram)}{weight}\n")
         progress.add(len(columns[-1]))

@@ -1,27 +1,321 @@
-"""Back-off n-gram models, whoever estimated them, and their files."""
+"""N-gram models in back-off form: tables, scores and files.
 
+An n-gram is known by its place in the table of its order. A table is sorted by
+`key = place of the first n - 1 words * vocabulary_size + last word`, so a
+binary search finds an n-gram, n-grams with the same first words are adjacent,
+and no n-gram is a Python object. The table of order 1 has every word of the
+vocabulary, at the place of its id.
+
+With sentence boundaries, an n-gram stays within one line. Id 0 is then either
+its first word, the end of the line before, and stands for `<s>`; or its last
+word, and stands for `</s>`.
+"""
+
+import abc
 import dataclasses
 import json
 
 import keras
 import numpy as np
 
+from memlm_keras.data.text_store import Split
+from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
 from memlm_keras.files import reading
-from memlm_keras.ngrams.counts import END_OF_SENTENCE
-from memlm_keras.ngrams.counts import NGramTable
-from memlm_keras.ngrams.counts import contexts_of
-from memlm_keras.ngrams.counts import find
-from memlm_keras.ngrams.scorer import Scorer
-from memlm_keras.ngrams.scorer import token_ids
 
+END_OF_SENTENCE = 0
 FORMAT_VERSION = 1
 # Tokens scored at once, which bounds the memory that a long text takes.
 _CHUNK_TOKENS = 2**18
 
+# === Tables ===
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class NGramTable:
+    """The n-grams of one order in a back-off model.
+
+    Attributes:
+        keys: int64 array `(ngrams,)`, sorted.
+        log_probabilities: float64 array `(ngrams,)`, natural logarithm of the
+            probability of the last word after the others.
+        log_backoffs: float64 array `(ngrams,)`, natural logarithm of the
+            weight of shorter contexts after these words; 0 where nothing is
+            known to follow them, and in the table of the highest order.
+    """
+
+    keys: np.ndarray
+    log_probabilities: np.ndarray
+    log_backoffs: np.ndarray
+
+
+def find(keys, prefixes, words, vocabulary_size):
+    """Places of n-grams in the sorted keys of their order, -1 for none.
+
+    `prefixes` are the places of their first words in the order below (-1 for
+    none), and `words` their last words, of the same shape.
+    """
+    if not keys.size:
+        return np.full(prefixes.shape, -1)
+    searched = prefixes.astype("int64") * vocabulary_size + words
+    places = np.searchsorted(keys, searched)
+    places[places == keys.size] = 0
+    return np.where(keys[places] == searched, places, -1)
+
+
+def contexts_of(ngrams, tokens, order, sentence_boundaries):
+    """Place of the n-gram just before each token, -1 for none.
+
+    `ngrams` `(..., time)` are the places of the n-grams of this order that end
+    at each of `tokens`.
+    """
+    ends = ngrams[..., :-1]
+    if sentence_boundaries and order > 1:
+        ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
+    nothing = np.full((*tokens.shape[:-1], 1), -1, ends.dtype)
+    return np.concatenate([nothing, ends], axis=-1)
+
+
+def words_of(tables, order, vocabulary_size):
+    """Words of the n-grams of one order, int32 `(ngrams, order)`."""
+    keys = tables[order - 1].keys
+    last = (keys % vocabulary_size).astype("int32")[:, None]
+    if order == 1:
+        return last
+    first = words_of(tables, order - 1, vocabulary_size)
+    return np.concatenate([first[keys // vocabulary_size], last], axis=1)
+
+
+# === Scores ===
+
+
+class Scorer(abc.ABC):
+    """A model that gives each token of a text a probability.
+
+    A subclass sets `vocabulary_size` and defines `score`,
+    `log_probabilities` and `description`. `memlm_keras.evaluation.perplexity`,
+    `cloze_accuracy` and `surprisal` accept it like a
+    `memlm_keras.LanguageModel`.
+
+    Attributes:
+        before: tuple of the token ids that are assumed before a text.
+        context_length: integer, number of tokens that the next one depends on.
+    """
+
+    causal = True
+    before = ()
+    context_length = 0
+
+    @abc.abstractmethod
+    def score(self, text, verbose=0):
+        """Natural-log probability of each token, given those before it.
+
+        Args:
+            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            verbose: 0 or 1, whether to show a progress bar.
+
+        Returns:
+            float64 array `(tokens,)`.
+
+        Raises:
+            ValueError: if the text is not one-dimensional, or an id is not
+                in the vocabulary.
+        """
+
+    @abc.abstractmethod
+    def log_probabilities(self, contexts):
+        """Natural-log probability of every word after some contexts.
+
+        Args:
+            contexts: integers `(contexts, length)`, the tokens before the
+                one to predict, the latest last. `length` may be 0.
+
+        Returns:
+            float64 array `(contexts, vocabulary_size)`.
+
+        Raises:
+            ValueError: if `contexts` has another shape, or an id is not in
+                the vocabulary.
+        """
+
+    def log_probabilities_at(self, text, begin, end):
+        """Natural-log probability of every word at places of a text.
+
+        Args:
+            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            begin, end: integers, the first place and the one behind the last.
+
+        Returns:
+            float64 array `(end - begin, vocabulary_size)`. The entries of the
+            text's own words equal `score`.
+
+        Raises:
+            ValueError: as `score`.
+
+        Example:
+
+        >>> rows = kneser_ney.log_probabilities_at(corpus.test, 5, 7)
+        >>> tokens = corpus.test.tokens[5:7]
+        >>> np.allclose(
+        ...     rows[[0, 1], tokens], kneser_ney.score(corpus.test)[5:7]
+        ... )
+        True
+        """
+        tokens = token_ids(text, self.vocabulary_size)[:end]
+        tokens = np.concatenate([self.before, tokens]).astype("int64")
+        length, offset = self.context_length, len(self.before)
+        # Near the beginning, contexts are shorter.
+        full = min(max(begin, length - offset), end)
+        rows = [
+            self.log_probabilities(tokens[None, : place + offset])
+            for place in range(begin, full)
+        ]
+        if full < end:
+            ends = np.arange(full, end)[:, None] + offset
+            contexts = tokens[ends - length + np.arange(length)]
+            rows.append(self.log_probabilities(contexts))
+        return np.concatenate(rows)
+
+    @property
+    @abc.abstractmethod
+    def description(self):
+        """String that names the model in a protocol."""
+
+    def score_batches(self, batches, verbose=0):
+        """Natural-log probability of every target of batches.
+
+        Each row is read from its last `reset` on; the first input after it is
+        the context of the targets.
+
+        Args:
+            batches: `memlm_keras.data.Batches` or `SentenceBatches`, of an
+                `end_of_sentence_id` of 0.
+            verbose: 0 or 1, whether to show a progress bar.
+
+        Returns:
+            `(scores, sample_weight)`, two arrays `(number of batches *
+            batch_size, time of the longest)`, float64 and float32. Ignore
+            scores where the weight is zero.
+
+        Raises:
+            ValueError: as `score`, or for another end of sentence.
+
+        Example:
+
+        >>> scores, sample_weight = kneser_ney.score_batches(
+        ...     corpus.batches("test", batch_size=1, segment_length=100)
+        ... )
+        """
+        if batches.end_of_sentence_id != END_OF_SENTENCE:
+            raise ValueError(
+                "`batches` must end sentences with the id "
+                f"{END_OF_SENTENCE}, as n-gram models do. Received: batches of "
+                f"end_of_sentence_id={batches.end_of_sentence_id}"
+            )
+        inputs, targets, weights = zip(*batches)
+        time = max(each.shape[1] for each in targets)
+        # (batches, rows, time): a row continues in the next batch.
+        targets, weights = (
+            np.stack(
+                [
+                    np.pad(each, [(0, 0), (0, time - each.shape[1])])
+                    for each in arrays
+                ]
+            )
+            for arrays in (targets, weights)
+        )
+        first = np.stack([each["token_ids"][:, 0] for each in inputs])
+        reset = np.stack([each["reset"] for each in inputs])
+        documents = batches.has_documents and batches.context_of == "document"
+        scores = np.zeros(targets.shape)
+        progress = keras.utils.Progbar(
+            batches.num_tokens, verbose=verbose, unit_name="token"
+        )
+        for row in range(targets.shape[1]):
+            begins = np.union1d([0], np.flatnonzero(reset[:, row]))
+            for begin, end in zip(begins, [*begins[1:], len(targets)]):
+                counts = weights[begin:end, row] > 0
+                tokens = targets[begin:end, row][counts]
+                # An end of sentence is assumed before a text anyway.
+                context = first[[begin], row]
+                context = context[context != END_OF_SENTENCE]
+                text = np.concatenate([context, tokens]).astype("int32")
+                if documents:
+                    text = Split(text, np.zeros(1, "int64"))
+                found = self.score(text)[context.size :]
+                scores[begin:end, row][counts] = found
+                progress.add(tokens.size)
+        rows = (-1, time)
+        return scores.reshape(rows), weights.reshape(rows)
+
+    def perplexity(self, text, verbose=1):
+        """Perplexity of a text, every token predicted once.
+
+        Ends of sentences are predicted and counted. Log-probabilities are
+        summed in float64.
+
+        Args:
+            text: `memlm_keras.data.Split`, or integers `(tokens,)`.
+            verbose: 0 prints nothing, 1 the protocol and the result, with a
+                progress bar.
+
+        Returns:
+            `memlm_keras.evaluation.Perplexity`.
+
+        Raises:
+            ValueError: as `score`, or if the text has no token.
+
+        Example:
+
+        >>> result = kneser_ney.perplexity(corpus.test)
+        """
+        scores = self.score(text, verbose=verbose)
+        if not scores.size:
+            raise ValueError("`text` must have a token. Received: none")
+        result = Perplexity(
+            loss=-float(scores.sum()),
+            predicted_tokens=scores.size,
+            total_tokens=scores.size,
+            protocol=(
+                "protocol standard: natural logarithm, every token with <eos> "
+                f"predicted once; {self.description}"
+            ),
+        )
+        if verbose:
+            print(result)
+        return result
+
+
+def token_ids(text, vocabulary_size, name="text", dimensions=1):
+    """Checked token ids of a `Split` or array, a memory map left as it is."""
+    ids = np.asanyarray(getattr(text, "tokens", text))
+    if ids.ndim != dimensions:
+        raise ValueError(
+            f"`{name}` must have {dimensions} dimension"
+            f"{'s' if dimensions > 1 else ''}. Received: an array of shape "
+            f"{ids.shape} and type {ids.dtype}"
+        )
+    if not ids.size:
+        return ids.astype("int32")
+    if not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"`{name}` must hold integers, the ids of tokens. Received: an "
+            f"array of type {ids.dtype}"
+        )
+    for outside in (int(ids.min()), int(ids.max())):
+        if not 0 <= outside < vocabulary_size:
+            raise ValueError(
+                f"`{name}` must hold ids from 0 on and below "
+                f"vocabulary_size={vocabulary_size}. Received: the id {outside}"
+            )
+    return ids
+
+
+# === Models ===
+
 
 class BackoffModel(Scorer):
-    """An n-gram model in back-off form, as ARPA files have it.
+    """An n-gram model in back-off form, as in ARPA files.
 
     The probability of a word w after a context c is
 
@@ -36,7 +330,7 @@ class BackoffModel(Scorer):
         vocabulary_size: integer.
         sentence_boundaries: boolean, whether a context ends with its line.
         tables: list of `NGramTable`, from order 1 on, or `None` for a model
-            that has yet to be trained.
+            that is not trained yet.
 
     Example:
 
@@ -63,17 +357,15 @@ class BackoffModel(Scorer):
 
     @property
     def context_length(self):
-        """Tokens that the next one depends on."""
         return self.order - 1
 
     @property
     def num_ngrams(self):
-        """Tuple of integers: how many n-grams each order has."""
+        """Tuple of integers: the number of n-grams of each order."""
         return tuple(table.keys.size for table in self.tables)
 
     @property
     def description(self):
-        """String that names the model in a protocol."""
         return f"back-off model of order {self.order}, {self._contexts()}"
 
     def _contexts(self):
@@ -82,14 +374,13 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, as `Scorer` has it.
+        """Natural-log probability of each token; see `Scorer.score`.
 
-        An end of sentence is taken to stand before the text. The text is
-        read in chunks, so memory beyond the result does not depend on its
-        length.
+        An end of sentence is assumed before the text. The text is read in
+        chunks, so memory beyond the result does not depend on its length.
 
         Raises:
-            ValueError: as of `Scorer`, and if the model is not trained.
+            ValueError: as `Scorer.score`, and if the model is not trained.
 
         Example:
 
@@ -110,31 +401,24 @@ class BackoffModel(Scorer):
             else:
                 before = np.concatenate([[END_OF_SENTENCE], tokens[:begin]])
             chunk = np.concatenate([before, tokens[begin:end]])
-            scores[begin:end] = self._score(chunk)[before.size :]
+            found = self.tables[0].log_probabilities[chunk]
+            for table, below, contexts, ngrams in self._longer_ngrams(chunk):
+                known = contexts >= 0
+                found[known] += below.log_backoffs[contexts[known]]
+                known = ngrams >= 0
+                found[known] = table.log_probabilities[ngrams[known]]
+            scores[begin:end] = found[before.size :]
             progress.update(end)
         return scores
 
-    def _score(self, tokens):
-        scores = self.tables[0].log_probabilities[tokens]
-        for table, below, contexts, ngrams in self._longer_ngrams(tokens):
-            known = contexts >= 0
-            scores[known] += below.log_backoffs[contexts[known]]
-            found = ngrams >= 0
-            scores[found] = table.log_probabilities[ngrams[found]]
-        return scores
-
     def _longer_ngrams(self, tokens):
-        """Finds the n-grams of a text, order by order from 2 on.
-
-        Args:
-            tokens: integer array `(..., time)`, each row read by itself.
+        """Yields the n-grams of rows `(..., time)`, by order from 2 on.
 
         Yields:
             The table of the order, the one below, and integer arrays
             `(..., time)`: the place of the context of each token in the table
             below, and of the n-gram that ends with it, -1 for none.
         """
-        # Places are -1 where there is none.
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -145,14 +429,16 @@ class BackoffModel(Scorer):
             yield table, below, contexts, ngrams
 
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word, as `Scorer` has it.
+        """Natural-log probability of every word after some contexts.
 
-        A context is read from its last end of sentence on, if the model has
-        sentence boundaries. One that holds no end of sentence is not taken
-        to begin a line: `[[]]` gives the probabilities of single words.
+        See `Scorer.log_probabilities`. With sentence boundaries, a context is
+        read from its last end of sentence on. A context without an end of
+        sentence does not begin a line: `[[]]` gives the probabilities of
+        single words.
 
         Raises:
-            ValueError: as of `Scorer`, and if the model is not trained.
+            ValueError: as `Scorer.log_probabilities`, and if the model is not
+                trained.
 
         Example:
 
@@ -163,34 +449,30 @@ class BackoffModel(Scorer):
         self.require_trained()
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
-        # Any word may stand in the place of the one to predict: only its
-        # contexts are looked at.
+        # Only the contexts of the last token are used, so it may be any word.
         tokens = np.pad(contexts, ((0, 0), (0, 1)))
         for table, below, places, _ in self._longer_ngrams(tokens):
-            for row, place in enumerate(places[:, -1]):
+            for row, place in zip(result, places[:, -1]):
                 if place >= 0:
-                    self._lengthen(result[row], table, below, place)
+                    row += below.log_backoffs[place]
+                    first = place * self.vocabulary_size
+                    begin, end = np.searchsorted(
+                        table.keys, [first, first + self.vocabulary_size]
+                    )
+                    words = table.keys[begin:end] - first
+                    row[words] = table.log_probabilities[begin:end]
         return result
-
-    def _lengthen(self, row, table, below, context):
-        """Makes the distribution of one context that of a longer one."""
-        row += below.log_backoffs[context]
-        first = context * self.vocabulary_size
-        begin, end = np.searchsorted(
-            table.keys, [first, first + self.vocabulary_size]
-        )
-        row[table.keys[begin:end] - first] = table.log_probabilities[begin:end]
 
     def save(self, path):
         """Writes the model, whole or not at all; `load` reads it.
 
         Args:
-            path: path of the file, by custom `.npz`. It takes 24 bytes for
+            path: path of the file, `.npz` by convention. It takes 24 bytes for
                 each n-gram.
 
         Raises:
-            OSError: the folder cannot be written.
-            ValueError: the model is not trained.
+            OSError: if the folder cannot be written.
+            ValueError: if the model is not trained.
 
         Example:
 
@@ -213,7 +495,7 @@ class BackoffModel(Scorer):
             np.savez(file, config=json.dumps(config), **arrays)
 
     def get_config(self):
-        """Arguments of the model, all but its tables."""
+        """Arguments of the model, without its tables."""
         return {
             "vocabulary_size": self.vocabulary_size,
             "sentence_boundaries": self.sentence_boundaries,
@@ -243,8 +525,8 @@ def load(path):
         `KneserNey` or `BackoffModel`, as it was saved.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is damaged, or something else.
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is damaged, or another kind of file.
 
     Example:
 

@@ -3,31 +3,31 @@
 import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.ngrams.scorer import Scorer
-from memlm_keras.ngrams.scorer import token_ids
+from memlm_keras.ngrams.backoff import Scorer
+from memlm_keras.ngrams.backoff import token_ids
 
 
 class UnigramCache(Scorer):
-    """Relative frequencies of the words of the recent text.
+    """Unigram distribution of the recent text.
 
         p(w_t) = sum_i decay^(i - 1) [w_(t-i) = w_t] / sum_i decay^(i - 1)
 
-    for the t-th token of a text, with i from 1 to `size`, or as far as the
-    text goes back. Ends of sentences are tokens like others, and do not empty
+    for the t-th token of a text, with i from 1 to `size`, or to the beginning
+    of the text. Ends of sentences are tokens like others, and do not empty
     the cache. The first token has probability 1 / vocabulary_size, and words
-    that are not in the cache have none: the cache is for mixing with another
+    that are not in the cache have probability 0: mix the cache with another
     model (Kuhn and De Mori, 1990).
 
     Args:
         vocabulary_size: integer.
         size: integer, number of tokens that the cache goes back.
-        decay: float above 0 and at most 1, by which a token counts less with
+        decay: float above 0 and at most 1, factor of a token's weight for
             every token that follows it (Clarkson and Robinson, 1997).
-        documents: boolean, whether the cache is empty where a document begins.
-            Texts must then be `memlm_keras.data.Split`s with documents.
+        documents: boolean, whether the cache is emptied where a document
+            begins. Texts must then be `memlm_keras.data.Split`s with documents.
 
     Raises:
-        ValueError: if an argument is not as above.
+        ValueError: for other arguments.
 
     Example:
 
@@ -55,29 +55,35 @@ class UnigramCache(Scorer):
 
     @property
     def context_length(self):
-        """Tokens that the next one depends on."""
         return self.size
 
     @property
     def description(self):
-        """String that names the model in a protocol."""
         emptied = ", emptied at each document" if self.documents else ""
         decay = f", decay {self.decay}" if self.decay < 1 else ""
         return f"unigram cache of the last {self.size} tokens{decay}{emptied}"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token, -inf for those not cached.
+        """Natural-log probability of each token, -inf for words not cached.
 
-        Arguments and result as of `Scorer`. The time grows with `size`, to
-        about a second for 100,000 tokens and a size of 5,000. There is no
-        progress bar.
+        See `Scorer.score`. The time grows with `size`, to about a second for
+        100,000 tokens and a size of 5,000. There is no progress bar.
 
         Raises:
-            ValueError: as of `Scorer`, and if documents are asked for and not
-                there.
+            ValueError: as `Scorer.score`, and for a text without documents if
+                `documents` is true.
         """
         tokens = token_ids(text, self.vocabulary_size)
-        ages = np.arange(tokens.size) - self._document_starts(text)
+        starts = 0
+        if self.documents:
+            starts = getattr(text, "document_starts", None)
+            if starts is None:
+                raise ValueError(
+                    "`text` must be a `Split` with documents for a cache with "
+                    f"`documents=True`. Received: {type(text).__name__} without"
+                )
+            starts = np.repeat(starts, np.diff(starts, append=len(text)))
+        ages = np.arange(tokens.size) - starts
         ages = np.minimum(ages, self.size)
         weights = self.decay ** np.arange(ages.max(initial=0))
         counts = np.zeros(tokens.size)
@@ -90,23 +96,10 @@ class UnigramCache(Scorer):
         scores[ages == 0] = -np.log(self.vocabulary_size)
         return scores
 
-    def _document_starts(self, text):
-        """Offset of the document of each token, or 0 for all."""
-        if not self.documents:
-            return 0
-        starts = getattr(text, "document_starts", None)
-        if starts is None:
-            raise ValueError(
-                "`text` must be a `Split` with documents for a cache with "
-                f"`documents=True`. Received: {type(text).__name__} without"
-            )
-        lengths = np.diff(starts, append=len(text))
-        return np.repeat(starts, lengths)
-
     def log_probabilities(self, contexts):
-        """Natural-log probability of every word, -inf for those not cached.
+        """Natural-log probability of every word, -inf for words not cached.
 
-        As of `Scorer`, with all that the cache may hold as contexts.
+        See `Scorer.log_probabilities`; a context is the content of the cache.
         """
         contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
         contexts = contexts[:, -self.size :]

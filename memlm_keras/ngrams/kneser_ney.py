@@ -1,15 +1,22 @@
-"""Interpolated Kneser-Ney smoothing."""
+"""Interpolated Kneser-Ney smoothing: counts, discounts and the model."""
+
+import dataclasses
+import numbers
+import warnings
 
 import keras
+import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.ngrams.backoff import END_OF_SENTENCE
 from memlm_keras.ngrams.backoff import BackoffModel
-from memlm_keras.ngrams.counts import count_ngrams
-from memlm_keras.ngrams.discounting import estimated_discounts
-from memlm_keras.ngrams.discounting import explicit_discounts
-from memlm_keras.ngrams.discounting import smoothed_tables
-from memlm_keras.ngrams.discounting import warn_of_fallback
-from memlm_keras.ngrams.scorer import token_ids
+from memlm_keras.ngrams.backoff import NGramTable
+from memlm_keras.ngrams.backoff import contexts_of
+from memlm_keras.ngrams.backoff import token_ids
+
+# Used where discounts cannot be estimated: those of KenLM's
+# `--discount_fallback`, and their analogue for one discount.
+_FALLBACKS = {"modified": (0.5, 1.0, 1.5), "original": (0.5, 0.5, 0.5)}
 
 
 class KneserNey(BackoffModel):
@@ -20,35 +27,35 @@ class KneserNey(BackoffModel):
 
         p(w | c) = max(a(c w) - D(a(c w)), 0) / sum_v a(c v)
                    + backoff(c) p(w | c')
-        backoff(c) = what the discounts took off / sum_v a(c v)
+        backoff(c) = (what D takes from the counts) / sum_v a(c v)
 
     where a are counts of occurrences for the highest order, and below it
     N1+(. c w), the number of distinct words before (c, w). Below single words
-    stands the uniform distribution, p = 1 / vocabulary_size: every word of the
-    vocabulary has a probability, the unknown one among them. An unseen context
-    has backoff 1.
+    is the uniform distribution, p = 1 / vocabulary_size, so every word of the
+    vocabulary has a probability, the unknown token too. An unseen context has
+    backoff 1.
 
-    **Sentences.** Lines are independent of each other by default. The line
-    `w_1 .. w_n <eos>` is what SRILM and KenLM read as `<s> w_1 .. w_n </s>`:
-    `<eos>`, id 0, is `</s>` where it is predicted and `<s>` where it begins a
-    context, which goes back no further. `<s>` is never predicted: it is no
-    word that is counted, and has no share of the uniform distribution. As
-    nothing comes before `<s>`, n-grams that begin with it keep their
-    occurrences as counts in all orders, as in both programs; they also count
-    as one more word before what follows them. With
-    `sentence_boundaries=False` the text is one stream, in which `<eos>` is a
-    word like others. Either way, one `<eos>` stands before the text.
+    **Sentences.** By default, lines are independent of each other. The line
+    `w_1 .. w_n <eos>` equals `<s> w_1 .. w_n </s>` of SRILM and KenLM: `<eos>`,
+    id 0, is `</s>` where it is predicted and `<s>` where it begins a context,
+    which goes back no further. `<s>` is never predicted: it is not counted as
+    a word, and has no share of the uniform distribution. As nothing comes
+    before `<s>`, n-grams that begin with it keep their occurrences as counts
+    in all orders, as in both programs; they also count as one more word before
+    the words that follow them. With `sentence_boundaries=False` the text is
+    continuous, and `<eos>` is a word like others. In both cases, one `<eos>`
+    is assumed before the text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
     Discounts, and the counts of lower orders, are of the whole text.
 
-    Documents make no difference.
+    The model ignores the boundaries of documents.
 
     **Memory.** Training takes up to 60 bytes, and the model 24, for each
     distinct n-gram of all orders; or, for texts of few distinct n-grams, up to
-    75 bytes for each token. A text has at most `order` times as many as
-    tokens; Penn Treebank has 2.5 a token at order 5, which makes 130 MB.
+    75 bytes for each token. A text has at most `order` distinct n-grams for
+    each token; Penn Treebank has 2.5 at order 5, which makes 130 MB.
 
     Args:
         vocabulary_size: integer, at least 2.
@@ -58,12 +65,20 @@ class KneserNey(BackoffModel):
             estimated from counts of counts; or one number for all; or a list
             of `order` entries from order 1 on, each a number or three. Words
             that never occurred are impossible if the discount of order 1 is
-            0. Where counts of counts do not do, fixed ones stand in, and
-            `fit` warns: see `discounting.estimated_discounts`.
+            0. With n_i the number of n-grams of a count of exactly i and
+            Y = n_1 / (n_1 + 2 n_2), `"original"` is Y and `"modified"` is
+
+                D_1  = 1 - 2 Y n_2 / n_1
+                D_2  = 2 - 3 Y n_3 / n_2
+                D_3+ = 3 - 4 Y n_4 / n_3
+
+            (Section 3). Where one of these n_i is zero, or a discount is not
+            above 0, this order has 0.5, 1 and 1.5, or 0.5 in place of the
+            original one, and `fit` warns.
         minimum_counts: integer for all orders from 2 on, or a list of `order`
             integers from order 1 on, none smaller than the one before. 1 keeps
             all n-grams.
-        sentence_boundaries: boolean, whether each line stands for itself.
+        sentence_boundaries: boolean, whether lines are independent.
 
     Attributes:
         found_discounts: after `fit`, list of three floats for each order.
@@ -102,12 +117,10 @@ class KneserNey(BackoffModel):
 
     @property
     def order(self):
-        """Length of the longest n-grams."""
         return self._order
 
     @property
     def description(self):
-        """String that names the model in a protocol."""
         kind = "" if self._explicit_discounts else f" {self.discounts}"
         cut_offs = ""
         if max(self._cut_offs) > 1:
@@ -146,29 +159,23 @@ class KneserNey(BackoffModel):
         )
         self.found_discounts = self._explicit_discounts
         if self.found_discounts is None:
-            self.found_discounts, fallen_back = estimated_discounts(
-                levels, self.discounts
-            )
-            if fallen_back:
-                warn_of_fallback(levels, fallen_back, self.discounts)
+            self.found_discounts = estimated_discounts(levels, self.discounts)
         self.tables = smoothed_tables(
             levels, self.found_discounts, self._cut_offs
         )
         return self
 
     def get_config(self):
-        """Arguments of the model."""
         return {
-            "vocabulary_size": self.vocabulary_size,
+            **super().get_config(),
             "order": self.order,
             "discounts": self.discounts,
             "minimum_counts": self.minimum_counts,
-            "sentence_boundaries": self.sentence_boundaries,
         }
 
 
 def _cut_offs(minimum_counts, order):
-    """Returns the cut-off of each order, having checked the argument."""
+    """Checks the argument and returns the cut-off of each order."""
     cut_offs = minimum_counts
     if isinstance(minimum_counts, int):
         cut_offs = [1] + [minimum_counts] * (order - 1)
@@ -186,3 +193,224 @@ def _cut_offs(minimum_counts, order):
             f"Received: minimum_counts={minimum_counts!r}"
         )
     return list(cut_offs)
+
+
+# === Counts ===
+
+
+@dataclasses.dataclass(eq=False)
+class Counts:
+    """The n-grams of one order in a text.
+
+    Attributes:
+        keys: int64 array `(ngrams,)`, sorted, as in `backoff`.
+        suffixes: integer array `(ngrams,)`, the place of the last n - 1 words
+            in the order below; for single words, zeros.
+        occurrences: integer array `(ngrams,)`, how often each occurs.
+        modified: integer array `(ngrams,)`, the counts that are smoothed: for
+            the highest order occurrences, below it the number of distinct
+            words before the n-gram (Kneser and Ney, 1995),
+
+                N1+(. w_1 .. w_n) = |{v : c(v w_1 .. w_n) > 0}|
+
+            but occurrences if the n-gram begins a sentence, where nothing
+            comes before it.
+    """
+
+    keys: np.ndarray
+    suffixes: np.ndarray
+    occurrences: np.ndarray
+    modified: np.ndarray
+
+
+def count_ngrams(
+    tokens, order, vocabulary_size, sentence_boundaries, update=None
+):
+    """Counts all n-grams of a text, from single words to a highest order.
+
+    An end of sentence is assumed before the text, as a part of n-grams but not
+    as a word that occurs. The n-grams of one order end where those of the order
+    below end, so each order takes one sort of the text.
+
+    Returns a list of `Counts`, from order 1 on; the first has an entry for
+    every word of the vocabulary. `update` is called with each finished order.
+    """
+    # 32 bits number the n-grams of all but the longest texts.
+    small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
+    tokens = np.concatenate([[END_OF_SENTENCE], tokens]).astype(small)
+    occurrences = np.bincount(tokens[1:], minlength=vocabulary_size)
+    words = np.arange(vocabulary_size)
+    suffixes = np.zeros(vocabulary_size, small)
+    levels = [Counts(words, suffixes, occurrences, occurrences)]
+    begins = words == END_OF_SENTENCE
+    ngrams = tokens
+    for length in range(2, order + 1):
+        if update is not None:
+            update(length - 1)
+        prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
+        level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
+        # Counts of the order below become numbers of distinct words before it.
+        below = levels[-1]
+        preceding = np.bincount(level.suffixes, minlength=below.keys.size)
+        preceding = preceding.astype(small)
+        if length > 2:
+            preceding = np.where(begins, below.occurrences, preceding)
+        below.modified = preceding
+        begins = begins[level.keys // vocabulary_size] & sentence_boundaries
+        levels.append(level)
+    if update is not None:
+        update(order)
+    return levels
+
+
+def _count(prefixes, tokens, endings, vocabulary_size):
+    """Counts the n-grams of one order, and finds those that end at each token.
+
+    `prefixes` are the places of the n - 1 words before each token, -1 for none,
+    and `endings` of the n - 1 words that end at it, all arrays `(time,)`.
+    """
+    there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
+    keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
+    keys, inverse, occurrences = np.unique(
+        keys, return_inverse=True, return_counts=True
+    )
+    ngrams = np.full(tokens.size, -1, tokens.dtype)
+    ngrams[there] = inverse
+    # Wherever an n-gram occurs, the same n - 1 words end there.
+    suffixes = np.zeros(keys.size, tokens.dtype)
+    suffixes[inverse] = endings[there]
+    occurrences = occurrences.astype(tokens.dtype)
+    return Counts(keys, suffixes, occurrences, occurrences), ngrams
+
+
+# === Discounts ===
+
+
+def explicit_discounts(discounts, order):
+    """Checks `discounts`; three floats for each order, `None` for a string."""
+    if isinstance(discounts, str) and discounts in _FALLBACKS:
+        return None
+    received = f"Received: discounts={discounts!r}"
+    expected = (
+        '`discounts` must be "modified", "original", one number, or a list '
+        f"of {order} entries, a number or three numbers for each order."
+    )
+    if isinstance(discounts, str):
+        raise ValueError(f"{expected} {received}")
+    if isinstance(discounts, numbers.Real):
+        discounts = [discounts] * order
+    try:
+        triples = [np.broadcast_to(entry, 3) for entry in discounts]
+        triples = [tuple(map(float, triple)) for triple in triples]
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{expected} {received}") from error
+    if len(triples) != order:
+        raise ValueError(f"{expected} {received}")
+    for triple in triples:
+        if not all(0 <= d <= count for count, d in enumerate(triple, start=1)):
+            raise ValueError(
+                "Each of `discounts` must be at least 0 and at most the count "
+                f"that it is taken from (1, 2, 3). {received}"
+            )
+    return triples
+
+
+def estimated_discounts(levels, kind):
+    """Three discounts for each order, estimated as `KneserNey` documents."""
+    estimated, poor = [], []
+    for order, level in enumerate(levels, start=1):
+        counts = [
+            int(np.count_nonzero(level.modified == i)) for i in (1, 2, 3, 4)
+        ]
+        discounts = _discounts(counts, kind)
+        if discounts is None:
+            discounts = _FALLBACKS[kind]
+            poor.append(f"order {order}: n_1 .. n_4 = {counts}")
+        estimated.append(discounts)
+    if poor:
+        warnings.warn(
+            f"Counts of counts give no {kind} Kneser-Ney discounts here "
+            f"({'; '.join(poor)}), so {_FALLBACKS[kind]} are used in their "
+            "place. This is usual for order 1 where the vocabulary is limited; "
+            "for other orders the text may be too small, or artificial. To "
+            "choose discounts yourself, give `discounts` as numbers."
+        )
+    return estimated
+
+
+def _discounts(counts, kind):
+    """Discounts from n_1 to n_4, or `None` where they cannot be estimated."""
+    n = dict(enumerate(counts, start=1))
+    needed = (1, 2) if kind == "original" else (1, 2, 3, 4)
+    if not all(n[i] for i in needed):
+        return None
+    y = n[1] / (n[1] + 2 * n[2])
+    if kind == "original":
+        return (y, y, y)
+    triple = tuple(i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3))
+    return triple if all(discount > 0 for discount in triple) else None
+
+
+# === Smoothing ===
+
+
+def smoothed_tables(levels, discounts, cut_offs):
+    """Smooths a list of `Counts` to a list of `NGramTable`."""
+    vocabulary_size = levels[0].keys.size
+    probabilities, backoffs = [], []
+    below = np.array([1.0 / vocabulary_size])
+    for level, triple, cut_off in zip(levels, discounts, cut_offs):
+        weights, below = _interpolate(
+            level, triple, cut_off, below, vocabulary_size
+        )
+        backoffs.append(weights)
+        probabilities.append(below)
+    # The weight of the uniform distribution is in the probabilities of order
+    # 1, and no context is as long as the longest n-grams.
+    del backoffs[0]
+    backoffs.append(np.ones(levels[-1].keys.size))
+
+    # === Remove n-grams under the cut-offs, and number the rest ===
+    # Every word stays: its probability is then all from the order below.
+    kept = np.ones(vocabulary_size, "bool")
+    keys = levels[0].keys
+    tables = []
+    for level, cut_off in zip(levels, cut_offs):
+        if tables:
+            # The first words of an n-gram occur at least as often as it, so
+            # they are still there.
+            places = np.cumsum(kept) - 1
+            kept = level.occurrences >= cut_off
+            prefixes, words = np.divmod(level.keys[kept], vocabulary_size)
+            keys = places[prefixes] * vocabulary_size + words
+        # Freed one by one, since they are as large as the tables.
+        values = probabilities.pop(0)[kept]
+        weights = backoffs.pop(0)[kept]
+        with np.errstate(divide="ignore"):
+            np.log(values, out=values)
+            np.log(weights, out=weights)
+        tables.append(NGramTable(keys, values, weights))
+    return tables
+
+
+def _interpolate(level, discounts, cut_off, below, vocabulary_size):
+    """Probabilities of one order, from those of the order below.
+
+    Returns the back-off weight of each n-gram of the order below, and the
+    probability of each of this order, float64 arrays. `below` is one number,
+    1 / vocabulary_size, below order 1.
+    """
+    prefixes = level.keys // vocabulary_size
+    kept = level.occurrences >= cut_off
+    # D_3 is taken from all counts from 3 on.
+    taken = np.array([0.0, *discounts])[np.minimum(level.modified, 3)]
+    remaining = np.where(kept, np.maximum(level.modified - taken, 0.0), 0.0)
+    totals = np.bincount(prefixes, level.modified, below.size)
+    taken = np.bincount(prefixes, level.modified - remaining, below.size)
+    # In continuous text, words only at its beginning follow nothing.
+    seen = totals > 0
+    weights = np.divide(taken, totals, out=np.ones(below.size), where=seen)
+    totals[~seen] = 1.0
+    values = remaining / totals[prefixes]
+    values += weights[prefixes] * below[level.suffixes]
+    return weights, values

@@ -1,12 +1,12 @@
-"""Linear mixtures of models, weighted on development data."""
+"""Linear mixtures of models, with weights chosen on development data."""
 
 import itertools
 
 import keras
 import numpy as np
 
+from memlm_keras.ngrams.backoff import Scorer
 from memlm_keras.ngrams.cache import UnigramCache
-from memlm_keras.ngrams.scorer import Scorer
 
 _CACHE_SIZES = (100, 200, 300, 500, 1000, 2000, 5000)
 # Nats that the mean log-probability may lie below its maximum.
@@ -15,18 +15,17 @@ _MOST_ITERATIONS = 10_000
 
 
 class Mixture(Scorer):
-    """Weighted mean of the probabilities that models give.
+    """Weighted mean of the probabilities of several models.
 
         p(w | c) = sum_k weights_k p_k(w | c)
 
     Args:
         models: list of models with `score`, such as `KneserNey` and
             `UnigramCache`, of one vocabulary.
-        weights: list of a number for each, at least 0 and 1 in sum.
+        weights: list of a number for each, at least 0, with the sum 1.
 
     Raises:
-        ValueError: if the models are of several vocabularies, or the weights
-            are not as above.
+        ValueError: for models of different vocabularies, or other weights.
 
     Example:
 
@@ -57,7 +56,6 @@ class Mixture(Scorer):
 
     @property
     def description(self):
-        """String that names the model in a protocol."""
         parts = " + ".join(
             f"{weight:.4f} * ({model.description})"
             for weight, model in zip(self.weights, self.models)
@@ -65,26 +63,22 @@ class Mixture(Scorer):
         return f"mixture {parts}"
 
     def score(self, text, verbose=0):
-        return _mixed(
-            [model.score(text, verbose=verbose) for model in self.models],
-            self.weights,
-        )
+        return self._mixed(lambda model: model.score(text, verbose=verbose))
 
     def log_probabilities(self, contexts):
-        return _mixed(
-            [model.log_probabilities(contexts) for model in self.models],
-            self.weights,
-        )
+        return self._mixed(lambda model: model.log_probabilities(contexts))
 
     def log_probabilities_at(self, text, begin, end):
-        return _mixed(
-            [m.log_probabilities_at(text, begin, end) for m in self.models],
-            self.weights,
+        return self._mixed(
+            lambda model: model.log_probabilities_at(text, begin, end)
         )
+
+    def _mixed(self, score):
+        return _mixed([score(model) for model in self.models], self.weights)
 
 
 def mix(models, text, verbose=1):
-    """Mixes models with the weights that are best for a text.
+    """Mixes models with the best weights for a text.
 
     Args:
         models: list of models, as for `Mixture`.
@@ -108,19 +102,19 @@ def mix(models, text, verbose=1):
 
 
 def mixture_weights(scores):
-    """Finds the weights of a mixture by expectation maximization.
+    """Best weights of a mixture, by expectation maximization.
 
-    From equal weights on,
+    Starts from equal weights and repeats
 
         weights_k <- mean_t weights_k p_k(t) / sum_j weights_j p_j(t)
 
-    until the mean log-probability is within 1e-9 nats of the largest, which
-    is known from the largest factor by which a weight would still grow: the
-    log-probability is concave, and this bounds how far it can rise.
+    until the mean log-probability is within 1e-9 nats of its maximum. The
+    largest factor by which a weight still grows bounds this distance, since
+    the log-probability is concave.
 
     Args:
         scores: floats `(models, tokens)`, the natural-log probability of each
-            token. Any models may have given them, neural ones too.
+            token by any models, neural ones too.
 
     Returns:
         float64 array `(models,)`, which sums to 1.
@@ -143,8 +137,8 @@ def mixture_weights(scores):
     best = scores.max(axis=0)
     if not np.all(np.isfinite(best)):
         raise ValueError(
-            "`scores` must be a finite number for each token, from one model "
-            f"at least. Received: {best[~np.isfinite(best)][0]} for the token "
+            "`scores` must be a finite number for each token, of at least one "
+            f"model. Received: {best[~np.isfinite(best)][0]} for the token "
             f"at {int(np.argmin(np.isfinite(best)))}"
         )
     # Only ratios count, and these neither overflow nor vanish.
@@ -166,10 +160,10 @@ def with_cache(
     documents=False,
     verbose=1,
 ):
-    """Mixes a model with the unigram cache that is best for a text.
+    """Mixes a model with the best unigram cache for a text.
 
-    The size and the decay are those, of the ones given, with which the mixture
-    makes the text most probable, each with its best weight.
+    Size and decay are chosen so that the mixture, with its best weights, gives
+    the text the highest probability.
 
     Args:
         model: model with `score`, such as `KneserNey`.
