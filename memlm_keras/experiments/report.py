@@ -212,7 +212,7 @@ def _markdown(table, records):
             cells[measure.name] = _measure_cell(record, measure)
             several |= record[f"{measure.name}_standard_deviation"] != ""
         rows.append([cells[name] for name in columns])
-    yield from _markdown_table(columns.values(), rows)
+    yield from markdown_table(columns.values(), rows)
     if several:
         yield (
             "\nOver the seeds: mean ± sample standard deviation (least to "
@@ -220,7 +220,7 @@ def _markdown(table, records):
         )
 
 
-def _markdown_table(heads, rows):
+def markdown_table(heads, rows):
     heads = list(heads)
     yield f"| {' | '.join(heads)} |"
     yield "|" + "---|" * len(heads)
@@ -250,7 +250,7 @@ def _published_elsewhere(table):
             for name, value in published.numbers.items()
         }
         rows.append([row.label, *(found.get(key) or "" for key in corpora)])
-    yield from _markdown_table(heads, rows)
+    yield from markdown_table(heads, rows)
 
 
 def _seeds_cell(record):

@@ -381,7 +381,7 @@ COMMANDS = {
                 Option("run_dir", str, "Folder that run folders go in."),
                 next(o for o in settings.READING if o.name == "data_dir"),
             ],
-            module="claim_runs",
+            module="claims",
         ),
     )
 }
