@@ -68,7 +68,8 @@ def run(
         verbose: as of `fit`.
 
     Returns:
-        Dict of plain values: the results of the best rate.
+        Dict of plain values: the results of the rate that is best on
+        held-out sequences.
 
     Raises:
         ValueError: if `epochs` is no integer of at least 1.
@@ -88,14 +89,22 @@ def run(
             "rate": rate,
             "most_epochs": epochs,
         }
-        results = _finished(what, folder)
+        path, results = _finished(what, folder)
         if results is None:
             path = _path(what, folder)
             # Another run stands there only if somebody put it there.
             run_folder.RunFolder(path).move_aside()
             results = _train(what, task, path, verbose)
-        found.append(results)
-    return max(found, key=lambda results: results["accuracy"])
+        found.append((path, results))
+    if len(found) == 1:
+        return results
+    # Test sequences choose nothing.
+    return max(found, key=lambda pair: _validation_accuracy(pair[0]))[1]
+
+
+def _validation_accuracy(path):
+    """Accuracy on held-out sequences at the end of a run's training."""
+    return run_folder.RunFolder(path).log()[-1]["val_accuracy"]
 
 
 def rates_of(row, setting):
@@ -110,15 +119,15 @@ def _path(what, folder):
 
 
 def _finished(what, folder):
-    """Results of a run, or `None` where it is not finished."""
+    """Folder and results of a run; `None` twice if it is not finished."""
     # Without epochs in their names are the runs of docs/results/logs.
     for path in (_path(what, folder), folder / f"rate{what['rate']:g}"):
         path = path / run_folder.RESULTS
         if path.exists():
             results = files.read_json(path, "results of a run")
             if what.items() <= results.items():
-                return results
-    return None
+                return path.parent, results
+    return None, None
 
 
 def _train(what, task, path, verbose):
