@@ -1,10 +1,15 @@
 """PNG and CSV files of all analyses."""
 
 import csv
+import re
+import warnings
 
 import numpy as np
 
 from memlm_keras import files
+
+# What matplotlib warns of, once for each glyph and each pass over the text.
+_MISSING_GLYPH = re.compile(r"Glyph (\d+) .*missing from")
 
 
 def subplots(width, height, *arguments, **options):
@@ -54,8 +59,31 @@ def save(figure, path, axes=None, title=None, image=None, label=None):
         figure.colorbar(image, ax=axes, label=label)
     if title:
         axes.set_title(title)
-    with files.atomic_path(path) as temporary:
+    with (
+        files.atomic_path(path) as temporary,
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always")
         figure.savefig(temporary, format="png", dpi=150)
+    missing = {}
+    for warning in caught:
+        glyph = _MISSING_GLYPH.match(str(warning.message))
+        if glyph:
+            missing[chr(int(glyph[1]))] = None
+        else:
+            warnings.warn_explicit(
+                warning.message,
+                warning.category,
+                warning.filename,
+                warning.lineno,
+            )
+    if missing:
+        warnings.warn(
+            f"The font of {path} lacks {len(missing)} characters, which are "
+            f"drawn as boxes: {' '.join([*missing][:10])}. Add a font that has "
+            "them to `matplotlib.rcParams['font.family']`.",
+            stacklevel=3,
+        )
 
 
 def literal(text):

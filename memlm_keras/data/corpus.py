@@ -3,8 +3,10 @@
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
+import re
 import warnings
 
 import numpy as np
@@ -25,6 +27,14 @@ from memlm_keras.data.vocabulary import Vocabulary
 SPLITS = ("train", "validation", "test")
 # Share of validation and of test in a single file.
 _SHARE = 0.05
+# Scripts that put no spaces between words: Thai, Lao, Tibetan, Burmese, Khmer,
+# Japanese, Chinese. Words of such text that has spaces are shorter than this.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+    "\U00020000-\U0003ffff]"
+)
+_LONG_WORDS = 6
+_LINES_LOOKED_AT = 1000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -402,8 +412,9 @@ def load_text(
         FileNotFoundError: A file or folder is not there.
         ValueError: A file is not UTF-8 or empty, no line begins a document,
             only two texts are given, a single one has fewer than three lines
-            or documents, or `vocabulary` is given together with arguments to
-            build one.
+            or documents, `vocabulary` is given together with arguments to
+            build one, or neither it nor `tokenize` is given for text without
+            spaces between words.
         OSError: The cache cannot be written.
 
     Warns:
@@ -426,6 +437,8 @@ def load_text(
     sources = [
         TextSource(path, document_start=document_start) for path in given
     ]
+    if vocabulary is None and tokenize is None:
+        _require_spaces(sources[0])
     name, description = name_of(sources[0].path), ""
     if test is None:
         sources, description = _parts(sources[0])
@@ -494,8 +507,9 @@ def load_documents(
             folder.
         ValueError: A share is not between 0 and 1, nothing would be left to
             train on, a split gets no document, a file is not UTF-8, nothing
-            says where the documents of a file begin, or `vocabulary` reads
-            text otherwise than `tokenize` or `lowercase`.
+            says where the documents of a file begin, `vocabulary` reads
+            text otherwise than `tokenize` or `lowercase`, or the text has no
+            spaces between words, as for `load_text`.
         OSError: The cache cannot be written.
 
     Example:
@@ -515,6 +529,8 @@ def load_documents(
     name = source.path.stem
     if vocabulary is not None:
         vocabulary_size, numbers = None, None
+    elif tokenize is None:
+        _require_spaces(source)
     rules = {"split": tokenize, "lowercase": lowercase, "numbers": numbers}
     tokenizer = asked_tokenizer(vocabulary, **rules)
     lengths = stored_document_lengths(
@@ -533,6 +549,24 @@ def load_documents(
         minimum_count,
         **rules,
     )
+
+
+def _require_spaces(source):
+    """Raises `ValueError` for text that has few spaces between its words."""
+    lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
+    words = [word for line, _ in lines for word in line.split()]
+    characters = sum(map(len, words))
+    unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
+    if 2 * unspaced > characters > _LONG_WORDS * len(words):
+        raise ValueError(
+            f"{source.path} has few spaces between its words, as is usual in "
+            "its script: split at white space, its tokens have "
+            f"{characters / len(words):.0f} characters on average. Received: "
+            f"tokenize=None, and text such as {words[0][:20]!r}. Give "
+            '`tokenize="characters"` (`--tokenize=characters` of `memlm`), or '
+            "text with spaces between its words; "
+            '`tokenize="white_space"` reads it as it is.'
+        )
 
 
 def deal_documents(lengths, shares, seed):

@@ -18,7 +18,7 @@ from memlm_keras.files import atomic_path
 from memlm_keras.files import read_json
 from memlm_keras.files import reading
 
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _SUMS = "checksums.json"
 _TRIES = 3
 _TOKENS_BEFORE_PROGRESS = 1_000_000
@@ -197,7 +197,8 @@ def read_lines(path):
     """Yields the lines of a UTF-8 file, without their line ends.
 
     Only a line feed, or carriage return and line feed, ends a line: other
-    characters that Python takes for line ends occur within real sentences.
+    characters that Python takes for line ends occur within real sentences. In a
+    file without any line feed, as old Macs wrote them, a carriage return does.
 
     Args:
         path: Path of the file.
@@ -209,7 +210,11 @@ def read_lines(path):
     offset = 0
     with open(path, "rb") as file:
         for line in file:
-            yield _decode(line, path, offset).rstrip("\r\n")
+            text = _decode(line, path, offset)
+            if offset or line.endswith(b"\n"):
+                yield text.rstrip("\r\n")
+            else:
+                yield from text.removesuffix("\r").split("\r")
             offset += len(line)
 
 

@@ -12,7 +12,7 @@ import re
 import keras
 import numpy as np
 
-SPLITS = ("white_space", "unicode_script")
+SPLITS = ("white_space", "unicode_script", "characters")
 
 # The characters that Python's `str.split` splits at, a test says so.
 WHITE_SPACE = (
@@ -39,13 +39,15 @@ class Tokenizer:
       TensorFlow's core operator `tf.strings.unicode_script`. (Its sibling,
       `tensorflow_text.UnicodeScriptTokenizer`, joins what stands on both sides
       of a space if it is of one script: of `", 12"` it makes `,12`.)
+    * `split="characters"`: at white space and between all characters, for
+      text that puts no spaces between its words, such as Chinese.
 
     Then, if asked for, each character becomes lower case (by itself: unlike
     `str.lower`, a Greek sigma does not look at its place in the word), and
     each token that is a number becomes the token `numbers`.
 
     Args:
-        split: `"white_space"` or `"unicode_script"`.
+        split: `"white_space"`, `"unicode_script"` or `"characters"`.
         lowercase: Whether characters become lower case.
         numbers: `None`, or the token, such as `"N"`, that replaces numbers.
 
@@ -82,9 +84,12 @@ class Tokenizer:
         Returns:
             List of strings.
         """
-        if self.split == "white_space":
-            return self.normalize(text.split())
-        return self.normalize(_split_at_scripts(text))
+        if self.split == "unicode_script":
+            return self.normalize(_split_at_scripts(text))
+        words = text.split()
+        return self.normalize(
+            words if self.split == "white_space" else "".join(words)
+        )
 
     def normalize(self, tokens):
         """Applies the rules of case and numbers to tokens.

@@ -38,7 +38,7 @@ READING = (
         "tokenize",
         str,
         "With files of your own: how to part words; by default at white space.",
-        choices=("unicode_script",),
+        choices=("unicode_script", "characters"),
     ),
     Option(
         "vocabulary_size",

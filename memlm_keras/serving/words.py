@@ -93,6 +93,9 @@ class TokenizerInGraph(tf.Module):
     def tokenize(self, text):
         if self._rules.split == "white_space":
             tokens = split_at_white_space(text)
+        elif self._rules.split == "characters":
+            text = tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", "")
+            tokens = tf.strings.unicode_split(text, "UTF-8")
         else:
             tokens = split_at_scripts(text)
         return tokens.with_flat_values(self._normalized(tokens.flat_values))

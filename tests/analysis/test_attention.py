@@ -105,3 +105,13 @@ def test_pictures_refuse_what_does_not_fit(tmp_path):
     with pytest.raises(ValueError, match="at least one model"):
         analysis.plot_mean_attention({}, tmp_path / "x.png")
     assert not list(tmp_path.iterdir())
+
+
+def test_characters_that_the_font_lacks_are_one_warning(tmp_path):
+    words = ["🦜", "ก", "한", "a"]
+    with pytest.warns(UserWarning) as caught:
+        analysis.plot_attention(np.eye(4), words, tmp_path / "a.png")
+    (warning,) = caught
+    assert "lacks 3 characters" in str(warning.message)
+    assert all(word in str(warning.message) for word in words[:3])
+    assert (tmp_path / "a.png").stat().st_size

@@ -278,3 +278,31 @@ def test_a_vocabulary_says_how_text_is_read(tmp_path):
     for arguments in ({"tokenize": "white_space"}, {"numbers": "N"}):
         with pytest.raises(ValueError, match="says itself how text becomes"):
             data.load_text(path, vocabulary=vocabulary, **arguments)
+
+
+UNSPACED = "今天天气很好，我们去公园散步。\n他说明天会下雨。\n" * 20
+SPACED = "今天 天气 很 好 ， 我们 去 公园 散步 。\n他 说 明天 会 下雨 。\n" * 20
+
+
+def test_text_without_spaces_needs_a_tokenization(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(UNSPACED, encoding="utf-8")
+    with pytest.raises(ValueError, match="few spaces.*12 char.*=characters"):
+        data.load_text(path)
+    with pytest.raises(ValueError, match="notes.txt has few spaces"):
+        data.load_documents(path, document_start="他")
+    corpus = data.load_text(path, tokenize="characters")
+    words = {*UNSPACED, "<unk>", "<eos>"} - {"\n"}
+    assert {*corpus.vocabulary.tokens} == words
+    assert corpus.vocabulary.decode(corpus.train.tokens[:3]) == [*"今天天"]
+    # Whoever asks for white space, or has a vocabulary, is believed.
+    assert len(data.load_text(path, tokenize="white_space").vocabulary) == 4
+    data.load_text(path, vocabulary=corpus.vocabulary)
+
+
+def test_text_with_spaces_is_read_as_before(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(SPACED, encoding="utf-8")
+    assert "公园" in data.load_text(path).vocabulary
+    path.write_text("ACGTACGTACGT\nGGGTTTAAACCC\n" * 4)
+    assert "ACGTACGTACGT" in data.load_text(path).vocabulary

@@ -21,6 +21,15 @@ def test_only_line_feeds_end_lines(write):
     assert list(read_lines(path)) == ["a\u2028b\x0bc", "d\u0085e", "f"]
 
 
+@pytest.mark.parametrize("text", ["a b\rc\r", "a b\rc", "\ufeffa b\rc\r"])
+def test_carriage_returns_end_lines_of_old_macs(write, text):
+    assert list(read_lines(write(text))) == ["a b", "c"]
+
+
+def test_a_carriage_return_beside_line_feeds_ends_no_line(write):
+    assert list(read_lines(write("a\rb\nc\rd"))) == ["a\rb", "c\rd"]
+
+
 def test_a_byte_order_mark_is_no_text(write):
     path = write("\ufeffà \ufeffb\n\ufeffc\n")
     assert list(read_lines(path)) == ["à \ufeffb", "\ufeffc"]
