@@ -2,7 +2,6 @@
 
 import gc
 import os
-import pathlib
 
 # What tests compile runs a few times on a few numbers: a quick compiler pays.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
@@ -23,55 +22,7 @@ settings.register_profile(
 settings.load_profile("ci" if "CI" in os.environ else "local")
 
 
-# Tests of text, files, commands and pages: what of them a backend computes is
-# tested for each elsewhere.
-SAME_ON_EVERY_BACKEND = (
-    "benchmarks/test_benchmarks.py",
-    "data/test_cloze.py",
-    "data/test_corpora.py",
-    "data/test_documents.py",
-    "data/test_download.py",
-    "data/test_embedded.py",
-    "data/test_recall.py",
-    "data/test_segmentation.py",
-    "data/test_subwords.py",
-    "data/test_text.py",
-    "data/test_token_store.py",
-    "data/test_tokenizer.py",
-    "data/test_treebanks.py",
-    "data/test_vocabulary.py",
-    "docs/test_book.py",
-    "docs/test_glossary.py",
-    "experiments/test_claims.py",
-    "experiments/test_command_line.py",
-    "experiments/test_experiment.py",
-    "experiments/test_recall.py",
-    "experiments/test_run_folder.py",
-    "experiments/test_table.py",
-    "recipes/test_recall.py",
-    "recipes/test_recipes.py",
-    "serving/test_client.py",
-    "serving/test_deploy.py",
-    "serving/test_c_library.py",
-    "serving/test_operators.py",
-    "serving/test_requests.py",
-    "serving/test_score_exported.py",
-    "serving/test_states.py",
-    "test_distribution.py",
-    "test_files.py",
-    "test_package.py",
-    "test_paper_pages.py",
-    "test_registry.py",
-    "test_structure.py",
-)
-
-
 def pytest_addoption(parser):
-    parser.addoption(
-        "--backend-only",
-        action="store_true",
-        help="leave out tests that are the same on every backend",
-    )
     parser.addoption(
         "--every-kind",
         action="store_true",
@@ -80,14 +31,15 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--backend-only"):
-        return
-    here = pathlib.Path(__file__).parent
-    left_out = {here / name for name in SAME_ON_EVERY_BACKEND}
-    config.hook.pytest_deselected(
-        items=[item for item in items if item.path in left_out]
-    )
-    items[:] = [item for item in items if item.path not in left_out]
+    """Deselects tests that `backend("name")` keeps for other backends."""
+    elsewhere = [item for item in items if not _runs_here(item)]
+    config.hook.pytest_deselected(items=elsewhere)
+    items[:] = [item for item in items if _runs_here(item)]
+
+
+def _runs_here(item):
+    mark = item.get_closest_marker("backend")
+    return not mark or not mark.args or keras.backend.backend() in mark.args
 
 
 def pytest_sessionstart(session):

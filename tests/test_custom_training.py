@@ -9,6 +9,8 @@ import pytest
 
 import memlm_keras
 
+pytestmark = pytest.mark.backend
+
 PAGE = (
     pathlib.Path(memlm_keras.__file__).parents[1]
     / "docs"

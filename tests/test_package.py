@@ -251,6 +251,7 @@ def modules_after(statement):
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
+@pytest.mark.slow
 def test_import_loads_no_more_than_keras():
     loaded = modules_after("import memlm_keras")
     assert "memlm_keras" in loaded

@@ -4,7 +4,6 @@ import importlib.util
 import pathlib
 import re
 
-import keras
 import pytest
 
 from memlm_keras import presets
@@ -36,10 +35,6 @@ def make_tables():
     return module.with_rows
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "jax",
-    reason="pages are the same on every backend",
-)
 @every_page
 def test_tables_are_those_of_the_registry(page):
     """Otherwise: python docs/papers/rows.py"""

@@ -116,6 +116,7 @@ def test_contenders_agree(kind, variant):
 
 
 @pytest.mark.parametrize("engine, time", [("tensorflow", 1), ("litert", 4)])
+@pytest.mark.slow
 def test_engines_agree(engine, time):
     """What is exported gives the losses of the model, and is timed."""
     case = dataclasses.replace(

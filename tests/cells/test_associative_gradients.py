@@ -12,6 +12,8 @@ from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import associative_gradients
 from memlm_keras.data import PairBatches
 
+pytestmark = pytest.mark.backend
+
 MODULE = associative_gradients
 if keras.backend.backend() == "torch":
     from memlm_keras.cells import associative_torch as MODULE

@@ -13,6 +13,8 @@ from memlm_keras.cells import ProjectedRNN
 from references.cheng2016 import lstm_network
 from references.finite_differences import assert_derivatives
 
+pytestmark = pytest.mark.backend
+
 
 def make(units=3, window=4, fusion=False, input_dim=2):
     cell = LSTMNetworkCell(units, window, fusion)

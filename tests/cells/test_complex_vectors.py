@@ -4,6 +4,8 @@ import pytest
 
 from memlm_keras.cells import complex_vectors
 
+pytestmark = pytest.mark.backend
+
 
 def arrays(nest):
     return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)

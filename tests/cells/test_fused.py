@@ -8,6 +8,8 @@ from keras import ops
 import memlm_keras
 from memlm_keras.cells import fused
 
+pytestmark = pytest.mark.backend
+
 LAYERS = {"lstm": keras.layers.LSTM, "gru": keras.layers.GRU}
 # What has an implementation of its own, by backend.
 FUSED = {"torch": {"lstm", "gru"}, "jax": {"lstm"}, "tensorflow": {"lstm"}}

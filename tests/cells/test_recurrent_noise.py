@@ -18,6 +18,8 @@ from memlm_keras.data import Batches
 from references import recurrent_noise as reference
 from references.finite_differences import assert_derivatives
 
+pytestmark = pytest.mark.backend
+
 RATES = (0.4, 0.25)
 CELLS = {
     "zoneout": (

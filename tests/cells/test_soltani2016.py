@@ -14,6 +14,8 @@ from memlm_keras.cells import ProjectedRNN
 from references import hornn as reference
 from references.finite_differences import assert_derivatives
 
+pytestmark = pytest.mark.backend
+
 CELLS = {"fofe": FOFEHORNNCell, "gated": GatedHORNNCell}
 every_cell = pytest.mark.parametrize("name", CELLS)
 sizes = given(

@@ -16,6 +16,8 @@ from memlm_keras.cells.complex_vectors import KEYS
 from references import weissenborn2016 as reference
 from references.finite_differences import assert_derivatives
 
+pytestmark = pytest.mark.backend
+
 INNER = {
     "lstm": keras.layers.LSTMCell,
     "simple_rnn": keras.layers.SimpleRNNCell,

@@ -9,6 +9,8 @@ from memlm_keras.data import Batches
 from memlm_keras.data import recall
 from memlm_keras.memory import Attention
 
+pytestmark = pytest.mark.backend
+
 NUM_TOKENS = 50
 STARTS = np.array([0, 7, 9, 20, 33, 41])
 

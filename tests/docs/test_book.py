@@ -12,6 +12,8 @@ import pytest
 
 import memlm_keras as memlm
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sphinx")
 pytest.importorskip("myst_parser")
 pytest.importorskip("furo")

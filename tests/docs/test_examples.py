@@ -3,27 +3,18 @@
 import pathlib
 import re
 
-import keras
 import numpy as np
 import pytest
 
 from memlm_keras.data import embedded
 
+pytestmark = pytest.mark.slow
+
 FOLDER = pathlib.Path(__file__).parents[2] / "docs" / "examples"
-# TensorFlow exports without another process.
 SMALL = {
-    "key_value_predict_language_model": (
-        "torch",
-        {"WINDOW": 8, "UNITS": 6, "EPOCHS": 3},
-    ),
-    "sentence_pairs_with_dual_memory": (
-        "torch",
-        {"NUM_PAIRS": 96, "EPOCHS": 1},
-    ),
-    "serve_and_call": (
-        "tensorflow",
-        {"EPOCHS": 1, "ADDRESS": "http://localhost:8501"},
-    ),
+    "key_value_predict_language_model": {"WINDOW": 8, "UNITS": 6, "EPOCHS": 3},
+    "sentence_pairs_with_dual_memory": {"NUM_PAIRS": 96, "EPOCHS": 1},
+    "serve_and_call": {"EPOCHS": 1, "ADDRESS": "http://localhost:8501"},
 }
 
 
@@ -35,11 +26,8 @@ def run(run_as_module, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     def run(name):
-        backend, constants = SMALL[name]
-        if keras.backend.backend() != backend:
-            pytest.skip(f"examples are run once: this one on {backend}")
         source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
-        for constant, value in constants.items():
+        for constant, value in SMALL[name].items():
             source, found = re.subn(
                 rf"^{constant} = .*$",
                 f"{constant} = {value!r}",
@@ -82,6 +70,8 @@ def test_sentence_pairs(run):
     assert printed.count("dual AM-GRU") == 2
 
 
+# TensorFlow exports without another process.
+@pytest.mark.backend("tensorflow")
 def test_serve_and_call(run, local_clients, tmp_path):
     asked = local_clients(tmp_path)
     module, printed = run("serve_and_call")

@@ -19,6 +19,7 @@ from memlm_keras.experiments import commands
 from memlm_keras.experiments import experiment
 
 ROOT = pathlib.Path(__file__).parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
 # Where the others would only take longer: PyTorch compiles nothing, and
@@ -28,7 +29,6 @@ BACKENDS = dict.fromkeys(
 )
 BACKEND = "torch"
 
-TUTORIAL = ROOT / "docs" / "tutorial.md"
 # The one command that trains; all others are stopped before they do.
 TRAINED = (
     "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
@@ -63,13 +63,15 @@ def command_lines(page):
 
 
 def those_with(found, pages=PAGES):
-    return [pytest.param(page, id=page.stem) for page in pages if found(page)]
+    return [
+        pytest.param(page, id=page.stem, marks=on_one_backend(page))
+        for page in pages
+        if found(page)
+    ]
 
 
 def on_one_backend(page):
-    backend = BACKENDS.get(page.name, BACKEND)
-    if keras.backend.backend() != backend:
-        pytest.skip(f"pages are alike on every backend: run once, on {backend}")
+    return pytest.mark.backend(BACKENDS.get(page.name, BACKEND))
 
 
 def write_files(folder):
@@ -165,8 +167,8 @@ def servers(folder, local_clients):
 
 
 @pytest.mark.parametrize("page", those_with(blocks))
+@pytest.mark.slow
 def test_blocks_run(page, folder, servers, run_as_module):
-    on_one_backend(page)
     for lines_before, block in blocks(page):
         # Of a name that no package has, as onnx.md would.
         run_as_module(f"page_{page.stem}", block, page, lines_before)
@@ -174,7 +176,6 @@ def test_blocks_run(page, folder, servers, run_as_module):
 
 @pytest.mark.parametrize("page", those_with(command_lines, [*PAGES, *RESULTS]))
 def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
-    on_one_backend(page)
     # What other lines of the pages make.
     corpus_files.write_documents(folder / "novels", count=40)
     for name in ("fifth", "tenth"):
@@ -225,9 +226,10 @@ def would_train(*arguments, **named):
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
 @pytest.mark.usefixtures("servers")
+@pytest.mark.slow
+@on_one_backend(TUTORIAL)
 def test_the_tutorial_runs(folder, capsys):
     """All of it, in its order; only installing and containers are left out."""
-    on_one_backend(TUTORIAL)
     text = TUTORIAL.read_text(encoding="utf-8").replace("\\\n", " ")
     names = {}
     for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):

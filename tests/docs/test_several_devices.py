@@ -14,6 +14,8 @@ import pytest
 import memlm_keras
 from memlm_keras.data import embedded
 
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
+
 PAGE = (
     pathlib.Path(__file__).parents[2] / "docs/how_to/several_devices.md"
 ).read_text(encoding="utf-8")

@@ -18,6 +18,8 @@ from scipy.special import log_softmax
 import memlm_keras as memlm
 from memlm_keras import registry
 
+pytestmark = pytest.mark.backend
+
 BACKEND = keras.backend.backend()
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "support.md"

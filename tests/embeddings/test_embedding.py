@@ -12,6 +12,8 @@ from memlm_keras.embeddings import look_up
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import MemoryNetwork
 
+pytestmark = pytest.mark.backend
+
 V = 7
 MODELS = {
     "lstm": lambda: LanguageModel(V, 4, [keras.layers.LSTM(4)]),

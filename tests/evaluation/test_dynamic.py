@@ -15,6 +15,8 @@ from memlm_keras.evaluation import perplexity
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 
+pytestmark = pytest.mark.backend
+
 V, UNITS = 5, 3
 
 

@@ -15,6 +15,8 @@ from memlm_keras.evaluation import Perplexity
 from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValue
 
+pytestmark = pytest.mark.backend
+
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data"
 
 

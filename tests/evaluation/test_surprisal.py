@@ -23,6 +23,8 @@ from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
 
+pytestmark = pytest.mark.backend
+
 V = 23
 WORDS = [f"w{number}" for number in range(V - 2)]
 VOCABULARY = Vocabulary(WORDS)

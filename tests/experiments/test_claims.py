@@ -244,6 +244,7 @@ def small(monkeypatch):
     monkeypatch.setattr(claims, "SETTINGS", settings)
 
 
+@pytest.mark.slow
 def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     told = memlm("claims", "kong2019", "--queue")
     assert told.status == 0, told.err
@@ -277,6 +278,7 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     assert "| 2 |" in document and "2 of 2 runs are fin" in document
 
 
+@pytest.mark.slow
 def test_pairs_are_counted_as_they_are_told(memlm, folder, small):
     write_sick(folder / "sick")
     told = memlm("train", "gru_shared", "--dataset=sick", "--data_dir=sick",

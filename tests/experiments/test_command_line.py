@@ -165,6 +165,7 @@ def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
     assert not (folder / "map.html").exists()
 
 
+@pytest.mark.slow
 def test_an_export(memlm, train, folder):
     train("daniluk2017/lstm")
     told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
@@ -179,6 +180,7 @@ def test_an_export(memlm, train, folder):
     assert "every token with <eos> predicted once" in card
 
 
+@pytest.mark.slow
 def test_an_export_to_onnx_and_triton(memlm, train, folder):
     pytest.importorskip("tf2onnx")
     train("daniluk2017/lstm")
@@ -240,6 +242,7 @@ def test_damaged_files_of_a_run(memlm, train, folder):
     assert "results.json is damaged" in told.err
 
 
+@pytest.mark.slow
 def test_interrupted_runs_go_on(folder, memlm):
     """Two processes, told to end by one signal each."""
     flags = (

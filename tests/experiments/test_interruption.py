@@ -63,6 +63,7 @@ def test_a_lost_signal_raises_again(monkeypatch):
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.backend
 def test_training_ends_with_the_step_that_lost_a_signal(
     split, memlm, folder, monkeypatch
 ):

@@ -3,10 +3,14 @@
 import os
 import pathlib
 
+import pytest
+
 import memlm_keras
 from memlm_keras import registry
 
 from .conftest import results_of
+
+pytestmark = pytest.mark.slow
 
 PAPER = '''
 """Mine (2027): a share of the output before is added to each."""

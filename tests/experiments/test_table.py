@@ -18,11 +18,6 @@ from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import results_of
 
-on_one_backend = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="processes and files do not depend on the backend: see tensorflow",
-)
-
 
 def read_csv(folder, name="table.csv"):
     with open(folder / name, newline="", encoding="utf-8") as file:
@@ -205,7 +200,6 @@ def test_sample_standard_deviation():
     assert report.summarize([]) is None
 
 
-@on_one_backend
 def test_a_real_table(memlm, folder):
     write_documents(folder / "documents")
     arguments = (

@@ -13,6 +13,8 @@ from memlm_keras.heads import TiedProjection
 from memlm_keras.heads import blocks
 from memlm_keras.heads import token_losses
 
+pytestmark = pytest.mark.backend
+
 V, UNITS, POSITIONS = 50, 6, 17
 
 

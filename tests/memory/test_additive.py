@@ -10,6 +10,8 @@ from keras import ops
 
 from memlm_keras.memory import additive
 
+pytestmark = pytest.mark.backend
+
 LOOPS = {"torch", "jax"}
 every_way = pytest.mark.parametrize("way", ["chosen", "blocks"])
 

@@ -10,6 +10,8 @@ from keras import ops
 
 from memlm_keras import masking
 
+pytestmark = pytest.mark.backend
+
 
 def numbers(batch, time, slots, units):
     random = np.random.default_rng(time)

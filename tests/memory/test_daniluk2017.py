@@ -16,6 +16,8 @@ from references.finite_differences import assert_derivatives
 from references.results import everything
 from references.tracing import assert_no_loop_over_time
 
+pytestmark = pytest.mark.backend
+
 ATTENTION_WEIGHTS = {
     "W^Y": "memory_kernel",
     "W^h": "query_kernel",

@@ -11,6 +11,8 @@ from memlm_keras.memory import Projection
 from references.finite_differences import assert_derivatives
 from references.results import everything
 
+pytestmark = pytest.mark.backend
+
 FORMS = {
     "daniluk2017": ({}, np.tanh),
     "press2016": ({"activation": "linear", "use_bias": True}, lambda x: x),

@@ -9,6 +9,8 @@ from memlm_keras import masking
 from memlm_keras import memory as memories
 from references.results import everything
 
+pytestmark = pytest.mark.backend
+
 V, UNITS, TIME = 11, 12, 7
 RANGE = keras.initializers.RandomUniform(-1, 1)
 

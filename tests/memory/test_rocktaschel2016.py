@@ -1,5 +1,6 @@
 import keras
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from memlm_keras.memory import WordByWordAttention
 from references.finite_differences import assert_derivatives
 from references.rocktaschel2016 import WEIGHTS
 from references.rocktaschel2016 import word_by_word
+
+pytestmark = pytest.mark.backend
 
 
 def make(units):

@@ -14,6 +14,8 @@ from references.daniluk2017 import softmax
 from references.finite_differences import assert_derivatives
 from references.results import everything
 
+pytestmark = pytest.mark.backend
+
 V = 11
 
 

@@ -12,6 +12,8 @@ from references import tran2016 as reference
 from references.finite_differences import assert_derivatives
 from references.results import everything
 
+pytestmark = pytest.mark.backend
+
 V = 7
 every_variant = pytest.mark.parametrize("variant", reference.VARIANTS)
 

@@ -17,6 +17,8 @@ from references.finite_differences import assert_derivatives
 from references.grave2017 import neural_cache
 from references.merity2017 import pointer_sentinel
 
+pytestmark = pytest.mark.backend
+
 V = 7
 THETA, WEIGHT = 0.7, 0.3
 

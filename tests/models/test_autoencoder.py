@@ -12,6 +12,8 @@ from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.data import AutoencodingBatches
 from memlm_keras.evaluation import reconstruction
 
+pytestmark = pytest.mark.backend
+
 V, D, H = 9, 5, 6
 MODELS = {
     "dual_am_gru": (AssociativeGRUCell, DualAssociativeGRUCell, "source"),

@@ -17,6 +17,8 @@ from language_models import tokens_of
 import memlm_keras
 from memlm_keras.data import Batches
 
+pytestmark = pytest.mark.backend
+
 
 @pytest.mark.parametrize(
     "recurrent, memory",

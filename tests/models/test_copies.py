@@ -17,6 +17,8 @@ from memlm_keras.mixtures import NeuralCache
 from memlm_keras.models.copies import draw_masks
 from references.gal2016 import thinned_probabilities
 
+pytestmark = pytest.mark.backend
+
 V = 13
 RATES = {
     "dropout": {

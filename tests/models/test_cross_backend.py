@@ -12,6 +12,8 @@ from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
 
+pytestmark = [pytest.mark.backend, pytest.mark.slow]
+
 BACKENDS = ("jax", "tensorflow", "torch")
 
 SCRIPT = """

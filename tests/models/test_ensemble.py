@@ -10,6 +10,8 @@ from memlm_keras.data import Vocabulary
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import NeuralCache
 
+pytestmark = pytest.mark.backend
+
 V = 9
 
 
@@ -101,6 +103,7 @@ def test_it_is_saved_whole(tmp_path):
     np.testing.assert_allclose(array(loaded(tokens)), array(ensemble(tokens)))
 
 
+@pytest.mark.backend("tensorflow")
 def test_it_is_served(tmp_path):
     tf = pytest.importorskip("tensorflow")
     ensemble, tokens = Ensemble(members()), text(2, 5)

@@ -13,6 +13,8 @@ from memlm_keras.memory import WordByWordAttention
 from references.rocktaschel2016 import WEIGHTS as WORD_BY_WORD
 from references.rocktaschel2016 import word_by_word
 
+pytestmark = pytest.mark.backend
+
 V, D, H = 17, 5, 4
 
 

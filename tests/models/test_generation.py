@@ -11,6 +11,8 @@ from language_models import stepped
 
 from memlm_keras.data import Vocabulary
 
+pytestmark = pytest.mark.backend
+
 
 def greedy_of(model, row, length):
     """Continues one row by the most probable token, step by step."""

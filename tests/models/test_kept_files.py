@@ -15,6 +15,8 @@ import pytest
 
 import memlm_keras
 
+pytestmark = pytest.mark.backend
+
 KEPT = pathlib.Path(__file__).parent / "kept"
 KINDS = (
     "daniluk2017/gated_hornn",

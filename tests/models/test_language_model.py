@@ -27,6 +27,8 @@ from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import VariationalSmoothing
 
+pytestmark = pytest.mark.backend
+
 # === Words of the backbone ===
 
 

@@ -15,6 +15,8 @@ from memlm_keras.training import SentenceCrossEntropy
 from references.grave2017 import neural_cache
 from references.merity2017 import pointer_sentinel
 
+pytestmark = pytest.mark.backend
+
 V = 13
 
 

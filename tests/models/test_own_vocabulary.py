@@ -9,6 +9,8 @@ from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
+pytestmark = pytest.mark.backend
+
 VOCABULARY = Vocabulary(
     ["the", "company", "said", ".", "N"],
     tokenizer=Tokenizer("unicode_script", lowercase=True, numbers="N"),

@@ -15,6 +15,8 @@ from memlm_keras.data import Batches
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
 
+pytestmark = pytest.mark.backend
+
 POSITIONS = np.array([[5, 1, 1], [0, 2, 4]], "int32")
 ROWS = np.arange(2)[:, None]
 TOKENS, TARGETS = tokens_of(2, 6), tokens_of(2, 6, seed=1)

@@ -14,6 +14,8 @@ from language_models import tokens_of
 
 import memlm_keras as memlm
 
+pytestmark = pytest.mark.backend
+
 # Every kind of layer of this package with matrices.
 MODELS = {
     "attention": lambda: make("gated_hornn", "attention"),

@@ -18,6 +18,8 @@ from memlm_keras.training import SentenceCrossEntropy
 from references import daniluk2017
 from references import tran2016 as reference
 
+pytestmark = pytest.mark.backend
+
 V = 9
 WINDOW = 2
 VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])

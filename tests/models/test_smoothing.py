@@ -23,6 +23,8 @@ from memlm_keras.smoothing.kong2019 import VARIATIONAL_SCHEMES
 from memlm_keras.training import SentenceCrossEntropy
 from references import smoothing as reference
 
+pytestmark = pytest.mark.backend
+
 V, UNITS = 13, 6
 
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)

@@ -24,6 +24,8 @@ from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.inference import segments
 from references import daniluk2017 as reference
 
+pytestmark = pytest.mark.backend
+
 # === One implementation, read in any pieces ===
 
 

@@ -10,6 +10,8 @@ import pytest
 from memlm_keras import LanguageModel
 from memlm_keras.data import Tokenizer
 
+pytestmark = pytest.mark.backend
+
 torch = pytest.importorskip("torch")
 
 # As the programs list them: special words anywhere.

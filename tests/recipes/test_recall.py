@@ -41,6 +41,7 @@ def recipe(*arguments, folder):
     return python(ROOT / "recipes/recall.py", *arguments, folder=folder)
 
 
+@pytest.mark.slow
 def test_it_prints_a_table_and_draws(tmp_path):
     arguments = (
         "--task=binding",

@@ -83,6 +83,7 @@ def test_what_is_typed_behind_a_step_wins(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_a_recipe_tells_its_steps(name):
     found = subprocess.run(
         [sys.executable, RECIPES / f"{name}.py"],

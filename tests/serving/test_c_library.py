@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
+
 # What only a graph can refuse, as a server looks at no shapes: a signature, an
 # input, another array for it, and the error.
 WRONG = {

@@ -9,6 +9,8 @@ import pytest
 
 from memlm_keras.serving import Client
 
+pytestmark = pytest.mark.backend("tensorflow")
+
 WAYS = ("rest", "grpc")
 
 

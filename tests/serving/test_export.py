@@ -11,6 +11,8 @@ import memlm_keras as memlm
 from memlm_keras.serving import check_path
 from memlm_keras.serving import export
 
+pytestmark = pytest.mark.backend
+
 # As an attribute of the package, `export` is the function.
 export_module = importlib.import_module("memlm_keras.serving.export")
 

@@ -10,6 +10,8 @@ from scipy.special import softmax
 import memlm_keras as memlm
 from memlm_keras.serving import export
 
+pytestmark = pytest.mark.backend("tensorflow", "torch")
+
 LABELS = ("entailment", "neutral", "contradiction")
 
 

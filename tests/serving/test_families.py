@@ -17,6 +17,8 @@ import memlm_keras as memlm
 from memlm_keras.serving import export
 from memlm_keras.serving.file_requirements import require_zero_state
 
+pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
+
 for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
     pytest.importorskip(package)
 

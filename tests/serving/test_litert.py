@@ -11,6 +11,8 @@ import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import export
 
+pytestmark = pytest.mark.backend
+
 pytest.importorskip(
     "ai_edge_litert.interpreter", reason="needs the extra `litert`"
 )

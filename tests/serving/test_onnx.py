@@ -17,6 +17,8 @@ import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import export
 
+pytestmark = pytest.mark.backend
+
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")

@@ -12,6 +12,8 @@ from google.protobuf import text_format
 import memlm_keras as memlm
 from memlm_keras.serving import export
 
+pytestmark = pytest.mark.backend
+
 pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")

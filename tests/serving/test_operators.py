@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.backend("tensorflow")
+
 # What TensorFlow has for the CPU alone: tables and texts, rows of texts that
 # differ in length, and what loads the weights.
 ON_THE_CPU = {

@@ -7,6 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 from numpy.testing import assert_array_equal
 
+pytestmark = pytest.mark.backend("tensorflow")
+
 tf = pytest.importorskip("tensorflow")
 
 from requests_at_random import CLEAR  # noqa: E402

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
+
 REPOSITORY = pathlib.Path(__file__).parents[2]
 
 

@@ -9,6 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
+pytestmark = pytest.mark.backend
+
 FORBIDDEN = re.compile("cudnn|pyfunc|xla", re.I)
 NEXT = "top_k_ids top_k_log_probabilities top_k_words"
 # What clients may rely on, besides the state. A new name is added here; one

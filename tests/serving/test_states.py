@@ -10,6 +10,8 @@ from scipy.special import log_softmax
 
 import memlm_keras as memlm
 
+pytestmark = pytest.mark.backend("tensorflow")
+
 tf = pytest.importorskip("tensorflow")
 
 SIZES = {"embedding_dim": 6}

@@ -9,10 +9,7 @@ from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
-pytestmark = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="what the graph holds does not depend on the backend",
-)
+pytestmark = pytest.mark.backend("tensorflow")
 
 TEXTS = ["The cats sat; 12 SAT.", "", "the\u2003cat \u00c9t\u00c9"]
 VOCABULARIES = {

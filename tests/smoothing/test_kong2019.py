@@ -19,6 +19,8 @@ from memlm_keras.smoothing.kong2019 import Drawn
 from references import smoothing as reference
 from references.finite_differences import assert_derivatives
 
+pytestmark = pytest.mark.backend
+
 V = 7
 
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)

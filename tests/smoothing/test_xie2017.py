@@ -11,6 +11,8 @@ from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.training import Checkpoint
 from references import smoothing as reference
 
+pytestmark = pytest.mark.backend
+
 V = 7
 
 

@@ -11,6 +11,8 @@ from memlm_keras.training import StopOnNaN
 from memlm_keras.training import Throughput
 from memlm_keras.training import halve_after
 
+pytestmark = pytest.mark.backend
+
 
 def small_model():
     model = LanguageModel(11, 4, [keras.layers.GRU(6)])

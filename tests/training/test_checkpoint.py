@@ -20,6 +20,8 @@ from memlm_keras.training import Checkpoint
 from memlm_keras.training import halve_after
 from memlm_keras.training import run_state
 
+pytestmark = pytest.mark.backend
+
 SCRIPT = pathlib.Path(__file__).with_name("resumed_run.py")
 
 
@@ -37,6 +39,7 @@ def end(process):
     return process.returncode, errors
 
 
+@pytest.mark.slow
 def test_killed_run_resumes_to_the_same_weights(tmp_path):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     whole.mkdir()

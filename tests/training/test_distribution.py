@@ -12,6 +12,8 @@ from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.training import data_parallel
 
+pytestmark = pytest.mark.backend
+
 TESTS = pathlib.Path(__file__).with_name("several_devices.py")
 BACKEND = keras.backend.backend()
 PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
@@ -25,6 +27,7 @@ OTHERS = "sentences or pointing or classifier or dropout or command"
 @pytest.mark.parametrize(
     "part", [OTHERS, f"not ({OTHERS})"], ids=["others", "one_model"]
 )
+@pytest.mark.slow
 def test_on_four_devices(part):
     flags = [
         "--xla_force_host_platform_device_count=4",

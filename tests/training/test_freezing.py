@@ -12,6 +12,8 @@ from memlm_keras.training import Checkpoint
 from memlm_keras.training import FreezeEmbeddings
 from memlm_keras.training import HalveOnDrop
 
+pytestmark = pytest.mark.backend
+
 
 @pytest.fixture
 def model():
