@@ -1,7 +1,8 @@
 """Dynamic evaluation of Krause et al. (2018): weights that follow the text."""
 
+import copy
+import dataclasses
 import functools
-import itertools
 
 import keras
 import numpy as np
@@ -9,15 +10,19 @@ from keras import ops
 
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
+from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.gradients import value_and_gradients
-from memlm_keras.models.batch_reading import require_readable
-from memlm_keras.models.carried_state import reset_rows
+from memlm_keras.models.carried_state import concatenate_batches
+from memlm_keras.models.carried_state import read_batches
 from memlm_keras.models.inference import compile_inference
 from memlm_keras.models.language_model import LanguageModel
 from memlm_keras.models.surprisal import measures_of_logits
 
 # Steps of a segment in the paper, and most steps of a sentence here.
 _STEPS, _LONGEST = 5, 128
+# Rates of each rule and decays to try on development text.
+RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
+DECAYS = (0.0, 1e-3, 1e-2)
 
 
 class DynamicEvaluator:
@@ -139,13 +144,12 @@ class DynamicEvaluator:
         """
         if sample_weight is None:
             sample_weight = np.ones(np.shape(targets), "float32")
-        differentiate = self._differentiate
-        return self._read(
-            differentiate, token_ids, targets, state, sample_weight
+        return self._learn(
+            self._differentiate, token_ids, targets, sample_weight, state
         )
 
-    def _read(self, differentiate, token_ids, targets, state, sample_weight):
-        (_, found), gradients = differentiate(
+    def _learn(self, differentiate, token_ids, targets, sample_weight, state):
+        (_, result), gradients = differentiate(
             self.weights,
             ops.convert_to_tensor(token_ids, "int32"),
             ops.convert_to_tensor(targets, "int32"),
@@ -156,7 +160,7 @@ class DynamicEvaluator:
             self.weights = self._update(
                 self.weights, self._trained, gradients, self._steps, self._pulls
             )
-        return found
+        return result
 
     @functools.cached_property
     def _measure(self):
@@ -165,7 +169,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures of words, see `LanguageModel`'s; the last is not learned."""
+        """Measures of words as of `LanguageModel`; does not learn the last."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -178,32 +182,29 @@ class DynamicEvaluator:
             document_starts=starts,
             end_of_sentence_id=end_of_sentence_id,
         )
-        left, counts = len(tokens), []
+        left, measured = len(tokens), []
 
-        def read(token_ids, targets, state, weight):
+        def read(token_ids, targets, weight, state):
             nonlocal left
             weight = np.array(ops.convert_to_numpy(weight))
-            counts.append(int(weight.sum()))
-            left -= counts[-1]
+            count = int(weight.sum())
+            left -= count
             if not left:
-                weight[0, counts[-1] - 1] = 0
-            return self._read(self._measure, token_ids, targets, state, weight)
+                weight[0, count - 1] = 0
+            return self._learn(self._measure, token_ids, targets, weight, state)
 
         self.reset()
-        parts = _read(self.lm, batches, read, None, 0)
-        return np.concatenate(
-            [
-                ops.convert_to_numpy(part)[0, :count].astype("float64")
-                for part, count in zip(parts, counts)
-            ]
-        )
+        for part, weight in read_batches(self.lm, read, batches):
+            part = ops.convert_to_numpy(part)[0, : int(weight.sum())]
+            measured.append(part.astype("float64"))
+        return np.concatenate(measured)
 
     def score_batches(self, batches, verbose=0, segments=None):
-        """Natural-log probabilities of a text, see `LanguageModel`'s.
+        """Natural-log probabilities of a text, as of `LanguageModel`.
 
         Args:
-            batches: `memlm_keras.data.Batches` of one row. What is learned
-                from at once is a segment; the paper's have 5 steps.
+            batches: `memlm_keras.data.Batches` of one row. Each segment is an
+                update; the paper's have 5 steps.
             verbose: 0 prints nothing, 1 a progress bar.
             segments: integer, most segments to read; `None` for all.
 
@@ -221,16 +222,15 @@ class DynamicEvaluator:
                 f"batch_size={batches.batch_size}"
             )
         self.reset()
-        found = _read(self.lm, batches, self.read, segments, verbose)
-        weights = [weight for *_, weight in itertools.islice(batches, segments)]
-        scores = [ops.convert_to_numpy(scores) for scores in found]
-        longest = max(part.shape[1] for part in weights)
-        return [
-            np.concatenate(
-                [np.pad(x, [(0, 0), (0, longest - x.shape[1])]) for x in parts]
+
+        def read(token_ids, targets, sample_weight, state):
+            return self.read(token_ids, targets, state, sample_weight)
+
+        return concatenate_batches(
+            read_batches(
+                self.lm, read, batches, segments=segments, verbose=verbose
             )
-            for parts in (scores, weights)
-        ]
+        )
 
 
 def mean_squared_gradients(lm, batches, verbose=0):
@@ -260,16 +260,95 @@ def mean_squared_gradients(lm, batches, verbose=0):
     weights = [ops.stop_gradient(v.value) for v in lm.trainable_variables]
     sums = [np.zeros(weight.shape, "float32") for weight in weights]
 
-    def add(token_ids, targets, state, sample_weight):
-        (_, found), gradients = differentiate(
+    def add(token_ids, targets, sample_weight, state):
+        (_, result), gradients = differentiate(
             weights, token_ids, targets, sample_weight, state
         )
         for total, gradient in zip(sums, gradients, strict=True):
             total += np.square(ops.convert_to_numpy(gradient))
-        return found
+        return result
 
-    _read(lm, batches, add, None, verbose)
+    for _ in read_batches(lm, add, batches, verbose=verbose):
+        pass
     return [total / len(batches) for total in sums]
+
+
+@dataclasses.dataclass(frozen=True)
+class DynamicChoice:
+    """The perplexities of a text by dynamic evaluation, by rate and decay.
+
+    Attributes:
+        rates, decays: tuples of floats, the grid.
+        perplexities: float64 array `(rates, decays)`.
+        evaluator: `DynamicEvaluator` of the lowest perplexity.
+    """
+
+    rates: tuple
+    decays: tuple
+    perplexities: np.ndarray = dataclasses.field(repr=False)
+    evaluator: DynamicEvaluator = dataclasses.field(repr=False)
+
+
+def choose_dynamic(
+    lm,
+    batches,
+    mean_squares=None,
+    rates=None,
+    decays=DECAYS,
+    segments=None,
+    verbose=1,
+):
+    """Finds rate and decay of dynamic evaluation on development text.
+
+    Args:
+        lm: `memlm_keras.LanguageModel` that is causal.
+        batches: `memlm_keras.data.Batches` of one row.
+        mean_squares: as for `DynamicEvaluator`.
+        rates: sequence of floats to try; `None` for those of `RATES`.
+        decays: sequence of floats to try.
+        segments: integer, most segments to read; `None` for all.
+        verbose: 0 prints nothing, 1 each pass with its progress bar and its
+            result.
+
+    Returns:
+        `DynamicChoice`.
+
+    Raises:
+        ValueError: for nothing to try, and what `DynamicEvaluator` refuses.
+
+    Example:
+
+    >>> batches = corpus.batches("validation", batch_size=1, segment_length=5)
+    >>> choice = memlm_keras.evaluation.choose_dynamic(
+    ...     lm, batches, rates=(0.01, 0.1), decays=(0.0,), verbose=0
+    ... )
+    >>> choice.perplexities.shape
+    (2, 1)
+    """
+    if rates is None:
+        rates = RATES["sgd" if mean_squares is None else "rms"]
+    rates, decays = tuple(rates), tuple(decays)
+    if not (rates and decays):
+        raise ValueError(
+            "`rates` and `decays` must hold at least one number each. "
+            f"Received: rates={rates}, decays={decays}"
+        )
+    require_beginning(batches)
+    evaluator = DynamicEvaluator(lm, rates[0], decays[0], mean_squares)
+    grid = np.zeros((len(rates), len(decays)))
+    for number, (row, column) in enumerate(np.ndindex(grid.shape), 1):
+        evaluator.set_rates(rates[row], decays[column])
+        if verbose:
+            print(f"Pass {number} of {grid.size}, {evaluator.description}:")
+        scores, weights = evaluator.score_batches(batches, verbose, segments)
+        nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
+        grid[row, column] = np.exp(nats)
+        if verbose:
+            print(f"perplexity {grid[row, column]:.2f}")
+    row, column = np.unravel_index(np.argmin(grid), grid.shape)
+    best = copy.copy(evaluator)
+    best.set_rates(rates[row], decays[column])
+    return DynamicChoice(rates, decays, grid, best)
 
 
 def _require_model(lm):
@@ -285,23 +364,23 @@ def _require_model(lm):
 def _gradients_of(lm, measured=False):
     """A function from weights and a segment to scores, state and gradients.
 
-    In place of the scores of words it finds their measures, if asked for.
+    If `measured`, measures of words take the place of scores.
     """
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))
         with keras.StatelessScope(state_mapping=mapping):
-            found, state = lm.backbone.forward(
+            prediction, state = lm.backbone.forward(
                 token_ids,
                 state,
                 targets=targets,
                 sample_weight=None if measured else sample_weight,
             )
-        total = ops.sum(sample_weight * found.loss)
+        total = ops.sum(sample_weight * prediction.loss)
         mean = total / ops.maximum(ops.sum(sample_weight), 1.0)
         if measured:
-            return mean, (measures_of_logits(found.logits, targets), state)
-        return mean, (found.log_probability, state)
+            return mean, (measures_of_logits(prediction.logits, targets), state)
+        return mean, (prediction.log_probability, state)
 
     return value_and_gradients(loss)
 
@@ -334,21 +413,3 @@ def _updated(weights, trained, gradients, steps, pulls):
             weights, trained, gradients, steps, pulls
         )
     ]
-
-
-def _read(lm, batches, function, segments, verbose):
-    """Calls a function with each segment; returns the list of what it found."""
-    require_readable(lm, batches)
-    start = state = lm.initial_state(batches.batch_size)
-    count = len(batches) if segments is None else min(segments, len(batches))
-    progress, results = keras.utils.Progbar(count, verbose=verbose), []
-    for inputs, targets, weight in itertools.islice(batches, count):
-        state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
-        found, state = function(
-            *(ops.convert_to_tensor(x) for x in (inputs["token_ids"], targets)),
-            state,
-            ops.convert_to_tensor(weight),
-        )
-        results.append(found)
-        progress.add(1)
-    return results

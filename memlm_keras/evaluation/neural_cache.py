@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 
-import keras
 import numpy as np
 from keras import ops
 
@@ -13,7 +12,9 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures.grave2017 import THETAS
 from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
-from memlm_keras.models.carried_state import reset_rows
+from memlm_keras.models.backbone import pack_named
+from memlm_keras.models.backbone import unpack_named
+from memlm_keras.models.carried_state import read_batches
 from memlm_keras.models.inference import compile_inference
 
 
@@ -89,35 +90,44 @@ def choose_cache(
     thetas, weights = tuple(thetas), tuple(weights)
     _require_choices(model, thetas, weights)
     require_beginning(batches)
-    cache, state = NeuralCache(size), None
-    compare = compile_inference(cache, functools.partial(_compare, cache))
-    compared = ops.convert_to_tensor(np.array(thetas, "float32"))
+    cache = NeuralCache(size)
+    cache.build(model.head.input.shape)
+    start = {
+        **model.initial_state(batches.batch_size),
+        **pack_named("mixture", cache.initial_state(batches.batch_size)),
+    }
+
+    @functools.partial(compile_inference, model)
+    def compare(token_ids, targets, state):
+        (outputs, scores), new_state = model.backbone.outputs(
+            token_ids, targets, state
+        )
+        *compared, cache_state = _compare(
+            cache,
+            outputs,
+            token_ids,
+            targets,
+            unpack_named(state, "mixture"),
+            thetas,
+        )
+        new_state |= pack_named("mixture", cache_state)
+        return (ops.exp(scores), *compared), new_state
+
+    def read(token_ids, targets, sample_weight, state):
+        return compare(token_ids, targets, state)
+
     losses = np.zeros((len(thetas), len(weights)))
     without = predicted = 0.0
-    progress = keras.utils.Progbar(len(batches), verbose=verbose)
-    for (outputs, scores), (inputs, targets, sample_weight) in zip(
-        model.outputs_batches(batches), batches
+    for result, sample_weight in read_batches(
+        model, read, batches, start, verbose=verbose
     ):
-        if state is None:
-            cache.build(outputs.shape)
-            start = state = cache.initial_state(batches.batch_size)
-        state = reset_rows(state, start, ops.convert_to_tensor(inputs["reset"]))
-        cached, filled, state = compare(
-            outputs,
-            ops.convert_to_tensor(inputs["token_ids"]),
-            ops.convert_to_tensor(targets),
-            state,
-            compared,
-        )
-        alone = np.exp(_float64(scores))
-        cached, filled = _float64(cached), _float64(filled)
+        alone, cached, filled = map(_float64, result)
         for column, weight in enumerate(weights):
             mixed = (1 - weight * filled) * alone + weight * cached
             nats = -np.log(mixed) * sample_weight
             losses[:, column] += nats.sum(axis=(1, 2))
         without -= np.sum(np.log(alone) * sample_weight)
         predicted += sample_weight.sum()
-        progress.add(1)
     choice = CacheChoice(
         size=size,
         thetas=thetas,
@@ -132,15 +142,13 @@ def choose_cache(
 
 
 def _compare(cache, outputs, token_ids, targets, state, thetas):
-    """The cache's probability of each target, by theta.
+    """The cache's probability of each target, `(thetas, batch, time)`.
 
-    Returns:
-        A tuple of probabilities `(thetas, batch, time)`, whether the cache
-        holds anything, `(batch, time)`, and the new state.
+    Also returns whether the cache is not empty, `(batch, time)`, and its state.
     """
     products, words, seen, state = cache.compare(outputs, state, token_ids)
     cached = []
-    for theta in ops.unstack(thetas):
+    for theta in thetas:
         weights = masked_softmax(theta * products, seen)
         weights = cache.weights_of_words(weights, words)
         cached.append(cache.copy_probability(weights, words, targets))

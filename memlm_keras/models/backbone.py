@@ -1,31 +1,28 @@
-"""The four words of every language model: embed, recur, remember, predict."""
+"""The steps of every language model: embed, recur, remember, predict."""
 
 from typing import Any
 from typing import NamedTuple
 
 from keras import ops
+from keras import tree
 
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
 from memlm_keras.heads.blocks import head_losses
 from memlm_keras.masking import take_steps
-from memlm_keras.models.state_names import pack_layer
-from memlm_keras.models.state_names import pack_named
-from memlm_keras.models.state_names import unpack_layer
-from memlm_keras.models.state_names import unpack_named
 
 
 class Prediction(NamedTuple):
-    """The result of the last of the four words.
+    """The result of `predict`.
 
     Attributes:
-        logits: `(batch, time, vocabulary)`; `None` where only the losses of
-            targets were asked for, and the head has them without.
+        logits: `(batch, time, vocabulary)`; `None` where the head computes the
+            losses of targets without them.
         log_probability: natural-log probability of each target, float32
             `(batch, time)`; `None` without targets.
-        loss: the loss of each token, float32 `(batch, time)`: that is
-            `-log_probability` and, while training, what a mixture learns of
-            the target besides; `None` without targets.
+        loss: the loss of each token, float32 `(batch, time)`:
+            `-log_probability` and, in training, the additional term of a
+            supervised mixture; `None` without targets.
     """
 
     logits: Any
@@ -33,16 +30,32 @@ class Prediction(NamedTuple):
     loss: Any = None
 
 
+def pack_named(prefix, values):
+    """Adds a prefix to the names of a state."""
+    return {f"{prefix}_{name}": value for name, value in values.items()}
+
+
+def unpack_named(state, prefix):
+    """Selects the values of a prefix from a state; `None` stays."""
+    if state is None:
+        return None
+    return {
+        name.removeprefix(f"{prefix}_"): value
+        for name, value in state.items()
+        if name.startswith(f"{prefix}_")
+    }
+
+
 class Backbone:
     """The layers of a language model and the one way they are joined.
 
     Graph, training, streaming, scoring and export all run through `forward`,
-    which is the four words in order: `embed`, `recur`, `remember`, `predict`.
+    which calls `embed`, `recur`, `remember` and `predict` in this order.
 
-    Where the `embedding` has `draws`, its vectors are drawn while training:
-    `embedding.draw(token_ids, units)` makes the sample that it takes as
-    `drawn`, and so does the `head`, with the `targets`, if it has `draws`. What
-    is learned of their distributions they add by `add_divergence()`.
+    Where the `embedding` has `draws`, its vectors are drawn in training:
+    `embedding.draw(token_ids, units)` makes the sample that its call takes as
+    `drawn`. So does the call of a `head` with `draws`, along with `targets`.
+    These layers add their KL terms with `add_divergence()`.
 
     Args:
         embedding: layer from token ids to vectors.
@@ -77,13 +90,14 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
+        # How the states of each layer are nested.
+        self._nested = [
+            tree.map_structure(lambda state: 0, layer.get_initial_state(1))
+            for layer in (*recurrent, *recurrent_above)
+        ]
 
     def layers(self):
-        """The layers with weights, by the name of their place.
-
-        Returns:
-            Dict of layers.
-        """
+        """Returns the layers with weights, a dict by place."""
         named = {"embedding": self.embedding, "head": self.head}
         for index, layer in (*self._below, *self._above):
             named[f"recurrent_{index}"] = layer
@@ -92,19 +106,10 @@ class Backbone:
                 named[name] = getattr(self, name)
         return named
 
-    # === The four words ===
+    # === The steps ===
 
     def embed(self, token_ids, training=False, drawn=None):
-        """Vectors of tokens.
-
-        Args:
-            token_ids: int32 tensor `(batch, time)`.
-            training: bool.
-            drawn: a sample of the embedding's, or `None`.
-
-        Returns:
-            Float tensor `(batch, time, units)`.
-        """
+        """Embeds tokens `(batch, time)`; `drawn` is a sample or `None`."""
         sample = {} if drawn is None else {"drawn": drawn}
         vectors = self.embedding(token_ids, training=training, **sample)
         return self.dropouts[0](vectors, training=training)
@@ -114,38 +119,49 @@ class Backbone:
 
         Args:
             outputs: float tensor `(batch, time, units)`.
-            state: dict as of `initial_state`, or `None` for just that.
+            state: dict as of `initial_state`, or `None` for that.
             training: bool.
-            above: bool, which of them.
+            above: bool.
 
         Returns:
             `(outputs, state)`, the state of these layers.
         """
         new_state = {}
         for index, layer in self._above if above else self._below:
+            nested, layer_state = self._nested[index], None
+            prefix = f"recurrent_{index}_state"
+            if state is not None:
+                layer_state = tree.pack_sequence_as(
+                    nested,
+                    [
+                        state[f"{prefix}_{position}"]
+                        for position in range(len(tree.flatten(nested)))
+                    ],
+                )
             outputs, *layer_state = run_layer(
-                layer, outputs, unpack_layer(state, index, layer), training
+                layer, outputs, layer_state, training
             )
-            pack_layer(new_state, index, layer_state)
+            for position, value in enumerate(tree.flatten(layer_state)):
+                new_state[f"{prefix}_{position}"] = value
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
     def remember(
         self, outputs, token_ids, state=None, training=False, positions=None
     ):
-        """Reads back from the memory, if there is one.
+        """Reads from the memory, if there is one.
 
         Args:
             outputs: float tensor `(batch, time, units)`.
             token_ids: int32 tensor `(batch, time)`.
-            state: dict as of `initial_state`, or `None` for just that.
+            state: dict as of `initial_state`, or `None` for that.
             training: bool.
-            positions: int32 tensor `(batch, queries)`, the steps whose outputs
-                are asked for; `None` for all.
+            positions: int32 tensor `(batch, queries)`, the steps to return;
+                `None` for all.
 
         Returns:
-            `(outputs, state, weights)`: the state is the memory's, and the
-            attention weights are `None` without one.
+            `(outputs, state, weights)`: the state of the memory; the attention
+            weights are `None` without one.
         """
         if self.memory is None:
             if positions is not None:
@@ -181,18 +197,13 @@ class Backbone:
         Args:
             outputs: float tensor `(batch, time, units)`.
             token_ids: int32 tensor `(batch, time)`.
-            state: dict as of `initial_state`, or `None` for just that.
-            training: bool.
-            targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
-            drawn: a sample of the embedding's, or `None`.
-            sample_weight: float tensor `(batch, time)`, what the losses will
-                be multiplied by, where nobody asks for logits; or `None`.
+            state, training, targets, sample_weight: as of `forward`.
+            drawn: a sample of the embedding, or `None`.
             positions: int32 tensor `(batch, queries)`, the steps of the
                 outputs that predict, one for each target; `None` for all.
 
         Returns:
-            `(prediction, state, weights)`: a `Prediction`; the mixture's state
-            and its attention weights, `None` without one.
+            `(prediction, state)`: a `Prediction`, and the mixture's state.
         """
         projected = outputs
         if positions is not None:
@@ -202,20 +213,20 @@ class Backbone:
             losses = head_losses(
                 self.head, projected, targets, sample_weight, training
             )
-            return Prediction(None, -losses, losses), {}, None
+            return Prediction(None, -losses, losses), {}
         sample = {"targets": targets, "drawn": drawn} if draws else {}
         logits = self.head(projected, **sample)
-        logits, mixture_state, weights, auxiliary = self._mix(
+        logits, mixture_state, _, auxiliary = self._mix(
             outputs, token_ids, logits, state, training, positions
         )
         if targets is None:
-            return Prediction(logits), mixture_state, weights
+            return Prediction(logits), mixture_state
         losses = token_losses(logits, targets)
         prediction = Prediction(logits, -losses, losses)
         if training and self.mixture is not None and self.mixture.supervised:
             pointed = self.mixture.pointer_log_probability(auxiliary, targets)
             prediction = prediction._replace(loss=losses - pointed)
-        return prediction, mixture_state, weights
+        return prediction, mixture_state
 
     def _mix(
         self,
@@ -226,10 +237,7 @@ class Backbone:
         training=False,
         positions=None,
     ):
-        """Mixes words read before into a prediction.
-
-        Returns what the mixture does, its state by the names of the whole.
-        """
+        """Calls the mixture, with its state under the names of the whole."""
         if self.mixture is None:
             return logits, {}, None, None
         mixed, mixture_state, weights, auxiliary = self.mixture(
@@ -241,14 +249,14 @@ class Backbone:
             positions=positions,
         )
         if training and not self.mixture.weights:
-            # What cannot learn takes no part in training, but remembers.
+            # A mixture without weights does not train, but remembers.
             mixed = logits
         return mixed, pack_named("mixture", mixture_state), weights, auxiliary
 
-    # === All of them ===
+    # === The whole model ===
 
     def initial_state(self, batch_size):
-        """All that the model remembers before the first token.
+        """Returns all that the model remembers before the first token.
 
         Returns:
             Flat dict of tensors, batch first: `recurrent_<layer>_state_<i>`
@@ -257,7 +265,9 @@ class Backbone:
         """
         state = {}
         for index, layer in (*self._below, *self._above):
-            pack_layer(state, index, layer.get_initial_state(batch_size))
+            layer_state = tree.flatten(layer.get_initial_state(batch_size))
+            for position, value in enumerate(layer_state):
+                state[f"recurrent_{index}_state_{position}"] = value
         for name in ("memory", "mixture"):
             layer = getattr(self, name)
             if layer is not None:
@@ -278,26 +288,25 @@ class Backbone:
 
         Args:
             token_ids: int32 tensor `(batch, time)`.
-            state: dict as of `initial_state`, or `None` for just that.
+            state: dict as of `initial_state`, or `None` for that.
             training: bool, or `None` where Keras is to decide.
             targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
             sampled: bool, whether matrices are drawn as in training.
-            sample_weight: float tensor `(batch, time)`, what the losses of the
-                targets will be multiplied by, where nobody asks for logits; or
-                `None`.
+            sample_weight: float tensor `(batch, time)`, the later factors of
+                the losses; with it, logits may be left out. Or `None`.
             positions: int32 tensor `(batch, queries)`, the steps that predict,
-                of which targets and weights are; `None` for all.
+                to which targets and weights belong; `None` for all.
 
         Returns:
             `(prediction, state)`, the first a `Prediction`.
         """
         drawn = self._draw(token_ids) if training or sampled else None
-        # A mixture weighs the words of all steps.
+        # A mixture reads the outputs of all steps.
         early = positions if self.mixture is None else None
         outputs, new_state, _ = self._read(
             token_ids, state, training, drawn, early
         )
-        prediction, mixture_state, _ = self.predict(
+        prediction, mixture_state = self.predict(
             outputs,
             token_ids,
             state,
@@ -308,31 +317,22 @@ class Backbone:
             positions if early is None else None,
         )
         if training:
-            # At the end, since a layer that is called forgets its losses, and
-            # those of the layers that it holds.
+            # At the end, since a layer forgets its losses when it is called,
+            # and those of the layers that it holds.
             for layer in (self.embedding, self.head):
                 if getattr(layer, "draws", False):
                     layer.add_divergence()
         return prediction, new_state | mixture_state
 
     def step(self, token_ids, state=None, training=False, positions=None):
-        """Runs the whole model.
-
-        Args:
-            token_ids, state, training, positions: as of `forward`.
-
-        Returns:
-            `(logits, state)`, logits `(batch, time or queries, vocabulary)`.
-        """
-        asked = {"training": training, "positions": positions}
-        prediction, state = self.forward(token_ids, state, **asked)
+        """Runs the whole model; returns `(logits, state)`."""
+        prediction, state = self.forward(
+            token_ids, state, training, positions=positions
+        )
         return prediction.logits, state
 
     def score(self, token_ids, targets, state=None, sampled=False):
         """Scores the next tokens, for inference.
-
-        Args:
-            token_ids, targets, state, sampled: as of `forward`.
 
         Returns:
             `(scores, state)`: the natural-log probability of each target,
@@ -361,7 +361,7 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns what the head projects and makes of it, for inference.
+        """Returns the inputs of the head and its scores, for inference.
 
         Returns:
             `((outputs, scores), state)`: `(batch, time, units)` and the

@@ -1,15 +1,21 @@
-"""State that `fit` and `evaluate` carry from one batch to the next."""
+"""State carried from batch to batch: in `fit`, `evaluate` and reading."""
 
+import itertools
 import warnings
 
 import keras
+import numpy as np
 from keras import ops
+from keras import tree
 
-# Whether shapes are only being found out; it has no public name.
+# Whether Keras only infers shapes; these have no public names.
 from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
+from memlm_keras.models.sequence_model import require_readable
 from memlm_keras.training import distribution
+
+# === In training and evaluation ===
 
 
 class CarriedState(keras.layers.Layer):
@@ -22,11 +28,11 @@ class CarriedState(keras.layers.Layer):
     save them as variables.
 
     On several devices each has the state of its own rows. JAX lays it out as
-    it does batches. Replicas of TensorFlow have room for all of it and write
-    their own rows; a `Checkpoint` puts these together.
+    it does batches. Replicas of TensorFlow have variables for all rows and
+    write their own; a `Checkpoint` puts these together.
 
     Args:
-        initial_state: dict of tensors, batch first; says what is carried.
+        initial_state: dict of tensors, batch first, of the shapes to carry.
         **kwargs: arguments of `keras.layers.Layer`.
     """
 
@@ -56,7 +62,7 @@ class CarriedState(keras.layers.Layer):
         }
 
     def write(self, state):
-        """Keeps `state`, cut from the gradient."""
+        """Assigns `state`, without its gradient."""
         for name, variable in self._state.items():
             value = ops.cast(ops.stop_gradient(state[name]), variable.dtype)
             distribution.assign_rows(variable, value)
@@ -71,16 +77,16 @@ class CarriedState(keras.layers.Layer):
 class CarriedStates:
     """The `CarriedState`s of a model, by mode and number of rows.
 
-    Keras tracks no plain object, which keeps what evaluation carries out of
-    the variables that training is compiled for: an evaluation with another
-    number of rows leaves a running `fit` as it is.
+    Keras does not track plain objects, so the variables of evaluation are not
+    among those that training is compiled for: an evaluation with another
+    number of rows does not change a running `fit`.
 
     Args:
         model: `memlm_keras.LanguageModel`.
 
     Attributes:
         rows: dict by mode, `"training"` and `"evaluation"`, of the number of
-            rows that are carried, `None` for none yet.
+            rows that are carried, or `None`.
         evaluating: bool, whether an evaluation is running.
     """
 
@@ -91,36 +97,65 @@ class CarriedStates:
         self._states = {}
 
     def make(self, mode, rows):
-        """Makes room for a state of so many rows; returns a `CarriedState`."""
+        """Returns the `CarriedState` of `rows` rows, made if there is none."""
         name = f"carried_{mode}_state_{rows}"
         if name not in self._states:
             with distribution.variable_scope(self.model):
-                state = CarriedState(self.model.initial_state(rows), name=name)
+                start = self.model.backbone.initial_state(rows)
+                state = CarriedState(start, name=name)
             self._states[name] = state
             if mode == "training":
                 setattr(self.model, name, state)
         self.rows[mode] = rows
         return self._states[name]
 
-    def get(self, mode, rows):
-        """Returns the `CarriedState` of so many rows; `None` if none is made.
+    def run(self, inputs, reset, training):
+        """Predicts from the carried state, and carries the new one.
 
-        A call that is not compiled makes its own.
+        Args:
+            inputs: dict of tensors, arguments of `Backbone.forward`.
+            reset: bool tensor `(batch,)`, rows that begin a new context.
+            training: bool.
+
+        Returns:
+            `Prediction`.
         """
-        state = self._states.get(f"carried_{mode}_state_{rows}")
-        if state is None and may_make_variables():
-            return self.make(mode, rows)
-        return state
+        backbone = self.model.backbone
+        mode = "training" if training else "evaluation"
+        replicas = distribution.num_replicas()
+        rows = self.rows[mode]
+        if reset.shape[0] is not None:
+            rows = reset.shape[0] * replicas
+        carried = self._states.get(f"carried_{mode}_state_{rows}")
+        if carried is None and in_symbolic_scope():
+            # Shapes do not depend on the carried state.
+            return backbone.forward(**inputs, training=training)[0]
+        if carried is None:
+            if not _may_make_variables():
+                raise ValueError(
+                    f"The model carries no state of {rows} rows in {mode}, and "
+                    "a compiled function cannot make one. Call "
+                    "`carry_state(batch_size, evaluation_batch_size)` first; "
+                    "`fit` and `evaluate` do so for batches of one size"
+                )
+            carried = self.make(mode, rows)
+        start = backbone.initial_state(rows // replicas)
+        state = reset_rows(carried.read(), start, reset)
+        prediction, state = backbone.forward(
+            state=state, training=training, **inputs
+        )
+        carried.write(state)
+        return prediction
 
     @property
     def evaluation_variables(self):
-        """Variables of the running evaluation, of none otherwise."""
+        """Variables of the running evaluation, none otherwise."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables
 
 
-def may_make_variables():
+def _may_make_variables():
     """Whether a call runs eagerly, so that it may make variables."""
     if in_stateless_scope() or in_symbolic_scope():
         return False
@@ -132,13 +167,13 @@ def may_make_variables():
 
 
 def carried_rows(batches, batch_size=None):
-    """Number of rows of batches whose state is carried; `None` for others.
+    """Returns the rows of batches whose state is carried; `None` for others.
 
     Args:
         batches: data as `fit` takes it: a `keras.utils.PyDataset` or torch
             `DataLoader` with a `batch_size`, a `tf.data.Dataset` or a dict of
             arrays with `"reset"`, or a tuple that begins with one of them.
-        batch_size: integer, rows that `fit` makes batches of.
+        batch_size: integer, the rows of each batch that `fit` makes.
     """
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
@@ -151,48 +186,106 @@ def carried_rows(batches, batch_size=None):
     if specification is None:
         return getattr(batches, "batch_size", None)
     rows = carried_rows(specification)
-    if rows is None and "reset" in _inputs(specification):
-        rows = carried_rows(next(iter(batches)))
+    if isinstance(specification, (tuple, list)):
+        specification = specification[0]
+    if rows is None and isinstance(specification, dict):
+        if "reset" in specification:
+            rows = carried_rows(next(iter(batches)))
     return rows
 
 
 def warn_of_short_segments(backbone, batches):
-    """Warns of a window that reaches back behind what gets a gradient.
-
-    Args:
-        backbone: `Backbone` whose memory or mixture is to be trained.
-        batches: data as `fit` takes it; only `Batches` tell their segments.
-    """
+    """Warns of a window that is longer than the segments of `Batches`."""
     segment = getattr(batches, "segment_length", None)
     for layer in (backbone.memory, backbone.mixture):
         window = getattr(layer, "window", None)
         if None in (segment, window) or window <= segment:
             continue
-        # Words are looked up anew in each segment, and so get their gradient.
+        # Words are looked up in each segment, and so get their gradient.
         holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
         if holds_outputs:
             warnings.warn(
                 f"{type(layer).__name__} looks back {window} steps, and "
-                f"segments have {segment}: what it holds of the segments "
-                "before gets no gradient, so it learns little of how to use "
-                f"it. Use `segment_length={window}` or a shorter window",
+                f"segments have {segment}: outputs of earlier segments get no "
+                "gradient, so the model hardly learns to use them. Use "
+                f"`segment_length={window}` or a shorter window",
                 stacklevel=4,
             )
 
 
-def _inputs(item):
-    inputs = item[0] if isinstance(item, (tuple, list)) else item
-    return inputs if isinstance(inputs, dict) else {}
+# === In reading ===
+
+
+def read_batches(
+    model, function, batches, start=None, segments=None, verbose=0
+):
+    """Calls a function with each batch, and carries the state between them.
+
+    Args:
+        model: a `StreamingModel`.
+        function: callable of token ids, targets, sample weight and state that
+            returns a result and the new state.
+        batches: `memlm_keras.data.Batches`, or a dataset of their form.
+        start: dict of tensors, the state of a new context; `None` for
+            `model.initial_state`.
+        segments: integer, the number of batches to read; `None` for all.
+        verbose: as in `keras.Model.predict`.
+
+    Yields:
+        Pairs of a result and the sample weight of its batch.
+    """
+    require_readable(model, batches)
+    if start is None:
+        start = model.initial_state(batches.batch_size)
+    start = state = tree.map_structure(distribution.deal, start)
+    progress = keras.utils.Progbar(
+        len(batches) if segments is None else min(segments, len(batches)),
+        verbose=verbose,
+    )
+    for inputs, targets, sample_weight in itertools.islice(batches, segments):
+        if "positions" in inputs:
+            raise ValueError(
+                "The batches must have a target at each step here. Received: "
+                'batches with "positions", which `evaluate` and `predict` read'
+            )
+        tokens, *others = (
+            distribution.deal(ops.convert_to_tensor(array))
+            for array in (inputs["token_ids"], targets, sample_weight)
+        )
+        reset = ops.convert_to_tensor(inputs["reset"])
+        state = reset_rows(state, start, reset)
+        result, state = function(tokens, *others, state)
+        progress.add(1)
+        yield result, sample_weight
+
+
+def concatenate_batches(results):
+    """Joins the pairs of `read_batches`, arrays of different times.
+
+    Args:
+        results: iterable of pairs of arrays or tensors `(batch, time)`.
+
+    Returns:
+        Two arrays `(number of batches * batch, time of the longest)`, zero
+        behind the shorter ones.
+    """
+    pairs = [map(ops.convert_to_numpy, pair) for pair in results]
+    joined = []
+    for arrays in zip(*pairs):
+        longest = max(array.shape[1] for array in arrays)
+        joined.append(
+            np.concatenate(
+                [
+                    np.pad(array, [(0, 0), (0, longest - array.shape[1])])
+                    for array in arrays
+                ]
+            )
+        )
+    return tuple(joined)
 
 
 def reset_rows(state, initial, reset):
-    """Puts the rows marked by `reset` back to their initial state.
-
-    Args:
-        state: dict of tensors, batch first.
-        initial: dict of the same shapes.
-        reset: boolean tensor `(batch,)`.
-    """
+    """Replaces the rows marked by `reset`, bool `(batch,)`, by `initial`."""
 
     # `where` copies, so assigning to a variable of the state later cannot
     # touch what backward needs.

@@ -8,8 +8,10 @@ from keras import ops
 
 from memlm_keras.arguments import require_streaming
 from memlm_keras.heads import token_losses
-from memlm_keras.models.batch_reading import named
+from memlm_keras.models.backbone import pack_named
+from memlm_keras.models.backbone import unpack_named
 from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.sequence_model import describe
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
@@ -93,8 +95,8 @@ class Ensemble(StreamingModel):
         scores, weights = self.score_batches(x, verbose=verbose)
         total = weights.sum(dtype="float64")
         nats = -float((scores * weights).sum(dtype="float64") / total)
-        found = {"loss": nats, "perplexity": float(np.exp(nats)), "nats": nats}
-        return found if return_dict else list(found.values())
+        logs = {"loss": nats, "perplexity": float(np.exp(nats)), "nats": nats}
+        return logs if return_dict else list(logs.values())
 
     def get_config(self):
         return {"name": self.name, "models": serialize(self.models)}
@@ -157,20 +159,13 @@ class Members(keras.layers.Layer):
 
     def _each(self, state):
         for index, model in enumerate(self.models):
-            prefix = f"model_{index}_"
-            own = state and {
-                name.removeprefix(prefix): value
-                for name, value in state.items()
-                if name.startswith(prefix)
-            }
-            yield model.backbone, own
+            yield model.backbone, unpack_named(state, f"model_{index}")
 
     def _joined(self, states):
-        return {
-            f"model_{index}_{name}": value
-            for index, state in enumerate(states)
-            for name, value in state.items()
-        }
+        joined = {}
+        for index, state in enumerate(states):
+            joined |= pack_named(f"model_{index}", state)
+        return joined
 
 
 def models_of(model):
@@ -211,5 +206,5 @@ def require_members(models):
     if any(vocabulary != known[0] for vocabulary in known):
         raise ValueError(
             "`models` must be of one vocabulary. Received: models of "
-            + " and ".join(map(named, known))
+            + " and ".join(map(describe, known))
         )

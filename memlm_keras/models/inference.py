@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import warnings
 
 import keras
 import numpy as np
@@ -36,7 +35,7 @@ def compile_inference(model, function):
 
     Returns:
         A callable of the same arguments. On torch it is `function` itself,
-        run without recording gradients.
+        without recorded gradients.
     """
     backend = keras.backend.backend()
     if backend == "jax":
@@ -55,50 +54,15 @@ def compile_inference(model, function):
         import tensorflow as tf
 
         return tf.function(function, autograph=False, reduce_retracing=True)
-
-    def without_gradient(*arguments):
-        with no_gradient():
-            return function(*arguments)
-
-    return without_gradient
+    return no_gradient()(function)
 
 
 def forget_compiled(model):
-    """Drops what was compiled, where it computes with weights that are gone.
-
-    Args:
-        model: model whose compiled functions are cached properties.
-    """
+    """Discards compiled functions that captured replaced weights."""
     for kind in type(model).__mro__:
         for name, value in vars(kind).items():
             if isinstance(value, functools.cached_property):
                 vars(model).pop(name, None)
-
-
-def xla_pays(units, in_bfloat16=False):
-    """Whether XLA is to compile training where Keras would not have it.
-
-    True on TensorFlow without a GPU for small layers, unless operations are to
-    be deterministic, which TensorFlow does not offer under XLA. It takes away
-    what starting each operation costs, and its matrix products are slower: 0.7
-    to 0.9 of the time at 100 units, 1.5 at 600, and in bfloat16 1.2 at 100.
-
-    Args:
-        units: integer, of the largest recurrent layer.
-        in_bfloat16: bool, whether any layer computes in it.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return False
-    if units > 200 or in_bfloat16:
-        return False
-    import tensorflow as tf
-
-    # Keras asks in the same place: there is no public way to ask.
-    from tensorflow.python.framework.config import is_op_determinism_enabled
-
-    return not (
-        tf.config.list_physical_devices("GPU") or is_op_determinism_enabled()
-    )
 
 
 def computes_in(model, dtype):
@@ -106,48 +70,10 @@ def computes_in(model, dtype):
     return any(layer.compute_dtype == dtype for layer in model.layers)
 
 
-def warn_of_slow_precision(model):
-    """Warns of a model whose precision costs time and saves none."""
-    if keras.backend.backend() != "jax" or not computes_in(model, "bfloat16"):
-        return
-    import jax
-
-    if jax.default_backend() == "cpu":
-        warnings.warn(
-            "bfloat16 is slower than float32 on a CPU with JAX. Use float32, "
-            'that is no `dtype="mixed_bfloat16"`, a GPU, or KERAS_BACKEND='
-            "torch, where bfloat16 pays on a CPU that has it",
-            stacklevel=3,
-        )
-
-
-def require_exportable(format):
-    """Raises `ValueError` where Keras' own `export` would write what is wrong.
-
-    Its ONNX files of PyTorch's recurrent layers answer rightly at the one time
-    that they are traced with; on JAX it takes another package.
-    """
-    backend = keras.backend.backend()
-    if format == "onnx" and backend != "tensorflow":
-        raise ValueError(
-            '`format="onnx"` of Keras\' own `export` is for the TensorFlow '
-            f"backend. Received: a model on {backend}. "
-            '`memlm_keras.serving.export(model, "model.onnx", format="onnx")` '
-            "writes one streamed step, with its state, from every backend"
-        )
-
-
 def segments(length, longest=128):
-    """Cuts `length` steps into pieces whose lengths are powers of two.
+    """Yields `(start, stop)` of pieces whose lengths are powers of two.
 
     Each length is compiled once, so any text costs at most eight compilations.
-
-    Args:
-        length: integer, number of steps.
-        longest: integer, a power of two.
-
-    Yields:
-        Pairs `(start, stop)`.
 
     Example:
 
@@ -159,15 +85,7 @@ def segments(length, longest=128):
 
 
 def affordable_steps(rows, vocabulary_size):
-    """Steps whose logits take no more than a quarter of a gibibyte.
-
-    Args:
-        rows: integer, rows read side by side.
-        vocabulary_size: integer.
-
-    Returns:
-        Integer, a power of two of at most 128.
-    """
+    """Steps whose logits take 256 MiB at most: a power of two, up to 128."""
     steps = 128
     while steps > 1 and rows * steps * vocabulary_size > 2**26:
         steps //= 2
@@ -177,12 +95,8 @@ def affordable_steps(rows, vocabulary_size):
 def aligned_segments(lengths, longest=128):
     """Cuts rows of different lengths as `segments`, to be read side by side.
 
-    Each row is cut by itself, so none needs padding; pieces of one size are
-    read together by all rows that have one.
-
-    Args:
-        lengths: list of integers, number of steps of each row.
-        longest: integer, a power of two.
+    Each row is cut by itself, so none needs padding; all rows that have a
+    piece of one size read it together.
 
     Yields:
         Triples `(starts, size, reads)`: int64 array `(rows,)` of the position
@@ -210,18 +124,10 @@ def aligned_segments(lengths, longest=128):
 
 
 def side_by_side(rows, vocabulary_size):
-    """Puts rows of token ids of any lengths side by side.
-
-    Args:
-        rows: list of int arrays `(time,)`, some of which may be empty.
-        vocabulary_size: integer.
+    """Pads rows of token ids of any lengths to int32 `(rows, longest)`.
 
     Returns:
-        `(tokens, lengths)`: int32 array `(rows, longest)`, zero behind a row's
-        end, and the list of their lengths.
-
-    Raises:
-        ValueError: for no rows, rows of another rank, and wrong ids.
+        `(tokens, lengths)`, the latter a list.
     """
     rows = [ops.convert_to_numpy(row) for row in rows]
     if any(row.ndim != 1 for row in rows):

@@ -1,20 +1,42 @@
-"""The language model: embed, recur, remember, predict."""
+"""The language model: its layers, its call, and training with a state."""
+
+import contextlib
 
 import keras
+import numpy as np
+from keras import ops
+from keras import tree
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import copies
 from memlm_keras.models import layers
 from memlm_keras.models import torch_checkpoint
 from memlm_keras.models.backbone import Backbone
-from memlm_keras.models.carrying_model import CarryingModel
+from memlm_keras.models.carried_state import CarriedStates
+from memlm_keras.models.carried_state import carried_rows
+from memlm_keras.models.carried_state import concatenate_batches
+from memlm_keras.models.carried_state import read_batches
+from memlm_keras.models.carried_state import warn_of_short_segments
+from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.inference import computes_in
+from memlm_keras.models.sequence_model import SequenceModel
+from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.serialization import serialize
+from memlm_keras.training import distribution
+from memlm_keras.training.losses import Nats
+from memlm_keras.training.losses import Perplexity
+from memlm_keras.training.losses import TokenCrossEntropy
+from memlm_keras.training.losses import TokenLoss
+
+# Types of inputs other than token ids.
+_DTYPES = {"reset": "bool", "sample_weight": "float32"}
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class LanguageModel(CarryingModel):
+class LanguageModel(StreamingModel, SequenceModel):
     """A recurrent language model with a memory, as a functional Keras model.
 
     Token ids are embedded, run through a stack of recurrent layers, read back
@@ -29,9 +51,9 @@ class LanguageModel(CarryingModel):
         embedding_dim: integer, size of the embedding vectors; `None` is that
             of `embedding`.
         recurrent: list of Keras recurrent layers (`keras.layers.LSTM`, `GRU`,
-            `SimpleRNN`, `RNN`) or cells, bottom first; it may be empty where
-            there is a memory. The layers become the
-            model's own: `return_sequences` and `return_state` are set on them.
+            `SimpleRNN`, `RNN`) or cells, bottom first, each given once; it may
+            be empty where there is a memory. The model sets
+            `return_sequences` and `return_state` on them.
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
@@ -47,16 +69,16 @@ class LanguageModel(CarryingModel):
             where these are not given. `None`: uniform in +-0.05, or in +-0.5
             where a cell with an associative memory reads, Glorot uniform and
             zero.
-        recurrent_above: list of recurrent layers or cells that read what the
-            memory hands on, bottom first.
-        mixture: a `memlm_keras.mixtures.Mixture` that mixes what was read into
+        recurrent_above: list of recurrent layers or cells that read the
+            outputs of the memory, bottom first.
+        mixture: a `memlm_keras.mixtures.Mixture` that mixes earlier words into
             the prediction, such as `PointerSentinel`, or `None`. Then the
-            logits are log-probabilities. One without weights, as `NeuralCache`,
-            takes no part in training.
+            logits are log-probabilities. A mixture without weights, such as
+            `NeuralCache`, takes no part in training.
         embedding: a `memlm_keras.embeddings.Embedding`, or a
             `memlm_keras.smoothing.SmoothedEmbedding`, with dropout of words,
             smoothing and initializers of its own; it may leave its sizes to the
-            model. `None` for a plain one. A smoothing wants
+            model. `None` for a plain one. A smoothing needs
             `model.smoothing.adapt(statistics)` before training.
         head: a layer from outputs to logits, such as
             `memlm_keras.heads.OutputProjection(use_bias=False)` or
@@ -84,12 +106,13 @@ class LanguageModel(CarryingModel):
             * `"targets"`, `(batch, time)` int32, the next tokens: then the
               result is a dict of the `"loss"` of each token and its natural
               `"log_probability"`, float32 `(batch, time)`, and the `"logits"`.
-              While training, the loss is of all that is learned of a target,
-              and what a smoothing adds is in `model.losses`.
-            * `"sample_weight"`, `(batch, time)` float, what the losses will be
-              multiplied by: then there are no `"logits"` in the result, and
-              those of a large vocabulary are never held at once. Where it is
-              zero, the loss may be any number.
+              In training, the loss includes the additional term of a
+              supervised mixture; the KL terms of a smoothing are in
+              `model.losses`.
+            * `"sample_weight"`, `(batch, time)` float, the later factors of the
+              losses: then the result has no `"logits"`, and those of a large
+              vocabulary are never held at once. Where the weight is zero, the
+              loss may be any number.
         training: optional bool.
 
     Returns:
@@ -98,11 +121,12 @@ class LanguageModel(CarryingModel):
     Raises:
         ValueError: for sizes that are not positive integers, a dropout outside
             [0, 1), a `memory`, `embedding`, `head` or `vocabulary` that is none
-            or of another size, no recurrent layer, a layer that is not
-            recurrent, is bidirectional, runs backwards or is `stateful`, layers
-            or a mixture behind a memory that is not causal, units that the
-            memory cannot divide, and tied embeddings of another size than the
-            memory's outputs.
+            or of another size, no recurrent layer, a layer that is given
+            twice, is not recurrent, is bidirectional, runs backwards or is
+            `stateful`, layers or a mixture after a memory that is not causal,
+            units that the memory cannot divide, and tied embeddings of another
+            size than the memory's outputs; in a call, for inputs that are not
+            token ids or a dict with them.
 
     Example:
 
@@ -118,8 +142,8 @@ class LanguageModel(CarryingModel):
     >>> state = lm.initial_state(batch_size=2)
     >>> for column in np.split(tokens, 7, axis=1):
     ...     logits, state = lm.step(column, state)
-    >>> found = lm({"token_ids": tokens[:, :-1], "targets": tokens[:, 1:]})
-    >>> keras.ops.shape(found["loss"])
+    >>> result = lm({"token_ids": tokens[:, :-1], "targets": tokens[:, 1:]})
+    >>> keras.ops.shape(result["loss"])
     (2, 6)
     """
 
@@ -159,6 +183,7 @@ class LanguageModel(CarryingModel):
         recurrent_above = layers.as_recurrent_layers(
             "recurrent_above", recurrent_above, at_least=0
         )
+        layers.require_different([*recurrent, *recurrent_above])
         layers.require_causal_end(
             memory, recurrent_above=recurrent_above, mixture=mixture
         )
@@ -200,6 +225,9 @@ class LanguageModel(CarryingModel):
             vocabulary=vocabulary,
             name=name,
         )
+        # The graph's specification does not know dicts of inputs.
+        self.input_spec = None
+        self._carried = CarriedStates(self)
 
         # === Config ===
         self.embedding_dim = embedding_dim
@@ -229,6 +257,322 @@ class LanguageModel(CarryingModel):
     def head(self):
         """The layer from the last outputs to logits."""
         return self.backbone.head
+
+    @property
+    def smoothing(self):
+        """The `VariationalSmoothing` of the embedding, or `None`."""
+        return getattr(self.backbone.embedding, "smoothing", None)
+
+    # === Calls ===
+
+    def __call__(self, inputs, *args, **kwargs):
+        if isinstance(inputs, dict):
+            _require_names(inputs)
+            token_ids = inputs["token_ids"]
+            if not _is_tensor(token_ids):
+                require_token_ids("token_ids", token_ids, self.vocabulary_size)
+        elif not _is_tensor(inputs):
+            inputs = require_token_ids("inputs", inputs, self.vocabulary_size)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def call(self, inputs, training=None):
+        if not isinstance(inputs, dict):
+            inputs = {"token_ids": inputs}
+        inputs = {
+            name: ops.convert_to_tensor(value, dtype=_DTYPES.get(name, "int32"))
+            for name, value in inputs.items()
+        }
+        _require_shapes(inputs)
+        reset = inputs.pop("reset", None)
+        if reset is None:
+            prediction, _ = self.backbone.forward(**inputs, training=training)
+        else:
+            prediction = self._carried.run(inputs, reset, training)
+        if "targets" not in inputs:
+            return prediction.logits
+        result = prediction._asdict()
+        if "sample_weight" in inputs:
+            del result["logits"]
+        return result
+
+    # === Carried state ===
+
+    def carry_state(self, batch_size=None, evaluation_batch_size=None):
+        """Makes variables for the state that is carried between batches.
+
+        `fit`, `evaluate` and the like do this for batches with a known number
+        of rows, and so does a call that is not compiled.
+
+        Args:
+            batch_size: integer or `None`, rows in training.
+            evaluation_batch_size: integer or `None`, rows in evaluation.
+        """
+        devices = distribution.num_devices(self)
+        distribution.require_divisible(batch_size, devices)
+        distribution.require_divisible(evaluation_batch_size, devices)
+        rows = self._carried.rows
+        if batch_size not in (None, rows["training"]):
+            self._carried.make("training", batch_size)
+            self.train_function = None
+        if evaluation_batch_size not in (None, rows["evaluation"]):
+            self._carried.make("evaluation", evaluation_batch_size)
+            if keras.backend.backend() == "tensorflow":
+                # A trace for any number of rows captured the old state.
+                self.test_function = None
+                self.predict_function = None
+
+    @property
+    def non_trainable_variables(self):
+        """Those of Keras, and the state that a running evaluation carries."""
+        variables = super().non_trainable_variables
+        carried = self.__dict__.get("_carried")
+        if carried is None:
+            return variables
+        return [*variables, *carried.evaluation_variables]
+
+    @contextlib.contextmanager
+    def _carrying(self, batches, batch_size=None):
+        """Context in which evaluation carries the state of batches."""
+        before = self._carried.evaluating
+        self.carry_state(None, carried_rows(batches, batch_size))
+        self._carried.evaluating = True
+        try:
+            yield
+        finally:
+            self._carried.evaluating = before
+
+    # === Training ===
+
+    def default_loss(self):
+        return TokenCrossEntropy()
+
+    def default_metrics(self):
+        return [Perplexity(), Nats()]
+
+    def compiles_best(self):
+        """Whether to compile training by XLA where Keras would not.
+
+        True on TensorFlow without a GPU for small layers, unless operations are
+        deterministic, which TensorFlow does not offer under XLA. It saves the
+        cost of starting each operation, and its matrix products are slower:
+        0.7 to 0.9 of the time at 100 units, 1.5 at 600, and in bfloat16 1.2 at
+        100.
+        """
+        units = [
+            shape[-1]
+            for name, shape in self._state_shapes.items()
+            if name.startswith("recurrent_")
+        ]
+        if (
+            keras.backend.backend() != "tensorflow"
+            or max(units, default=0) > 200
+            or computes_in(self, "bfloat16")
+        ):
+            return False
+        import tensorflow as tf
+
+        # Keras asks in the same place: there is no public way to ask.
+        from tensorflow.python.framework.config import is_op_determinism_enabled
+
+        return not (
+            tf.config.list_physical_devices("GPU")
+            or is_op_determinism_enabled()
+        )
+
+    def train_step(self, *arguments):
+        """Keras' own, with the targets among the inputs."""
+        *state, data = arguments
+        return super().train_step(*state, self._with_targets(data))
+
+    def test_step(self, *arguments):
+        """Keras' own, with the targets among the inputs."""
+        *state, data = arguments
+        return super().test_step(*state, self._with_targets(data))
+
+    def _with_targets(self, data):
+        """Puts targets and weights among the inputs of a batch.
+
+        The weights are left out if the loss or a metric needs logits.
+        """
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
+        inputs["targets"] = y = ops.convert_to_tensor(y)
+        if sample_weight is not None:
+            sample_weight = ops.cast(sample_weight, "float32")
+            if len(sample_weight.shape) == 1:
+                # A weight for each row counts at each of its steps.
+                ones = ops.ones_like(y, dtype="float32")
+                sample_weight = sample_weight[:, None] * ones
+        if isinstance(self.loss, TokenLoss) and self._measures_losses:
+            inputs["sample_weight"] = (
+                ops.ones_like(y, dtype="float32")
+                if sample_weight is None
+                else sample_weight
+            )
+        inputs = tree.map_structure(ops.convert_to_tensor, inputs)
+        return inputs, y, sample_weight
+
+    def compute_loss(
+        self, x=None, y=None, y_pred=None, sample_weight=None, training=True
+    ):
+        """Keras' own; a `TokenLoss` takes the losses of tokens, not logits."""
+        if not isinstance(y_pred, dict):
+            return super().compute_loss(x, y, y_pred, sample_weight, training)
+        if isinstance(self.loss, TokenLoss):
+            losses = y_pred["loss"]
+            return super().compute_loss(x, y, losses, sample_weight, training)
+        loss = super().compute_loss(
+            x, y, y_pred["logits"], sample_weight, training
+        )
+        if training and self.mixture is not None and self.mixture.supervised:
+            added = y_pred["loss"] + y_pred["log_probability"]
+            share = distribution.share_of_weight(sample_weight, y)
+            loss = loss + share * TokenCrossEntropy()(y, added, sample_weight)
+        return loss
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """Keras' own, of the losses of tokens if all metrics take them."""
+        if isinstance(y_pred, dict) and self._measures_losses:
+            y_pred = -y_pred["log_probability"]
+        elif isinstance(y_pred, dict):
+            y_pred = y_pred["logits"]
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def prepare_fit(self, x, y, validation_data, batch_size):
+        super().prepare_fit(x, y, validation_data, batch_size)
+        _require_targets(x, y)
+        self.check_data(y)
+        if self.smoothing is not None and not self.smoothing.adapted:
+            raise ValueError(
+                "A smoothed model needs the statistics of its training text: "
+                "call `model.smoothing.adapt(statistics)` before `fit`, with "
+                "`memlm_keras.smoothing.StreamStatistics.count(tokens, "
+                "vocabulary_size)`. Received: a model without"
+            )
+        warn_of_short_segments(self.backbone, x)
+        self.carry_state(
+            carried_rows(x, batch_size),
+            carried_rows(validation_data, batch_size),
+        )
+
+    def evaluate(self, x=None, y=None, batch_size=None, *args, **kwargs):
+        """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
+
+        Raises:
+            ValueError: if the batches contain token ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
+        """
+        with self._carrying(x, batch_size or 32):
+            return super().evaluate(x, y, batch_size, *args, **kwargs)
+
+    def predict(self, x, batch_size=None, *args, **kwargs):
+        """Predicts logits; takes the arguments of `keras.Model.predict`.
+
+        Raises:
+            ValueError: if the batches contain token ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
+        """
+        with self._carrying(x, batch_size or 32):
+            return super().predict(x, batch_size, *args, **kwargs)
+
+    def train_on_batch(self, x, y=None, *args, **kwargs):
+        """Trains on one batch, as `keras.Model.train_on_batch` does."""
+        _require_targets(x, y)
+        self.carry_state(carried_rows(x))
+        return super().train_on_batch(x, y, *args, **kwargs)
+
+    def test_on_batch(self, x, y=None, *args, **kwargs):
+        """Evaluates one batch, as `keras.Model.test_on_batch` does."""
+        _require_targets(x, y)
+        with self._carrying(x):
+            return super().test_on_batch(x, y, *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        """Predicts one batch, as `keras.Model.predict_on_batch` does."""
+        with self._carrying(x):
+            return super().predict_on_batch(x)
+
+    # === Reading batches ===
+
+    def sampled_score_batches(self, batches, samples, seed=0):
+        """Scores batches by samples of the smoothed matrices.
+
+        Matrices are drawn as in training, for each batch, without dropout.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+            samples: integer, how often the whole text is read.
+            seed: integer that determines the samples.
+
+        Yields:
+            For each sample a pair `(scores, sample_weight)` as of
+            `score_batches`.
+
+        Raises:
+            ValueError: for a model that is not smoothed, and as of
+                `score_batches`.
+        """
+        if self.smoothing is None:
+            raise ValueError(
+                "Samples are drawn from the smoothed matrices of a "
+                "`memlm_keras.LanguageModel`: make it with `embedding="
+                "memlm_keras.smoothing.SmoothedEmbedding(smoothing=...)`. "
+                f"Received: a {type(self).__name__} without"
+            )
+        seed_state = self.smoothing.seed_generator.state
+        kept = ops.convert_to_numpy(seed_state).copy()
+
+        def score(token_ids, targets, state):
+            return self.backbone.score(token_ids, targets, state, sampled=True)
+
+        compiled = compile_inference(self, score)
+        for sample in range(samples):
+            places = iter(range(len(batches)))
+
+            def seeded(
+                token_ids,
+                targets,
+                sample_weight,
+                state,
+                sample=sample,
+                places=places,
+            ):
+                # On JAX, compiled inference does not advance the seed.
+                entropy = np.random.SeedSequence((seed, sample, next(places)))
+                number = entropy.generate_state(2) >> 1
+                seed_state.assign(number.astype(kept.dtype))
+                return compiled(token_ids, targets, state)
+
+            try:
+                scores = concatenate_batches(
+                    read_batches(self, seeded, batches)
+                )
+            finally:
+                seed_state.assign(kept)
+            yield scores
+
+    def outputs_batches(self, batches):
+        """Outputs before the head, and the head's scores, in batches.
+
+        Args:
+            batches: `memlm_keras.data.Batches`, or a dataset of their form.
+
+        Yields:
+            Pairs `(outputs, scores)`, one a batch: a tensor `(batch, time,
+            units)`, and float32 natural-log probabilities of the targets
+            `(batch, time)`, of the head alone if the model has a mixture.
+
+        Raises:
+            ValueError: if the batches contain ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
+        """
+        compiled = compile_inference(self, self.backbone.outputs)
+
+        def read(token_ids, targets, sample_weight, state):
+            return compiled(token_ids, targets, state)
+
+        for outputs_and_scores, _ in read_batches(self, read, batches):
+            yield outputs_and_scores
 
     # === Copies ===
 
@@ -287,29 +631,29 @@ class LanguageModel(CarryingModel):
     def with_fixed_dropout(self, seed, into=None):
         """Makes a copy of this model with dropout masks drawn once for all.
 
-        A network that loses the same units at every step is one whose weights
-        have lost the rows of these units: a word's row of the embedding, rows
-        of the kernels of recurrent layers for their inputs and for their
-        recurrent connections, and of that of the output projection. So the
+        A network that drops the same units at every step is a network whose
+        weights have zeros in the rows of these units: a word's row of the
+        embedding, rows of the kernels of recurrent layers for their inputs and
+        their recurrent connections, and rows of the output projection. So the
         copy is an ordinary model without dropout, untied if this one is tied.
         The mean of many is the Monte Carlo average of Gal and Ghahramani
-        (2016), as `memlm_keras.evaluation.monte_carlo_perplexity` takes it.
-        Of smoothed matrices, it is those that the model predicts by.
+        (2016), which `memlm_keras.evaluation.monte_carlo_perplexity` computes.
+        Smoothed matrices are replaced by those that the model predicts with.
 
-        All rates that this model is trained with are drawn at, kept units
-        scaled by `1 / (1 - rate)`; other noise of cells keeps its expectation.
+        Masks have the rates of training, and kept units are scaled by `1 / (1 -
+        rate)`; other noise of cells has its expectation.
 
         Args:
             seed: integer. Masks of one seed are the same on all backends.
-            into: a copy that this method made before, to be given new weights
-                in place of a new copy; or `None`.
+            into: an earlier copy by this method that gets the new weights;
+                `None` for a new copy.
 
         Returns:
             `LanguageModel`.
 
         Raises:
-            ValueError: if a rate on what a memory or a mixture reads is not
-                zero, since they have no rows for it to lose.
+            ValueError: if a rate on the inputs of a memory or a mixture is not
+                zero, since these have no kernel whose rows could be dropped.
 
         Example:
 
@@ -321,12 +665,11 @@ class LanguageModel(CarryingModel):
     def with_fixed_matrices(self):
         """Makes a copy of this model that predicts alike, without smoothing.
 
-        What a smoothed model predicts by, the mean or the mode of its
-        matrices, is computed in each call: that takes as long as the
-        projection of one step. Here it is computed once and for all, and
-        serving costs what it costs without smoothing; `serving.export` does so
-        by itself. An embedding that was tied is no longer, if it was smoothed
-        as an input only: then its mean is another matrix.
+        A smoothed model computes the mean or the mode of its matrices in each
+        call, which takes as long as the projection of one step. The copy has
+        the result as its weights, so serving costs no more than without
+        smoothing; `serving.export` makes such a copy. A tied embedding that is
+        smoothed as an input only becomes untied: its mean is another matrix.
 
         Returns:
             `LanguageModel`; this model, if it is not smoothed.
@@ -344,8 +687,8 @@ class LanguageModel(CarryingModel):
     def from_torch(cls, path, vocabulary, tokenizer=None):
         """Reads an LSTM language model that PyTorch saved.
 
-        Such as those of neural-complexity and colorlessgreenRNNs: whole models
-        or state dicts. No code of the file's is run.
+        For example those of neural-complexity and colorlessgreenRNNs: whole
+        models or state dicts. The code in the file is not run.
 
         Args:
             path: path of the checkpoint, which takes PyTorch to read.
@@ -365,8 +708,8 @@ class LanguageModel(CarryingModel):
 
     def get_config(self):
         head = serialize(self.head)
-        # What the head shares with the embedding is the embedding's to say, so
-        # that it cannot be built by itself.
+        # The embedding's configuration has the parts that the head shares, so
+        # that the head cannot be built by itself.
         head.pop("build_config", None)
         for shared in ("embedding", "smoothing"):
             if shared in head["config"]:
@@ -387,3 +730,51 @@ class LanguageModel(CarryingModel):
             "vocabulary": serialize(self.vocabulary),
             "dtype": keras.dtype_policies.serialize(self._policy),
         }
+
+
+def _is_tensor(value):
+    return ops.is_tensor(value) or isinstance(value, keras.KerasTensor)
+
+
+def _require_names(inputs):
+    """Raises `ValueError` unless a dict has token ids and known names."""
+    optional = {"positions", "reset", "targets", "sample_weight"}
+    unknown = set(inputs) - optional - {"token_ids"}
+    weighted = "sample_weight" in inputs and "targets" not in inputs
+    if "token_ids" not in inputs or unknown or weighted:
+        raise ValueError(
+            "`inputs` must be token ids `(batch, time)`, or a dict with "
+            '"token_ids" `(batch, time)` and optionally "reset" `(batch,)`, '
+            '"positions" `(batch, queries)`, "targets" of the shape of the '
+            "positions or else of the token ids and, with these, "
+            '"sample_weight" of this shape. Received a dict with keys: '
+            f"{sorted(inputs)}"
+        )
+
+
+def _require_shapes(inputs):
+    """Raises `ValueError` for targets or weights of other steps."""
+    of = "positions" if "positions" in inputs else "token_ids"
+    expected = tuple(inputs[of].shape)
+    for name in ("targets", "sample_weight"):
+        if name not in inputs:
+            continue
+        shape = tuple(inputs[name].shape)
+        same = len(shape) == len(expected) and all(
+            None in sizes or sizes[0] == sizes[1]
+            for sizes in zip(shape, expected)
+        )
+        if not same:
+            raise ValueError(
+                f'`inputs["{name}"]` must be of the shape of "{of}", '
+                f"{expected}. Received: shape {shape}"
+            )
+
+
+def _require_targets(x, y):
+    """Raises `ValueError` for arrays without targets."""
+    if y is None and isinstance(x, (np.ndarray, list, dict)):
+        raise ValueError(
+            "`y` must hold the next token of each token in `x`, such as "
+            "`fit(tokens[:, :-1], tokens[:, 1:])`. Received: y=None"
+        )

@@ -87,6 +87,17 @@ def _as_recurrent_layer(name, layer):
     return layer
 
 
+def require_different(layers):
+    """Raises `ValueError` if a recurrent layer or cell is given twice."""
+    parts = [getattr(layer, "cell", layer) for layer in layers]
+    twice = [part for part in parts if sum(one is part for one in parts) > 1]
+    if twice:
+        raise ValueError(
+            "`recurrent` and `recurrent_above` must hold different layers, "
+            f"each with weights of its own. Received twice: {twice[0]!r}"
+        )
+
+
 def require_memory(memory, vocabulary_size):
     """Makes a memory that looks words up fit the vocabulary.
 

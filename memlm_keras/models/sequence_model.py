@@ -1,24 +1,26 @@
-"""Training by Keras' loops, as every model of this package has it."""
+"""Training by Keras' loops, for every model of this package."""
 
 import math
+import warnings
 
 import keras
+import numpy as np
 from keras import tree
 
 from memlm_keras import registry
-from memlm_keras.models import batch_reading
-from memlm_keras.models import inference
-from memlm_keras.models.quantization import require_trainable
+from memlm_keras.arguments import require_token_ids
+from memlm_keras.models.inference import computes_in
 from memlm_keras.serialization import deserialize
 from memlm_keras.training import distribution
+from memlm_keras.training.losses import Nats
 
 
 class SequenceModel(keras.Model):
     """A `keras.Model` of token ids that presets describe.
 
     It trains with `fit` on batches that know their epoch, may begin within
-    one, and may be of different lengths of time. A subclass names itself in
-    `preset_kind`, as presets do in `"kind"`.
+    one, and may be of different lengths of time. The `preset_kind` of a
+    subclass is the `"kind"` of its presets.
     """
 
     preset_kind = None
@@ -60,10 +62,10 @@ class SequenceModel(keras.Model):
         return cls.from_config(config)
 
     def count_params(self):
-        """Number of parameters that are trained.
+        """Number of trained parameters.
 
-        What is fixed, as permutations of keys or statistics of a text are, and
-        what `fit` carries from batch to batch, is none.
+        Fixed weights, such as permutations of keys or statistics of a text,
+        and the state that `fit` carries do not count.
         """
         return sum(math.prod(v.shape) for v in self.trainable_variables)
 
@@ -74,6 +76,7 @@ class SequenceModel(keras.Model):
         optimizer="adam",
         loss="auto",
         *,
+        metrics=None,
         weighted_metrics="auto",
         **kwargs,
     ):
@@ -82,23 +85,25 @@ class SequenceModel(keras.Model):
         Args:
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
-            loss: `"auto"` is the cross-entropy in nats averaged over what is
-                predicted in a batch.
-            weighted_metrics: `"auto"` is what tells most of such a model: the
-                accuracy of a classifier, and of a language model the perplexity
-                (`"perplexity"`) and the cross-entropy in nats (`"nats"`), both
-                summed over tokens before they are divided.
+            loss: `"auto"` is the cross-entropy in nats averaged over the
+                predictions of a batch.
+            metrics: as of `keras.Model.compile`.
+            weighted_metrics: `"auto"` is the accuracy of a classifier, and for
+                a language model the perplexity (`"perplexity"`) and the
+                cross-entropy in nats (`"nats"`), both summed over tokens
+                before they are divided.
             **kwargs: other arguments of `keras.Model.compile`. A `jit_compile`
                 of `"auto"` is true for a language model of at most 200 units
                 in float32 on TensorFlow without a GPU, where XLA saves time;
                 Keras' own choice is false, as a GPU's fused LSTM cannot be
                 compiled.
 
-        On a CPU, JAX computes bfloat16 slower than float32, and is warned of.
+        On a CPU, JAX computes bfloat16 slower than float32, and warns.
         """
-        inference.warn_of_slow_precision(self)
+        if keras.backend.backend() == "jax" and computes_in(self, "bfloat16"):
+            _warn_of_slow_precision()
         self._jit_compile_argument = kwargs.get("jit_compile", "auto")
-        # Replicas exchange what XLA cannot compile.
+        # XLA cannot compile the exchange between replicas.
         alone = distribution.num_devices(self) == 1
         if (
             self._jit_compile_argument == "auto"
@@ -111,8 +116,14 @@ class SequenceModel(keras.Model):
         super().compile(
             optimizer=optimizer,
             loss=self.default_loss() if loss == "auto" else loss,
+            metrics=metrics,
             weighted_metrics=weighted_metrics,
             **kwargs,
+        )
+        # Whether all metrics take the losses of tokens in place of logits.
+        self._measures_losses = all(
+            metric is None or isinstance(metric, Nats)
+            for metric in tree.flatten([metrics, weighted_metrics])
         )
         distribution.clip_sum_of_gradients(self)
 
@@ -122,22 +133,23 @@ class SequenceModel(keras.Model):
         """Keras' own; on several devices, the share of this one's rows."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
-            # What a layer adds is the same on all: shares of it make it whole.
+            # Layer losses are equal on every replica; scale each so that the
+            # sum counts them once.
             loss = loss * distribution.share_of_weight(sample_weight, y)
         return loss
 
     def default_loss(self):
-        """The loss that `"auto"` stands for."""
+        """Returns the loss for `"auto"`."""
         return keras.losses.SparseCategoricalCrossentropy(
             from_logits=True, reduction="mean_with_sample_weight"
         )
 
     def default_metrics(self):
-        """The list of metrics that `"auto"` stands for."""
+        """Returns the list of metrics for `"auto"`."""
         return ["accuracy"]
 
     def compiles_best(self):
-        """Whether training is compiled by XLA where Keras would not do so."""
+        """Whether to compile training by XLA where Keras would not."""
         return False
 
     def get_compile_config(self):
@@ -168,17 +180,17 @@ class SequenceModel(keras.Model):
     ):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        Batches of `memlm_keras.data` are told of each epoch, as their order
-        follows it, Keras is kept from shuffling them, and those that begin
-        within an epoch are trained on from there. Where batches have a
-        `"reset"`, a language model carries its state from one to the next.
+        Batches of `memlm_keras.data` move to each epoch, since their order
+        depends on it; Keras does not shuffle them; and training goes on from
+        where they begin within an epoch. Where batches have a `"reset"`, a
+        language model carries its state from one to the next.
 
         Raises:
-            ValueError: if the batches hold what the model has no room for, as
-                token ids outside the vocabulary; and, by a language model, for
-                arrays without targets, for batches other than
-                `SentenceBatches` if it is not causal, and for a smoothing
-                without statistics; and for a model that is quantized.
+            ValueError: if the batches contain token ids outside the vocabulary
+                or labels that are no classes; for a quantized model; and, for
+                a language model, without targets, for a smoothing without
+                statistics, and, if it is not causal, for batches other than
+                `SentenceBatches`.
         """
         self.prepare_fit(x, y, validation_data, batch_size or 32)
         if isinstance(x, keras.utils.PyDataset):
@@ -227,7 +239,7 @@ class SequenceModel(keras.Model):
         """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
 
         Raises:
-            ValueError: if the batches hold what the model has no room for.
+            ValueError: if the batches contain token ids outside the vocabulary.
         """
         self.check_data(x)
         return super().evaluate(with_dynamic_time(x), *args, **kwargs)
@@ -236,19 +248,26 @@ class SequenceModel(keras.Model):
         """Predicts logits; takes the arguments of `keras.Model.predict`.
 
         Raises:
-            ValueError: if the batches hold what the model has no room for.
+            ValueError: if the batches contain token ids outside the vocabulary.
         """
         self.check_data(x)
         return super().predict(with_dynamic_time(x), *args, **kwargs)
 
     def prepare_fit(self, x, y, validation_data, batch_size):
-        """Checks the model, and the data that `fit` is called with."""
-        require_trainable(self)
+        """Checks the model and the arguments of `fit`."""
+        for layer in self._flatten_layers():
+            if layer.quantization_mode is not None:
+                raise ValueError(
+                    "A quantized model is not trained: weights of eight bits "
+                    "have no gradient. Received: a model whose layer "
+                    f"{layer.name!r} is in {layer.quantization_mode}. Train "
+                    "before `quantize`"
+                )
         self.check_data(x, validation_data)
 
     def check_data(self, *data):
         """Raises `ValueError` for batches that the model cannot read."""
-        batch_reading.require_readable(self, *data)
+        require_readable(self, *data)
         for part in data:
             distribution.require_divisible(
                 getattr(part, "batch_size", None),
@@ -256,8 +275,8 @@ class SequenceModel(keras.Model):
             )
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        # What Keras calls on TensorFlow. It would build by the mean of the
-        # batches of all replicas, and a "reset" has none.
+        # Keras calls this on TensorFlow. It would build with the mean of the
+        # batches of all replicas, and a "reset" has no mean.
         if iterator is not None and distribution.num_devices(self) > 1:
             _, _, batches = next(iter(iterator))
             data_batch = distribution.of_first_replica(self, next(batches))
@@ -271,8 +290,94 @@ class SequenceModel(keras.Model):
         return cls(**deserialize(config, custom_objects))
 
 
+# === Checks of data ===
+
+
+def require_readable(model, *data):
+    """Raises `ValueError` for data that a model cannot read.
+
+    Args:
+        model: a `SequenceModel` or a `StreamingModel`.
+        *data: batches, arrays or tuples of arrays; anything else passes.
+    """
+    for part in data:
+        _require_ids(part, model.vocabulary_size)
+        vocabulary = getattr(part, "vocabulary", None)
+        if None not in (vocabulary, model.vocabulary):
+            if vocabulary != model.vocabulary:
+                raise ValueError(
+                    "The batches must be of the model's own vocabulary: their "
+                    "ids mean other tokens. Received: batches of "
+                    f"{describe(vocabulary)} for a model with "
+                    f"{describe(model.vocabulary)}. Load the corpus with "
+                    "`vocabulary=model.vocabulary`."
+                )
+        if not getattr(model, "causal", True):
+            _require_whole_sentences(part, model.memory)
+
+
+def describe(vocabulary):
+    """A vocabulary in an error message."""
+    return f"{vocabulary!r} of the fingerprint {vocabulary.fingerprint}"
+
+
+def _require_ids(data, vocabulary_size):
+    """Raises `ValueError` if data contains ids outside the vocabulary."""
+    if isinstance(data, dict):
+        data = data.get("token_ids")
+    if isinstance(data, (np.ndarray, list)):
+        require_token_ids("token_ids", data, vocabulary_size, ndim=None)
+    elif isinstance(data, tuple):
+        for part in data[:2]:
+            _require_ids(part, vocabulary_size)
+    largest_id = getattr(data, "largest_id", None)
+    if largest_id is not None and largest_id >= vocabulary_size:
+        raise ValueError(
+            "The batches must have token ids below vocabulary_size="
+            f"{vocabulary_size}. Received batches with the token id "
+            f"{largest_id}. Encode the text with the model's own vocabulary, "
+            "or make a model of the vocabulary's size."
+        )
+
+
+def _require_whole_sentences(batches, memory):
+    """Raises `ValueError` unless a bidirectional memory can read batches."""
+    if not isinstance(batches, keras.utils.PyDataset):
+        return
+    name = type(memory).__name__
+    if not getattr(batches, "whole_sentences", False):
+        raise ValueError(
+            f"A {name} is not causal, so the batches must hold whole "
+            "sentences, one a row, as `memlm_keras.data.SentenceBatches` and "
+            "`corpus.batches(split, sentences=True)` do. Received: "
+            f"{type(batches).__name__}, which may cut them"
+        )
+    end = getattr(memory, "end_of_sentence_id", batches.end_of_sentence_id)
+    if end != batches.end_of_sentence_id:
+        raise ValueError(
+            "The batches must end sentences with the id that ends them for "
+            f"the {name}, end_of_sentence_id={end}. Received: batches with "
+            f"end_of_sentence_id={batches.end_of_sentence_id}"
+        )
+
+
+# === What Keras' loop lacks ===
+
+
+def _warn_of_slow_precision():
+    import jax
+
+    if jax.default_backend() == "cpu":
+        warnings.warn(
+            "bfloat16 is slower than float32 on a CPU with JAX. Use float32 "
+            '(no `dtype="mixed_bfloat16"`), a GPU, or KERAS_BACKEND=torch, '
+            "which is faster in bfloat16 on a CPU that has it",
+            stacklevel=3,
+        )
+
+
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, as their order follows it."""
+    """Moves batches to the epoch of `fit`, since their order depends on it."""
 
     def __init__(self, batches):
         super().__init__()
@@ -303,14 +408,9 @@ class OneRun(keras.callbacks.CallbackList):
 def with_dynamic_time(batches):
     """Returns batches as Keras can read them, whatever their shapes.
 
-    On TensorFlow, Keras takes the shapes of the first two batches for those of
-    all; here the time is declared as open.
-
-    Args:
-        batches: any dataset; those with a true `varies_in_time` are meant.
-
-    Returns:
-        `batches`, or a `tf.data.Dataset` of what they hold now.
+    On TensorFlow, Keras assumes that all batches have the shapes of the first
+    two; for batches with a true `varies_in_time`, this returns a
+    `tf.data.Dataset` in which the time is open.
     """
     varies = getattr(batches, "varies_in_time", False)
     if not varies or keras.backend.backend() != "tensorflow":

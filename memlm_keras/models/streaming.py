@@ -2,38 +2,49 @@
 
 import functools
 
+import keras
 import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
-from memlm_keras.models import batch_reading
 from memlm_keras.models import generation
+from memlm_keras.models import quantization
+from memlm_keras.models import surprisal
+from memlm_keras.models.carried_state import concatenate_batches
+from memlm_keras.models.carried_state import read_batches
 from memlm_keras.models.carried_state import reset_rows
 from memlm_keras.models.inference import affordable_steps
 from memlm_keras.models.inference import aligned_segments
 from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import require_exportable
 from memlm_keras.models.inference import segments
 from memlm_keras.models.inference import side_by_side
-from memlm_keras.models.surprisal import SurprisalModel
 
 
-class StreamingModel(SurprisalModel):
+class StreamingModel(keras.Model):
     """A language model as a function of tokens and a state.
 
-    Whatever carries its state explicitly is here: reading, scoring, attention
-    and generation. None of it asks for a compiled model.
+    Reading, scoring, attention, generation and quantization, none of which
+    needs a compiled model.
 
     Args:
-        backbone: a `Backbone`, or what has its methods.
+        backbone: a `Backbone`, or an object with its methods.
         token_ids: `keras.Input` of the graph.
-        logits: what the backbone makes of it.
+        logits: the output of the graph.
         vocabulary_size: integer.
         vocabulary: `memlm_keras.data.Vocabulary`, or `None`.
         name: string or `None`.
+
+    Attributes:
+        causal: bool, whether a prediction depends on earlier words only. If
+            not, a row is one whole sentence, and there is no state to carry.
+        quantized_layers: sequence of `Quantized`, the result of the last call
+            of `quantize` for each layer with weights: `layer`, `kind`, `what`,
+            `bytes_before` and `bytes_after`.
     """
+
+    quantized_layers = ()
 
     def __init__(
         self,
@@ -48,6 +59,7 @@ class StreamingModel(SurprisalModel):
         self.backbone = backbone
         self.vocabulary_size = vocabulary_size
         self.vocabulary = vocabulary
+        self.causal = backbone.memory is None or backbone.memory.causal
 
     @property
     def memory(self):
@@ -69,17 +81,7 @@ class StreamingModel(SurprisalModel):
             return self.memory
         return self.mixture
 
-    @property
-    def causal(self):
-        """Whether a prediction depends on the words before it alone.
-
-        If not, a row is one whole sentence, and there is no state to go on
-        from.
-        """
-        memory = self.backbone.memory
-        return memory is None or memory.causal
-
-    # Compiled once; a cached property is nothing that Keras tracks.
+    # Compiled once; Keras does not track cached properties.
 
     @functools.cached_property
     def _step(self):
@@ -94,13 +96,35 @@ class StreamingModel(SurprisalModel):
         return compile_inference(self, self.backbone.score)
 
     @functools.cached_property
+    def _measure(self):
+        def measure(token_ids, targets, state):
+            logits, state = self.backbone.step(token_ids, state)
+            return surprisal.measures_of_logits(logits, targets), state
+
+        return compile_inference(self, measure)
+
+    @functools.cached_property
     def _state_shapes(self):
         state = self.backbone.initial_state(1)
         return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Keras' own, without a state; `"onnx"` on TensorFlow alone."""
-        require_exportable(format)
+        """Keras' own, without a state; `"onnx"` on TensorFlow only.
+
+        Raises:
+            ValueError: for `"onnx"` on another backend. On PyTorch the file of
+                a recurrent layer is right only for the traced time, and JAX
+                needs another package.
+        """
+        backend = keras.backend.backend()
+        if format == "onnx" and backend != "tensorflow":
+            raise ValueError(
+                '`format="onnx"` of Keras\' own `export` needs the TensorFlow '
+                f"backend. Received: a model on {backend}. "
+                '`memlm_keras.serving.export(model, "model.onnx", '
+                'format="onnx")` writes one streamed step, with its state, '
+                "from every backend"
+            )
         return super().export(filepath, format=format, **kwargs)
 
     def initial_state(self, batch_size):
@@ -120,8 +144,8 @@ class StreamingModel(SurprisalModel):
         Args:
             tokens: int32 tensor `(batch, time)`.
             state: dict as returned by `initial_state` or `step`.
-            training: bool. With `False` the step is compiled, and records no
-                gradient on torch.
+            training: bool. With `False` the step is compiled, and does not
+                record a gradient on torch.
 
         Returns:
             `(logits, state)`: `(batch, time, vocabulary_size)` and the state
@@ -133,7 +157,7 @@ class StreamingModel(SurprisalModel):
                 batch size, and a model that is not causal.
         """
         require_streaming("`step`", self)
-        if isinstance(tokens, (np.ndarray, list, tuple)):
+        if not ops.is_tensor(tokens):
             tokens = require_token_ids(
                 "tokens", tokens, self.vocabulary_size, ndim=None
             )
@@ -152,9 +176,9 @@ class StreamingModel(SurprisalModel):
         """Reads rows of any lengths, each from an empty context.
 
         Every row is read in pieces of its own, whose lengths are powers of
-        two, and keeps its state while others go on. So nothing is padded, and
-        rows of whatever lengths compile no more than eight shapes for each
-        number of rows. Nothing is predicted: the head does not run.
+        two, and keeps its state while other rows are read. So rows are not
+        padded, and rows of any lengths compile at most eight shapes for each
+        number of rows. The head does not run.
 
         Args:
             rows: list of int arrays `(time,)`, one a row, which may be empty;
@@ -179,7 +203,8 @@ class StreamingModel(SurprisalModel):
         state = self.initial_state(len(lengths))
         for starts, size, reads in aligned_segments(lengths):
             columns = starts[:, None] + np.arange(size)
-            # Rows without a piece of this size read anything; it is forgotten.
+            # Rows without a piece of this size read any tokens, and keep
+            # their state.
             columns = np.minimum(columns, tokens.shape[1] - 1)
             piece = np.take_along_axis(tokens, columns, axis=1)
             before = state
@@ -191,8 +216,8 @@ class StreamingModel(SurprisalModel):
     def score(self, token_ids, state=None):
         """Natural-log probability of each next token.
 
-        A model that is not causal reads all steps at once, and its logits,
-        `(batch, time, vocabulary)`, are held at once, too.
+        A model that is not causal reads all steps at once, and holds all its
+        logits, `(batch, time, vocabulary)`.
 
         Args:
             token_ids: int array `(batch, time)`, at least two tokens a row; or,
@@ -203,9 +228,9 @@ class StreamingModel(SurprisalModel):
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability
             of token `t + 1` given the tokens up to `t`; by a model that is not
-            causal, given the words behind `t + 1` as well. Of a string, an
-            array `(words + 1,)`, its words and its end; of a list of strings, a
-            list of such.
+            causal, given the words after `t + 1` as well. For a string, an
+            array `(words + 1,)`, its words and its end; for a list of strings,
+            a list of such arrays.
 
         Raises:
             ValueError: for other shapes, ids outside the vocabulary, strings
@@ -235,29 +260,34 @@ class StreamingModel(SurprisalModel):
         scores = []
         longest = affordable_steps(len(token_ids), self.vocabulary_size)
         for start, stop in self._pieces("token_ids", token_ids, 1, longest):
-            found, state = self._score(
+            part, state = self._score(
                 ops.convert_to_tensor(token_ids[:, start:stop]),
                 ops.convert_to_tensor(token_ids[:, start + 1 : stop + 1]),
                 state,
             )
-            scores.append(found)
+            scores.append(part)
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Yields `(start, stop)` of the pieces that a text is read in.
+        """`(start, stop)` of the pieces to read, of at most `longest` steps.
 
-        Args:
-            name: string, name of the argument.
-            token_ids: integer array `(batch, time)`.
-            left_out: integer, tokens at the end that are not read.
-            longest: integer, a power of two, most steps of a piece.
+        The last `left_out` tokens are not read.
         """
         steps = token_ids.shape[1] - left_out
         if self.causal:
-            yield from segments(steps, longest)
-            return
-        batch_reading.require_one_sentence(name, token_ids, self.memory)
-        yield 0, steps
+            return segments(steps, longest)
+        ended = token_ids[:, 1:] == getattr(
+            self.memory, "end_of_sentence_id", None
+        )
+        rows = np.flatnonzero((ended[:, :-1] & ~ended[:, 1:]).any(axis=1))
+        if len(rows):
+            raise ValueError(
+                f"`{name}` must have one sentence a row, with nothing but "
+                f"padding after its end, as a {type(self.memory).__name__} is "
+                "not causal. Received: words after the end of a sentence in "
+                f"row {rows[0]}"
+            )
+        return [(0, steps)]
 
     def attention(self, tokens):
         """Where the model attends, reading `tokens` from an empty context.
@@ -267,7 +297,7 @@ class StreamingModel(SurprisalModel):
 
         Returns:
             float32 array `(batch, time, memory)`, the oldest slot first. A row
-            sums to one, or to zero while no slot is filled; or to less where a
+            sums to one; to zero while no slot is filled; or to less where a
             memory reaches further back than it reports (`Attentive`).
 
         Raises:
@@ -287,6 +317,7 @@ class StreamingModel(SurprisalModel):
         return ops.convert_to_numpy(ops.concatenate(attention, axis=1))
 
     def _require_attention(self):
+        """Raises `ValueError` for a model without attention."""
         if self.attending is None:
             raise ValueError(
                 "Attention needs a memory that attends, such as "
@@ -314,13 +345,14 @@ class StreamingModel(SurprisalModel):
             vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's
                 own, if it has one.
             stop_token_ids: list of ids; generation ends when every row has
-                produced one. The first fills the rest of its row; of strings it
-                is left out. `None` is the end of a sentence, if there is a
-                vocabulary, and `()` goes on to `max_length`.
+                produced one. The first fills the rest of its row; strings end
+                before it. `None`, with a vocabulary, is the end of a sentence,
+                which is then never the first token after a prompt. `()`
+                generates up to `max_length`.
 
         Returns:
-            Of the prompt's kind: ids `(max_length,)` or `(batch, max_length)`,
-            or strings.
+            The kind of the prompt: ids `(max_length,)` or `(batch,
+            max_length)`, or strings.
 
         Raises:
             ValueError: for an empty prompt, a prompt as long as `max_length`,
@@ -353,14 +385,20 @@ class StreamingModel(SurprisalModel):
 
         Returns:
             `(scores, sample_weight)`, two float32 arrays `(number of batches *
-            batch_size, time of the longest)`; scores where the weight is zero
-            mean nothing.
+            batch_size, time of the longest)`; scores of weight zero are
+            meaningless.
 
         Raises:
-            ValueError: if the batches hold token ids outside the vocabulary,
+            ValueError: if the batches contain token ids outside the vocabulary,
                 or the model is not causal and they are not `SentenceBatches`.
         """
-        return batch_reading.score(self, self._score, batches, verbose)
+
+        def score(token_ids, targets, sample_weight, state):
+            return self._score(token_ids, targets, state)
+
+        return concatenate_batches(
+            read_batches(self, score, batches, verbose=verbose)
+        )
 
     def attention_batches(self, batches):
         """Where the model attends in batches, with the state carried.
@@ -374,14 +412,101 @@ class StreamingModel(SurprisalModel):
 
         Raises:
             ValueError: if the model has no memory that attends, the batches
-                hold ids outside the vocabulary, or the model is not causal and
-                they are not `SentenceBatches`.
+                contain ids outside the vocabulary, or the model is not causal
+                and they are not `SentenceBatches`.
         """
         self._require_attention()
 
-        def attend(token_ids, targets, state):
+        def attend(token_ids, targets, sample_weight, state):
             return self._attend(token_ids, state)
 
-        for weights, sample_weight in batch_reading.read(self, attend, batches):
+        for weights, sample_weight in read_batches(self, attend, batches):
             weights = ops.convert_to_numpy(ops.cast(weights, "float32"))
             yield weights, sample_weight
+
+    # === Words ===
+
+    def surprisal(self, text, vocabulary=None, unit="bits", reset=False):
+        """Surprisal, entropy and rank of each word of a text.
+
+        Args:
+            text, vocabulary, unit, reset: as of
+                `memlm_keras.evaluation.surprisal`.
+
+        Returns:
+            `memlm_keras.evaluation.Surprisal`.
+
+        Raises:
+            ValueError: as `memlm_keras.evaluation.surprisal`.
+
+        Example:
+
+        >>> words = lm.surprisal("the man\\nwas born", corpus.vocabulary)
+        >>> words.sentence.tolist()
+        [1, 1, 1, 2, 2, 2]
+        >>> list(words.columns())[3]
+        'surprisal_bits'
+        """
+        return surprisal.surprisal(self, text, vocabulary, unit, reset)
+
+    def measure_words(
+        self, tokens, starts, end_of_sentence_id=0, segment_length=None
+    ):
+        """Surprisal, entropy and rank of each token of a text, in nats.
+
+        Args:
+            tokens: integer array `(tokens,)`.
+            starts: integer array, offsets at which documents begin, each read
+                from the initial state.
+            end_of_sentence_id: integer, read before a document.
+            segment_length: integer, steps that are read at once, or `None`.
+
+        Returns:
+            float64 array `(tokens, 3)`.
+        """
+        return surprisal.measure_words(
+            self,
+            self._measure,
+            tokens,
+            starts,
+            end_of_sentence_id,
+            segment_length,
+        )
+
+    # === Quantization ===
+
+    def quantize(
+        self, mode=None, config=None, filters=None, verbose=True, **kwargs
+    ):
+        """Quantizes the weights in place, and reports on each layer.
+
+        In `"int8"` an embedding, a projection, tied or not, a memory, a mixture
+        and the cells of this package take a quarter of their size; Keras' own
+        recurrent layers do not change. Keras quantizes embedding and
+        projection; of the others each matrix has a scale for each column, and
+        computations are in floating point. The model is then for inference
+        only: it reads, scores, streams, is saved, loaded and exported as a
+        SavedModel.
+
+        Args:
+            mode, config, filters: as of `keras.Model.quantize`.
+            verbose: whether to print the account, which is in
+                `quantized_layers` as well.
+            **kwargs: other arguments of `keras.Model.quantize`.
+
+        Raises:
+            ValueError: for a smoothed model, which `with_fixed_matrices` makes
+                a plain one, and for a model that is quantized already.
+
+        Example:
+
+        >>> small = lm.with_mixture(None)
+        >>> small.quantize("int8", verbose=False)
+        >>> [one.what for one in small.quantized_layers if one.layer == "head"]
+        ['int8']
+        """
+        account = quantization.quantize(
+            self, mode, config, filters, verbose, **kwargs
+        )
+        # Keras is not to track it.
+        vars(self)["quantized_layers"] = account

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import functools
 import io
 
 import numpy as np
@@ -15,10 +14,8 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import Batches
 from memlm_keras.data import sentence_starts
-from memlm_keras.models import batch_reading
+from memlm_keras.models.carried_state import read_batches
 from memlm_keras.models.inference import affordable_steps
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.quantization import QuantizableModel
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
@@ -248,19 +245,15 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 
 
 def measures(log_probabilities, targets, numpy=ops):
-    """Surprisal, entropy and rank of words in their distributions, in nats.
+    """Surprisal, entropy and rank of words, in nats, float `(..., 3)`.
 
     Args:
         log_probabilities: float tensor `(..., vocabulary)`, natural-log
-            probability of every word; -inf for what is impossible.
+            probability of every word; -inf for an impossible one.
         targets: integer tensor `(...)`, the words.
         numpy: the module of the arrays, `keras.ops` or `numpy`.
-
-    Returns:
-        Float tensor `(..., 3)`: `-log p(target)`, `-sum p log p`, and one more
-        than the words that are more probable than the target.
     """
-    # What is impossible adds nothing to a sum, if its logarithm is finite.
+    # An impossible word adds zero to a sum if its logarithm is finite.
     finite = numpy.maximum(log_probabilities, _LEAST)
     of_targets, finite_of_targets = (
         numpy.take_along_axis(values, targets[..., None], axis=-1)
@@ -284,83 +277,37 @@ def measures_of_logits(logits, targets):
     return measures(ops.log_softmax(logits, axis=-1), targets)
 
 
+def measure_words(
+    model, measure, tokens, starts, end_of_sentence_id, segment_length
+):
+    """See `StreamingModel.measure_words`; `measure` is compiled."""
+    # Powers of two, here and below: few shapes are ever compiled.
+    rows = min(_power_of_two(len(starts)), _ROWS)
+    # Computing from logits takes several times their memory.
+    steps = affordable_steps(4 * rows, model.vocabulary_size)
+    steps = min(steps, _STEPS) if rows > 1 else steps
+    longest = np.diff(starts, append=len(tokens)).max()
+    layout = {
+        "batch_size": rows,
+        "segment_length": segment_length or min(steps, _power_of_two(longest)),
+        "document_starts": starts,
+        "end_of_sentence_id": end_of_sentence_id,
+    }
+
+    def read(token_ids, targets, sample_weight, state):
+        return measure(token_ids, targets, state)
+
+    # The places of the targets, laid out as these are.
+    places = Batches(np.arange(len(tokens)), **layout)
+    batches = Batches(tokens, **layout)
+    measured = np.zeros((len(tokens), 3))
+    for (part, weight), (_, place, _) in zip(
+        read_batches(model, read, batches), places
+    ):
+        counted = weight > 0
+        measured[place[counted]] = ops.convert_to_numpy(part)[counted]
+    return measured
+
+
 def _power_of_two(least):
     return 2 ** (int(least) - 1).bit_length()
-
-
-class SurprisalModel(QuantizableModel):
-    """A language model that gives the surprisal of words.
-
-    A subclass has a `backbone`, a `vocabulary_size` and what
-    `batch_reading.read` asks for.
-    """
-
-    @functools.cached_property
-    def _measure(self):
-        def measure(token_ids, targets, state):
-            logits, state = self.backbone.step(token_ids, state)
-            return measures_of_logits(logits, targets), state
-
-        return compile_inference(self, measure)
-
-    def surprisal(self, text, vocabulary=None, unit="bits", reset=False):
-        """Surprisal, entropy and rank of each word of a text.
-
-        Args:
-            text, vocabulary, unit, reset: as of
-                `memlm_keras.evaluation.surprisal`.
-
-        Returns:
-            `memlm_keras.evaluation.Surprisal`.
-
-        Raises:
-            ValueError: as `memlm_keras.evaluation.surprisal`.
-
-        Example:
-
-        >>> found = lm.surprisal("the man\\nwas born", corpus.vocabulary)
-        >>> found.sentence.tolist()
-        [1, 1, 1, 2, 2, 2]
-        >>> list(found.columns())[3]
-        'surprisal_bits'
-        """
-        return surprisal(self, text, vocabulary, unit, reset)
-
-    def measure_words(
-        self, tokens, starts, end_of_sentence_id=0, segment_length=None
-    ):
-        """Surprisal, entropy and rank of each token of a text, in nats.
-
-        Args:
-            tokens: integer array `(tokens,)`.
-            starts: integer array, offsets at which documents begin: what is
-                there is read from the initial state.
-            end_of_sentence_id: integer, what is read before a document.
-            segment_length: integer, steps that are read at once, or `None`.
-
-        Returns:
-            float64 array `(tokens, 3)`, as of `measures`.
-        """
-        # Powers of two, here and below: few shapes are ever compiled.
-        rows = min(_power_of_two(len(starts)), _ROWS)
-        # What is made of logits takes several times their memory.
-        steps = affordable_steps(4 * rows, self.vocabulary_size)
-        steps = min(steps, _STEPS) if rows > 1 else steps
-        longest = np.diff(starts, append=len(tokens)).max()
-        layout = {
-            "batch_size": rows,
-            "segment_length": segment_length
-            or min(steps, _power_of_two(longest)),
-            "document_starts": starts,
-            "end_of_sentence_id": end_of_sentence_id,
-        }
-        # The targets of these are the places of the targets of those.
-        places = Batches(np.arange(len(tokens)), **layout)
-        batches = Batches(tokens, **layout)
-        found = np.zeros((len(tokens), 3))
-        for (part, weight), (_, place, _) in zip(
-            batch_reading.read(self, self._measure, batches), places
-        ):
-            read = weight > 0
-            found[place[read]] = ops.convert_to_numpy(part)[read]
-        return found

@@ -13,7 +13,7 @@ from corpus_files import write_splits
 from corpus_files import write_treebank
 
 import memlm_keras
-from memlm_keras.evaluation.dynamic_choice import RATES
+from memlm_keras.evaluation.dynamic import RATES
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import language_models
