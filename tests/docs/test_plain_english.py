@@ -23,11 +23,6 @@ DIALECT = re.compile(
 # Pages that are still to be rewritten.
 NOT_YET = {
     "CHANGELOG.md",
-
-
-
-
-
     "docs/how_to/cloze.md",
     "docs/how_to/formats.md",
     "docs/how_to/mixtures.md",
@@ -48,8 +43,6 @@ NOT_YET = {
     "docs/papers/kong2019.md",
     "docs/papers/salton2017.md",
     "docs/papers/weissenborn2016.md",
-
-
     "docs/results/claims.md",
     "docs/results/daniluk2017.md",
     "docs/results/daniluk2017_ptb_small.md",
@@ -59,8 +52,6 @@ NOT_YET = {
     "docs/results/salton2017.md",
     "docs/results/tran2016.md",
     "docs/results/weissenborn2016.md",
-
-
     "saved_models/README.md",
 }
 
