@@ -1,15 +1,15 @@
 """Recurrent cells, and the layer that runs them over sequences."""
 
-from memlm_keras.cells.associative_gru import AssociativeGRUCell
-from memlm_keras.cells.associative_gru import DualAssociativeGRUCell
 from memlm_keras.cells.cheng2016 import LSTMNetworkCell
-from memlm_keras.cells.krueger2017 import ZoneoutLSTMCell
 from memlm_keras.cells.projected_rnn import ProjectedRNN
-from memlm_keras.cells.semeniuta2016 import RecurrentDropoutGRUCell
-from memlm_keras.cells.semeniuta2016 import RecurrentDropoutLSTMCell
+from memlm_keras.cells.recurrent_noise import RecurrentDropoutGRUCell
+from memlm_keras.cells.recurrent_noise import RecurrentDropoutLSTMCell
+from memlm_keras.cells.recurrent_noise import ZoneoutLSTMCell
 from memlm_keras.cells.soltani2016 import FOFEHORNNCell
 from memlm_keras.cells.soltani2016 import GatedHORNNCell
+from memlm_keras.cells.weissenborn2016 import AssociativeGRUCell
 from memlm_keras.cells.weissenborn2016 import AssociativeMemoryCell
+from memlm_keras.cells.weissenborn2016 import DualAssociativeGRUCell
 from memlm_keras.cells.weissenborn2016 import DualAssociativeMemoryCell
 
 __all__ = [

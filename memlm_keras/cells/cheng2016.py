@@ -6,6 +6,7 @@ Shapes below: B batch, d input_dim, H units, L window.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
@@ -18,7 +19,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
     """An LSTM that attends to all its earlier states (LSTMN).
 
     In place of the last state, the cell reads a mixture of those before it,
-    which are kept on a tape:
+    which it keeps on a tape:
 
         a_i   = v . tanh(W_h h_i + W_x x_t + W_h~ h~_{t-1})          (4)
         s     = softmax(a)                                           (5)
@@ -27,17 +28,17 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         c_t   = f * c~_t + i * g                                     (8)
         h_t   = o * tanh(c_t)                                        (9)
 
-    over i < t; before the first step all is zero. With `fusion` the cell also
-    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, to which
-    nothing is added (deep attention fusion):
+    over i < t; before the first step all are zero. With `fusion` the cell also
+    attends to the tape of a source sequence, `gamma_j` and `alpha_j`, which
+    does not grow (deep attention fusion):
 
         b_j   = u . tanh(W_g gamma_j + W_y x_t + W_g~ gamma~_{t-1})  (10)
         gamma~_t, alpha~_t = sums by softmax(b)                      (11, 12)
         r_t   = sigm(W_r [x_t; gamma~_t])                            (13)
         c_t   = r_t * alpha~_t + f * c~_t + i * g                    (14)
 
-    With an empty source this is the cell without `fusion`, so that one cell can
-    read both sequences.
+    With an empty source this is the cell without `fusion`, so one cell can read
+    both sequences.
 
     | equations | weight | shape |
     |---|---|---|
@@ -50,19 +51,19 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
 
     Args:
         units: integer, H.
-        window: integer, L, how many states the tape holds; the oldest gives way
-            to a new one. Source and target must have the same.
+        window: integer, L, number of states on the tape; a new state replaces
+            the oldest. Source and target must have the same.
         fusion: whether there is a source.
         kernel_initializer: initializer of all matrices.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
         inputs: float tensor `(B, d)`.
-        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, which slots
-            of the tape are filled, `(B, L)`, and the flat tape, `(B, 3 L H)`,
-            of `W_h h_i`, `h_i` and `c_i`, the last slot the most recent; with
-            `fusion`, of `gamma~_{t-1}` and the same two of the source, in whose
-            tape `W_g gamma_j` takes the place of `W_h gamma_j`.
+        states: list of `h_{t-1}`, `(B, H)`, `h~_{t-1}`, `(B, H)`, the filled
+            slots of the tape, `(B, L)`, and the flat tape, `(B, 3 L H)`, of
+            `W_h h_i`, `h_i` and `c_i`, the last slot the most recent; with
+            `fusion`, also `gamma~_{t-1}`, `(B, H)`, and the filled slots and
+            the flat tape of the source.
         training: not used.
 
     Returns:
@@ -81,7 +82,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
     (2, 7, 16)
     """  # noqa: E501
 
-    # A target begins with a tape of its own.
+    # A target starts with an empty tape.
     continues_source = False
 
     def __init__(
@@ -102,7 +103,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def reads_source(self):
-        """Whether there is a source to attend to."""
+        """Whether the cell attends to a source."""
         return self.fusion
 
     @property
@@ -113,7 +114,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return [*sizes, self.units, *tape] if self.fusion else sizes
 
     def get_initial_state(self, batch_size=None):
-        """Returns zeros for each state: empty tapes."""
+        """Returns zeros for each state."""
         return [
             ops.zeros((batch_size, size), dtype=self.compute_dtype)
             for size in self.state_size
@@ -121,17 +122,17 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
 
     @property
     def memory_identity(self):
-        """Settings that a cell must share to read the memory of this one."""
+        """Settings that cells must share to read each other's tape."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """The states to begin with after a source was read.
+        """Initial states for a target: the source's tape, the rest zeros.
 
         Args:
-            states: list of the final states of the source's cell, as of a call.
+            states: list of the final states of the source's cell.
 
         Returns:
-            List of tensors, as of a call: the source's tape, and empty ones.
+            List of tensors, the states of this cell.
         """
         output, read, filled, tape = states[:4]
         own = [ops.zeros_like(state) for state in (output, read, filled, tape)]
@@ -142,8 +143,13 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         columns = 7 * h if self.fusion else 5 * h
         self.kernel = self.add_kernel("kernel", (d, columns))
         self.recurrent_kernel = self.add_kernel("recurrent_kernel", (h, 4 * h))
+        # Ones for the forget gate.
         self.bias = self.add_weight(
-            name="bias", shape=(4 * h,), initializer=_ones_for_forgetting
+            name="bias",
+            shape=(4 * h,),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(
+                np.repeat([0.0, 1.0, 0.0, 0.0], h), dtype
+            ),
         )
         for source in ("", "source_") if self.fusion else ("",):
             for name in ("key", "read"):
@@ -160,24 +166,13 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return self.step(self.project_inputs(inputs), self.begin(states))
 
     def project_inputs(self, inputs):
-        """Projects the inputs of any number of steps at once.
-
-        Args:
-            inputs: float tensor `(..., d)`.
-
-        Returns:
-            Float tensor `(..., projected units)`.
-        """
+        """Projects inputs `(..., d)` to `(..., projected units)`."""
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states):
-        """Puts `W_g gamma_j` on the source's tape, once before the first step.
+        """Puts `W_g gamma_j` in place of `W_h gamma_j` on the source's tape.
 
-        Args:
-            states: list of tensors, as of a call.
-
-        Returns:
-            List of tensors of the same shapes.
+        Takes and returns the list of states, once before the first step.
         """
         if not self.fusion:
             return states
@@ -190,15 +185,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return [*others, self._flat(slots)]
 
     def step(self, projected, states):
-        """Computes one output and the new states.
-
-        Args:
-            projected: `(B, projected units)`, as of `project_inputs`.
-            states: list of the states before, as `begin` returns them.
-
-        Returns:
-            A tuple of `h_t` and the list of new states.
-        """
+        """Returns `h_t` and the new states, given states of `begin`."""
         h = self.units
         _, read, filled, tape = states[:4]
         slots = self._slots(tape)
@@ -231,7 +218,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         slot = ops.concatenate(
             [ops.matmul(output, self.key_kernel), output, new_cell], axis=-1
         )
-        # The oldest slot gives way.
+        # The new slot replaces the oldest.
         slots = ops.concatenate([slots[:, 1:], slot[:, None]], axis=1)
         filled = ops.concatenate(
             [filled[:, 1:], ops.ones_like(filled[:, :1])], axis=1
@@ -240,7 +227,7 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         return output, states
 
     def _attend(self, slots, filled, query, score_kernel):
-        """Mixtures of the hidden and the cell states on a tape."""
+        """Weighted sums of the hidden and of the cell states on a tape."""
         h = self.units
         keys = ops.tanh(slots[..., :h] + query[:, None])
         scores = ops.matmul(keys, score_kernel)[..., 0]
@@ -261,9 +248,3 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
             "window": self.window,
             "fusion": self.fusion,
         }
-
-
-def _ones_for_forgetting(shape, dtype):
-    units = shape[0] // 4
-    zeros = ops.zeros((units,), dtype)
-    return ops.concatenate([zeros, ops.ones((units,), dtype), zeros, zeros])

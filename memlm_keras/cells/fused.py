@@ -1,25 +1,30 @@
-"""Keras' own LSTM and GRU layers, by a faster implementation of the same.
+"""Faster implementations of Keras' LSTM and GRU layers.
 
-Outputs, states and gradients are those of the layer itself, to rounding. Which
-implementation runs follows from backend, device and layer:
+Outputs, states and gradients equal those of the layer, to rounding. The choice
+depends on backend, device and layer:
 
 * PyTorch on a CPU: the library's fused GRU and, for few units, LSTM.
-* All backends on a CPU: an LSTM whose inputs are projected before the loop over
-  time and whose matrices get their gradients from one product each, behind it.
+* All backends on a CPU: an LSTM that projects its inputs before the loop over
+  time, and computes the gradient of each matrix by one product after it.
 * Elsewhere, for a single step, and for layers with dropout, other activations,
-  no bias or a mask: the layer, which takes cuDNN on a GPU.
+  no bias or a mask: the layer itself, which uses cuDNN on a GPU.
 """
 
 import keras
 from keras import ops
 
-# From here on the loop is faster on PyTorch: in float32 and bfloat16 it takes
+from memlm_keras.gradients import with_gradient
+
+if keras.backend.backend() == "torch":
+    import torch
+
+# From this size the loop is faster on PyTorch: in float32 and bfloat16 it takes
 # 0.9 and 0.6 of the time of PyTorch's own at 650 units, 1.1 and 1.2 at 300.
 _LOOPED_UNITS = 500
 
 
 def run_layer(layer, inputs, initial_state=None, training=False):
-    """Calls a recurrent layer, by the fastest implementation that there is.
+    """Calls a recurrent layer with its fastest implementation.
 
     Args:
         layer: a Keras recurrent layer that returns sequences and states.
@@ -49,36 +54,40 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Finds the function that computes a layer in its stead.
+    """Returns a function that computes a layer, or `None` to call the layer.
 
-    Args:
-        layer: a Keras recurrent layer.
-        inputs: what it is called with.
-        training: bool.
-
-    Returns:
-        A function of inputs, kernel, recurrent kernel, bias and states, or
-        `None` where the layer is to run itself.
+    The function is of inputs, kernel, recurrent kernel, bias and states.
     """
     if not _is_usual(layer, inputs, training):
         return None
-    known = {
-        "jax": _jax_functions,
-        "tensorflow": _tensorflow_functions,
-        "torch": _torch_functions,
-    }
-    functions = known[keras.backend.backend()](layer.units)
-    return functions.get(type(layer))
+    backend = keras.backend.backend()
+    if backend == "torch":
+        on_gpu = torch.cuda.is_available()
+        lstm = _torch_lstm
+        if layer.units >= _LOOPED_UNITS:
+            lstm = _torch_looped_lstm
+        functions = {keras.layers.LSTM: lstm, keras.layers.GRU: _torch_gru}
+    elif backend == "jax":
+        import jax
+
+        on_gpu = jax.default_backend() != "cpu"
+        functions = {keras.layers.LSTM: _looped_lstm}
+    else:
+        import tensorflow as tf
+
+        on_gpu = tf.config.list_physical_devices("GPU")
+        functions = {keras.layers.LSTM: _looped_lstm}
+    return None if on_gpu else functions.get(type(layer))
 
 
 def _is_usual(layer, inputs, training):
-    """Whether a layer does what the libraries' own LSTMs and GRUs do."""
+    """Whether the libraries' own LSTMs and GRUs compute the same."""
     if type(layer) not in (keras.layers.LSTM, keras.layers.GRU):
         return False
     if isinstance(inputs, keras.KerasTensor) or not layer.built:
         return False
     if inputs.shape[1] == 1:
-        # There is no loop, and PyTorch would pack the weights for one step.
+        # There is no loop, and PyTorch would pack the weights at each call.
         return False
     cell = layer.cell
     drops = training and (cell.dropout or cell.recurrent_dropout)
@@ -99,34 +108,241 @@ def _is_usual(layer, inputs, training):
     )
 
 
-def _torch_functions(units):
-    import torch
-
-    if torch.cuda.is_available():
-        return {}
-    from memlm_keras.cells import fused_torch
-
-    lstm = fused_torch.lstm
-    if units >= _LOOPED_UNITS:
-        lstm = fused_torch.looped_lstm
-    return {keras.layers.LSTM: lstm, keras.layers.GRU: fused_torch.gru}
+# === JAX and TensorFlow ===
 
 
-def _jax_functions(units):
-    import jax
+def _looped_lstm(*arguments):
+    """Outputs and states of an LSTM.
 
-    if jax.default_backend() != "cpu":
-        return {}
-    from memlm_keras.cells import fused_loop
+    Differentiated by the backend, each backward step would add a product to
+    the gradients of both matrices, and on TensorFlow each step would stack the
+    tensors that it needs.
+    """
+    return with_gradient(_forward, _backward)(*arguments)
 
-    return {keras.layers.LSTM: fused_loop.lstm}
+
+def _forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
+    units = hidden.shape[-1]
+    inputs = ops.swapaxes(inputs, 0, 1)
+
+    def step(state, projected):
+        hidden, cell = state
+        gates = projected[0] + ops.matmul(hidden, recurrent_kernel)
+        i, f, g, o = _activated(gates)
+        cell = f * cell + i * g
+        hidden = o * ops.tanh(cell)
+        return (hidden, cell), (hidden, cell, gates)
+
+    last, (outputs, cells, gates) = _loop(
+        step,
+        (hidden, cell),
+        [ops.matmul(inputs, kernel) + bias],
+        sizes=(units, units, 4 * units),
+    )
+    hiddens = ops.concatenate([hidden[None], outputs[:-1]])
+    before = ops.concatenate([cell[None], cells[:-1]])
+    kept = (inputs, kernel, recurrent_kernel, hiddens, before, cells, gates)
+    return (ops.swapaxes(outputs, 0, 1), *last), kept
 
 
-def _tensorflow_functions(units):
+def _backward(kept, d_outputs, d_hidden, d_cell):
+    inputs, kernel, recurrent_kernel, hiddens, before, cells, gates = kept
+    columns = gates.shape[-1]
+    i, f, g, o = _activated(gates)
+    squashed = ops.tanh(cells)
+    # Factors of the gradients of cell and output at each step.
+    of_cell = ops.stack(
+        [g * i * (1 - i), before * f * (1 - f), i * (1 - g**2)], axis=-2
+    )
+    of_output = squashed * o * (1 - o)
+    transposed = ops.transpose(recurrent_kernel)
+
+    def step(state, at):
+        d_hidden, d_cell = state
+        d_output, d_squashed, forget, of_cell, of_output = at
+        d_hidden = d_hidden + d_output
+        d_cell = d_cell + d_hidden * d_squashed
+        d_gates = ops.concatenate(
+            [
+                ops.reshape(d_cell[:, None] * of_cell, (-1, columns // 4 * 3)),
+                d_hidden * of_output,
+            ],
+            axis=-1,
+        )
+        d_hidden = ops.matmul(d_gates, transposed)
+        return (d_hidden, d_cell * forget), (d_gates,)
+
+    (d_hidden, d_cell), (d_gates,) = _loop(
+        step,
+        (d_hidden, d_cell),
+        [
+            ops.swapaxes(d_outputs, 0, 1),
+            o * (1 - squashed**2),
+            f,
+            of_cell,
+            of_output,
+        ],
+        sizes=(columns,),
+        reverse=True,
+    )
+
+    def of_matrix(read):
+        read = ops.reshape(read, (-1, read.shape[-1]))
+        return ops.matmul(
+            ops.transpose(read), ops.reshape(d_gates, (-1, columns))
+        )
+
+    d_inputs = ops.matmul(d_gates, ops.transpose(kernel))
+    return (
+        ops.swapaxes(d_inputs, 0, 1),
+        of_matrix(inputs),
+        of_matrix(hiddens),
+        ops.sum(d_gates, axis=(0, 1)),
+        d_hidden,
+        d_cell,
+    )
+
+
+def _activated(gates):
+    """Input, forget, candidate and output gate, in the order of Keras."""
+    i, f, g, o = ops.split(gates, 4, axis=-1)
+    return ops.sigmoid(i), ops.sigmoid(f), ops.tanh(g), ops.sigmoid(o)
+
+
+def _loop(step, state, sequences, sizes, reverse=False):
+    """Runs `step(state, tensors)` over time, which returns state and results.
+
+    `sequences` are tensors with time first, and `sizes` the last axes of the
+    results. Returns the last state and the results `(time, batch, size)`.
+    """
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.lax.scan(step, state, sequences, reverse=reverse)
     import tensorflow as tf
 
-    if tf.config.list_physical_devices("GPU"):
-        return {}
-    from memlm_keras.cells import fused_loop
+    time = ops.shape(sequences[0])[0]
 
-    return {keras.layers.LSTM: fused_loop.lstm}
+    def array(dtype, shape):
+        return tf.TensorArray(dtype, time, element_shape=shape)
+
+    read = [array(s.dtype, s.shape[1:]).unstack(s) for s in sequences]
+    batch = state[0].shape[0]
+    written = [array(state[0].dtype, (batch, size)) for size in sizes]
+
+    def body(index, state, written):
+        place = time - 1 - index if reverse else index
+        state, results = step(state, [array.read(place) for array in read])
+        written = [a.write(place, r) for a, r in zip(written, results)]
+        return index + 1, state, written
+
+    _, state, written = tf.while_loop(
+        lambda index, *_: index < time,
+        body,
+        (0, tuple(state), written),
+        maximum_iterations=time,
+    )
+    return state, [array.stack() for array in written]
+
+
+# === PyTorch ===
+
+
+def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
+    weights = [kernel.T, recurrent_kernel.T, bias, torch.zeros_like(bias)]
+    states = [hidden[None], cell[None]]
+    outputs, hidden, cell = torch.lstm(
+        inputs, states, weights, *_by_position(inputs)
+    )
+    return outputs, hidden[0], cell[0]
+
+
+def _torch_looped_lstm(*arguments):
+    """Outputs and states of an LSTM of many units.
+
+    PyTorch's LSTM transposes both matrices in every forward and backward pass,
+    and adds a product to their gradients at each step. Buffers are made once,
+    since the system hands out new memory page by page.
+    """
+    return with_gradient(_torch_forward, _torch_backward)(*arguments)
+
+
+def _torch_forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
+    batch, time, _ = inputs.shape
+    units = hidden.shape[-1]
+    inputs = inputs.transpose(0, 1).reshape(time * batch, -1)
+    gates = torch.addmm(bias, inputs, kernel).view(time, batch, -1)
+    hiddens = inputs.new_empty(time + 1, batch, units)
+    cells, squashed = hiddens.clone(), hiddens[1:].clone()
+    hiddens[0], cells[0] = hidden, cell
+    for step in range(time):
+        gate = gates[step]
+        torch.addmm(gate, hiddens[step], recurrent_kernel, out=gate)
+        i, f, g, o = gate.chunk(4, dim=-1)
+        gate[:, : 2 * units].sigmoid_()
+        g.tanh_()
+        o.sigmoid_()
+        torch.mul(f, cells[step], out=cells[step + 1]).addcmul_(i, g)
+        torch.tanh(cells[step + 1], out=squashed[step])
+        torch.mul(o, squashed[step], out=hiddens[step + 1])
+    kept = inputs, kernel, recurrent_kernel, gates, hiddens, cells, squashed
+    return (hiddens[1:].transpose(0, 1), hiddens[-1], cells[-1]), kept
+
+
+def _torch_backward(kept, d_outputs, d_hidden, d_cell):
+    inputs, kernel, recurrent_kernel, gates, hiddens, cells, squashed = kept
+    time, batch, columns = gates.shape
+    units = columns // 4
+    i, f, g, o = gates.chunk(4, dim=-1)
+    # Factors of the gradients of cell and output at each step.
+    d_gates = torch.empty_like(gates)
+    d_i, d_f, d_g, d_o = d_gates.chunk(4, dim=-1)
+    torch.mul(g, i * (1 - i), out=d_i)
+    torch.mul(cells[:-1], f * (1 - f), out=d_f)
+    torch.mul(i, 1 - g**2, out=d_g)
+    torch.mul(squashed, o * (1 - o), out=d_o)
+    d_squashed = o * (1 - squashed**2)
+    d_hidden, d_cell = d_hidden.clone(), d_cell.clone()
+    for step in reversed(range(time)):
+        d_gate = d_gates[step]
+        d_hidden += d_outputs[:, step]
+        d_cell.addcmul_(d_hidden, d_squashed[step])
+        d_gate[:, : 3 * units].view(batch, 3, units).mul_(d_cell[:, None])
+        d_o[step].mul_(d_hidden)
+        torch.mm(d_gate, recurrent_kernel.T, out=d_hidden)
+        d_cell *= f[step]
+    d_gates = d_gates.view(time * batch, columns)
+    d_inputs = torch.mm(d_gates, kernel.T).view(time, batch, -1)
+    return (
+        d_inputs.transpose(0, 1),
+        torch.mm(inputs.T, d_gates),
+        torch.mm(hiddens[:-1].view(time * batch, units).T, d_gates),
+        d_gates.sum(dim=0),
+        d_hidden,
+        d_cell,
+    )
+
+
+def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
+    # Keras has the update gate first, PyTorch the reset gate.
+    def in_order(weight):
+        update, reset, candidate = torch.chunk(weight, 3, dim=-1)
+        return torch.cat([reset, update, candidate], dim=-1)
+
+    weights = [
+        in_order(kernel).T,
+        in_order(recurrent_kernel).T,
+        in_order(bias[0]),
+        in_order(bias[1]),
+    ]
+    outputs, hidden = torch.gru(
+        inputs, hidden[None], weights, *_by_position(inputs)
+    )
+    return outputs, hidden[0]
+
+
+def _by_position(inputs):
+    """Positional arguments of `torch.lstm` and `torch.gru`."""
+    has_biases, layers, dropout = True, 1, 0.0
+    trains, bidirectional, batch_first = inputs.requires_grad, False, True
+    return has_biases, layers, dropout, trains, bidirectional, batch_first

@@ -13,15 +13,10 @@ from memlm_keras.kernels import distinct
 
 
 class HigherOrderCell(Int8Kernels, keras.layers.Layer):
-    """Base of the higher-order cells, whose state is n outputs.
+    """Base of the higher-order cells, whose state is the last n outputs.
 
-    Args:
-        units: integer, size of the output, k.
-        order: integer, n, how many previous outputs a step reads.
-        kernel_initializer: initializer of the weights of the inputs.
-        recurrent_initializer: initializer of the weights of the outputs.
-        bias_initializer: initializer of the bias.
-        **kwargs: arguments of `keras.layers.Layer`.
+    Subclasses implement `build`, `project_inputs` and `output_of(projected,
+    states)`, which returns one output.
     """
 
     def __init__(
@@ -47,7 +42,7 @@ class HigherOrderCell(Int8Kernels, keras.layers.Layer):
         self.output_size = units
 
     def get_initial_state(self, batch_size=None):
-        """Returns the outputs before the first step: n zeros `(B, k)`."""
+        """Returns n zero tensors `(B, k)`, outputs before the first step."""
         return [
             ops.zeros((batch_size, self.units), dtype=self.compute_dtype)
             for _ in range(self.order)
@@ -56,37 +51,14 @@ class HigherOrderCell(Int8Kernels, keras.layers.Layer):
     def call(self, inputs, states, training=None):
         return self.step(self.project_inputs(inputs), states)
 
-    def project_inputs(self, inputs):
-        """Projects the inputs of any number of steps at once.
-
-        Args:
-            inputs: float tensor `(..., input_dim)`.
-
-        Returns:
-            Float tensor `(..., projected units)`.
-        """
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `project_inputs`."
-        )
-
     def step(self, projected, states):
-        """Computes one output and the new state, the output foremost in it.
-
-        Args:
-            projected: `(B, projected units)`, as of `project_inputs`.
-            states: list of n tensors `(B, k)`, the latest output first.
-
-        Returns:
-            A tuple of the output `(B, k)` and the list of new states.
-        """
+        """Returns the output `(B, k)` and the new states, latest first."""
         output = self.output_of(projected, states)
         return output, [output, *states[:-1]]
 
     def output_of(self, projected, states):
-        """Computes one output `(B, k)`; arguments as of `step`."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `output_of`."
-        )
+        """Returns one output `(B, k)`; arguments as of `step`."""
+        raise NotImplementedError
 
     def get_config(self):
         serialize = keras.initializers.serialize
@@ -109,7 +81,7 @@ class FOFEHORNNCell(HigherOrderCell):
         h_t = tanh(W x_t + b + sum_{i=1..n} alpha^i U_i h_{t-i})
 
     with outputs before the first step zero. The factor alpha is a constant;
-    0.6 is from others' notes on the first paper, as the second states none.
+    0.6 is from secondary notes on the first paper, as the second states none.
 
     | paper | weight | shape |
     |---|---|---|
@@ -119,7 +91,7 @@ class FOFEHORNNCell(HigherOrderCell):
 
     Args:
         units: integer, size of the output, k.
-        order: integer, n, how many previous outputs a step reads.
+        order: integer, n, number of previous outputs that a step reads.
         forgetting_factor: float, alpha, above 0 and at most 1.
         kernel_initializer: initializer of `W`.
         recurrent_initializer: initializer of `U`.
@@ -187,14 +159,7 @@ class FOFEHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
-        """Projects the inputs of any number of steps at once.
-
-        Args:
-            inputs: float tensor `(..., input_dim)`.
-
-        Returns:
-            Float tensor `(..., units)`.
-        """
+        """Projects inputs `(..., input_dim)` to `(..., k)`."""
         return ops.matmul(inputs, self.kernel) + self.bias
 
     def output_of(self, projected, states):
@@ -221,8 +186,8 @@ class GatedHORNNCell(HigherOrderCell):
         r_i = sigm(A_i x_t + B_i h_{t-i})
         h_t = tanh(W x_t + b + sum_{i=1..n} r_i * (U_i h_{t-i}))
 
-    with outputs before the first step zero. That each order has a gate of its
-    own, without bias, follows from the number of parameters in Figure 2c.
+    with outputs before the first step zero. The number of parameters in Figure
+    2c implies one gate without bias for each order.
 
     | paper | weight | shape |
     |---|---|---|
@@ -232,7 +197,7 @@ class GatedHORNNCell(HigherOrderCell):
 
     Args:
         units: integer, size of the output, k.
-        order: integer, n, how many previous outputs a step reads.
+        order: integer, n, number of previous outputs that a step reads.
         kernel_initializer: initializer of `W` and `A`.
         recurrent_initializer: initializer of `U` and `B`.
         bias_initializer: initializer of `b`.
@@ -276,14 +241,7 @@ class GatedHORNNCell(HigherOrderCell):
         )
 
     def project_inputs(self, inputs):
-        """Projects the inputs of any number of steps at once.
-
-        Args:
-            inputs: float tensor `(..., input_dim)`.
-
-        Returns:
-            Float tensor `(..., (1 + order) units)`.
-        """
+        """Projects inputs `(..., input_dim)` to `(..., (1 + n) k)`."""
         projected = ops.matmul(inputs, self.kernel)
         k = self.units
         return ops.concatenate(

@@ -1,17 +1,562 @@
 """The cells of Weissenborn (2016) with an associative memory.
 
-"Neural Associative Memory for Dual-Sequence Modeling", Sections 3.2 and 4: any
-cell with an associative memory. `associative_gru` has the gated recurrent unit.
+"Neural Associative Memory for Dual-Sequence Modeling", Sections 3.2, 4 and 5.2:
+the gated recurrent unit, any other cell, and both with the memory of a source.
+`complex_vectors` has the operations of the memory, and `associative_backward`
+the backward pass of the gated recurrent unit.
 
 Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
 """
 
 import keras
+import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.cells import associative_backward
 from memlm_keras.cells import complex_vectors
-from memlm_keras.cells.associative_cell import AssociativeCell
-from memlm_keras.cells.associative_cell import require_source_key
+from memlm_keras.kernels import DistinctKernels
+
+SOURCE_KEYS = ("shared", "separate")
+
+
+class AssociativeCell(DistinctKernels, keras.layers.Layer):
+    """Base of the cells whose state is in a redundant associative memory.
+
+    The states are flat: the last output, `(B, k)`, the memory, `(B, N_c H)`,
+    the other states of the inner cell, and, with a `source_key`, the memory of
+    a source sequence, `(B, N_c H)`, which is read and never written.
+
+    Keys of the copies are permuted by fixed permutations. These are weights
+    that are not trained: drawn from `seed` and saved with the model. Cells of
+    the same seed, size and number of copies have the same.
+
+    A value that is written to an empty memory is read back times `|r|^2`,
+    number by number. So vectors that keys are made of must not be short, or
+    keys be of unit modulus: by default, models with such a cell draw their
+    embeddings from U(-0.5, 0.5), the size of GloVe's.
+
+    Args:
+        memory_units: integer, numbers in a value of the memory, H.
+        output_units: integer, k.
+        num_copies: integer, redundant copies of the memory, N_c.
+        seed: integer, from which the permutations follow.
+        kernel_initializer: initializer of all matrices.
+        key: string, one of `complex_vectors.KEYS`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Attributes:
+        embedding_range: float r, embeddings begin as U(-r, r).
+        source_key: `None`, `"shared"` or `"separate"`: whether a source memory
+            is read, and by the key of the own memory or by another one.
+        remainder: tuple of integers, sizes of the other states.
+    """
+
+    embedding_range = 0.5
+    source_key = None
+    remainder = ()
+
+    def __init__(
+        self,
+        memory_units,
+        output_units,
+        num_copies,
+        seed,
+        kernel_initializer,
+        key,
+        **kwargs,
+    ):
+        require_positive_integer("num_copies", num_copies)
+        require_one_of("key", key, complex_vectors.KEYS)
+        if memory_units % 2:
+            raise ValueError(
+                f"{type(self).__name__} keeps complex numbers, of two real "
+                "ones each, so its `units` must be even. Received: "
+                f"units={memory_units}"
+            )
+        super().__init__(kernel_initializer, **kwargs)
+        self.memory_units = memory_units
+        self.output_size = output_units
+        self.num_copies = num_copies
+        self.seed = seed
+        self.key = key
+
+    @property
+    def state_size(self):
+        """List of the sizes of the states."""
+        flat = self.num_copies * self.memory_units
+        # At a masked step, Keras returns the first state as the output.
+        sizes = [self.output_size, flat, *self.remainder]
+        return sizes if self.source_key is None else [*sizes, flat]
+
+    @property
+    def reads_source(self):
+        """Whether the cell reads the memory of a source."""
+        return self.source_key is not None
+
+    @property
+    def memory_identity(self):
+        """Settings that cells must share to read each other's memory."""
+        return {
+            "memory_units": self.memory_units,
+            "num_copies": self.num_copies,
+            "seed": self.seed,
+            "key": self.key,
+        }
+
+    def states_after_source(self, states):
+        """Initial states for a target: the source's memory, the rest zeros.
+
+        Args:
+            states: list of the final states of the source's cell.
+
+        Returns:
+            List of tensors, the states of this cell.
+        """
+        empty = [ops.zeros_like(state) for state in states]
+        return [*empty[: len(self.state_size) - 1], states[1]]
+
+    @property
+    def num_keys(self):
+        """Number of keys of a step."""
+        return 2 if self.source_key == "separate" else 1
+
+    def build(self, inputs_shape):
+        def draw(shape, dtype):
+            copies, numbers = shape
+            random = np.random.default_rng(self.seed)
+            drawn = [random.permutation(numbers) for _ in range(copies - 1)]
+            return ops.convert_to_tensor(
+                np.array([np.arange(numbers), *drawn]), dtype=dtype
+            )
+
+        self.permutations = self.add_weight(
+            name="permutations",
+            shape=(self.num_copies, self.memory_units // 2),
+            initializer=draw,
+            dtype="int32",
+            trainable=False,
+        )
+
+    def get_initial_state(self, batch_size=None):
+        """Returns zeros for each state."""
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in self.state_size
+        ]
+
+    def call(self, inputs, states, training=None):
+        projected = self.project_inputs(inputs)
+        output, states, _ = self.trace(projected, states, training)
+        return output, states
+
+    def copies(self, memory):
+        """A flat memory `(B, N_c H)` as a pair of `(B, N_c, H / 2)`."""
+        shape = (-1, self.num_copies, 2, self.memory_units // 2)
+        parts = ops.reshape(memory, shape)
+        return parts[:, :, 0], parts[:, :, 1]
+
+    def flat(self, memory):
+        """Inverse of `copies`."""
+        return ops.reshape(
+            ops.stack(memory, axis=2),
+            (-1, self.num_copies * self.memory_units),
+        )
+
+    def read_all(self, projected_keys, memories, permute, axis=-1):
+        """Reads the own memory and, if there is one, the source's.
+
+        Keys are made of `projected_keys`, `(B, num_keys H)`; `memories` are as
+        of `memories()`, and `permute` makes the copies of a key. With `axis`
+        0, the axes of all tensors are reversed.
+
+        Returns the copies of the own memory's key, a pair of
+        `(B, N_c, H / 2)`, and the list of the values read, `(B, H)`.
+        """
+        keys = [
+            permute(self.as_key(complex_vectors.split(projected, axis)))
+            for projected in ops.split(projected_keys, self.num_keys, axis=axis)
+        ]
+        # A shared key is both the first and the last.
+        values = [
+            complex_vectors.join(complex_vectors.read(key, memory), axis)
+            for key, memory in zip([keys[0], keys[-1]], memories)
+        ]
+        return keys[0], values
+
+    def as_key(self, vector):
+        """Makes a key of a pair of `(..., H / 2)`: r of Equation 8."""
+        return complex_vectors.normalize(vector, self.key)
+
+    def memories(self, states):
+        """Copies of the own memory and, if there is one, the source's."""
+        flat = [states[1]]
+        if self.source_key is not None:
+            flat.append(states[-1])
+        return [self.copies(memory) for memory in flat]
+
+    def step(self, projected, states):
+        """Returns the output and the new states of one step, see `trace`."""
+        return self.step_function()(projected, states)
+
+    def step_function(self):
+        """Returns `step`, with the tensors that all steps share made once."""
+        shared = self.shared_by_steps()
+
+        def step(projected, states):
+            output, states, _ = self.trace(projected, states, shared=shared)
+            return output, states
+
+        return step
+
+    def shared_by_steps(self):
+        """Returns the matrix that permutes keys."""
+        return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
+
+    def trace(self, projected, states, training=None, shared=None):
+        """Computes one step, with the values that it read and wrote.
+
+        Args:
+            projected: `(B, projected units)`, as of `project_inputs`.
+            states: list of the states before.
+            training: optional bool.
+            shared: result of `shared_by_steps`, or `None` to compute it.
+
+        Returns:
+            A tuple of the output, the list of new states, and a dict of float
+            tensors `(B, H)`: the `"key"`, the value `"read"`, the new
+            `"state"`, the change that was `"written"`, and, with a source, the
+            value read from its memory, `"source"`.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `trace`."
+        )
+
+    def traced(self, key, values, state, written):
+        """The dict of `trace`, of tensors `(B, H)`."""
+        names = ["read", "source"][: len(values)]
+        return {
+            "key": key,
+            **dict(zip(names, values)),
+            "state": state,
+            "written": written,
+        }
+
+    def get_config(self):
+        config = super().get_config()
+        if self.source_key is not None:
+            config["source_key"] = self.source_key
+        return {
+            **config,
+            "num_copies": self.num_copies,
+            "seed": self.seed,
+            "key": self.key,
+        }
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class AssociativeGRUCell(AssociativeCell):
+    """Gated recurrent unit whose state is in an associative memory (AM-GRU).
+
+    With `(x)` the complex product and `read` the mean over the copies
+    (`memlm_keras.cells.complex_vectors`):
+
+        r_t     = bound(W_r [x_t; h_{t-1}])                         (8)
+        s_{t-1} = read(conj(r_t), m_{t-1})                          (8)
+        u_t, g_t = sigm(W [x_t; h_{t-1}; s_{t-1}] + b)
+        c_t     = tanh(W' [x_t; h_{t-1}; g_t * s_{t-1}] + b')
+        s_t     = s_{t-1} + u_t * (c_t - s_{t-1}),  h_t = s_t       (11)
+        m_t     = m_{t-1} + r_t (x) (s_t - s_{t-1})                 (12)
+
+    The gates are those of the paper's code: `u` multiplies the candidate, and
+    the biases of the gates begin at one, those of the candidate at zero. A
+    comment in that code reads "not update", for which the bias of `u` would
+    begin at -1: `update_bias`.
+
+    Since `s_t - s_{t-1}` is `u_t * (c_t - s_{t-1})` and `s_{t-1}` is read under
+    the key, (12) is the delta rule with a complex product in place of the
+    outer product of fast weights (docs/papers/weissenborn2016.md). The value
+    read back after one write is multiplied by `|r_t|^2`, number by number;
+    with `key="unit"` it is unchanged.
+
+    | equations | weight | shape |
+    |---|---|---|
+    | rows of `x_t` in `W_r`, `W`, `W'` | `kernel` | `(input_dim, 4 H)` |
+    | rows of `h_{t-1}` in the same | `recurrent_kernel` | `(H, 4 H)` |
+    | rows of `s_{t-1}` in `W`, `W'` | `memory_kernel` | `(H, 3 H)` |
+    | `b`, `b'` | `bias` | `(3 H,)` |
+    | `P_1 ... P_{N_c}` | `permutations` | `(N_c, H / 2)` int32, not trained |
+
+    Columns are those of the key, `u`, `g` and `c`, in this order.
+
+    Args:
+        units: integer, H, even.
+        num_copies: integer, redundant copies of the memory, N_c.
+        seed: integer, from which the permutations of the keys follow.
+        kernel_initializer: initializer of all matrices.
+        key: `"bound"`, as above, or `"unit"`, numbers of modulus one.
+        update_bias: float, at which the bias of `u` begins.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(B, input_dim)`.
+        states: list of `h_{t-1}`, `(B, H)`, and the flat memory, `(B, N_c H)`.
+        training: not used.
+
+    Returns:
+        A tuple of `h_t`, `(B, H)`, and the list of new states.
+
+    Raises:
+        ValueError: if `units` or `num_copies` is not a positive integer,
+            `units` is odd, or the `key` is unknown.
+
+    Example:
+
+    >>> layer = memlm_keras.cells.ProjectedRNN(
+    ...     memlm_keras.cells.AssociativeGRUCell(16, num_copies=8),
+    ...     return_sequences=True,
+    ... )
+    >>> keras.ops.shape(layer(np.ones((2, 7, 5), "float32")))
+    (2, 7, 16)
+    """
+
+    def __init__(
+        self,
+        units,
+        num_copies=8,
+        seed=0,
+        kernel_initializer="glorot_uniform",
+        key="bound",
+        update_bias=1.0,
+        **kwargs,
+    ):
+        require_positive_integer("units", units)
+        super().__init__(
+            units, units, num_copies, seed, kernel_initializer, key, **kwargs
+        )
+        self.units = units
+        self.update_bias = update_bias
+
+    def build(self, inputs_shape):
+        super().build(inputs_shape)
+        h = self.units
+        columns = (self.num_keys + 3) * h
+        self.kernel = self.add_kernel("kernel", (inputs_shape[-1], columns))
+        self.recurrent_kernel = self.add_kernel(
+            "recurrent_kernel", (h, columns)
+        )
+        self.memory_kernel = self.add_kernel("memory_kernel", (h, 3 * h))
+        if self.source_key is not None:
+            self.source_kernel = self.add_kernel("source_kernel", (h, 3 * h))
+        biases = np.repeat([self.update_bias, 1.0, 0.0], h)
+        self.bias = self.add_weight(
+            name="bias",
+            shape=(3 * h,),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(
+                biases, dtype
+            ),
+        )
+
+    def project_inputs(self, inputs):
+        """Projects inputs `(..., input_dim)` to `(..., projected units)`."""
+        return ops.matmul(inputs, self.kernel)
+
+    def shared_by_steps(self):
+        """Returns permutations `(H / 2, N_c)` and transposed weights."""
+        weights = [
+            self.recurrent_kernel,
+            self.memory_kernel,
+            self.bias[:, None],
+        ]
+        if self.source_key is not None:
+            weights.append(self.source_kernel)
+        recurrent, memory, bias, *source = [
+            ops.cast(weight, self.compute_dtype) for weight in weights
+        ]
+        weights = [ops.transpose(recurrent), ops.transpose(memory), bias]
+        weights += [ops.transpose(kernel) for kernel in source]
+        return ops.transpose(self.permutations), weights
+
+    def advance(
+        self, projected, hidden, memories, positions, weights, mask=None
+    ):
+        """Computes one step, on tensors whose last axis is the batch.
+
+        With this layout a look-up by a permutation moves whole rows.
+
+        Args:
+            projected: `(projected units, B)`, as of `project_inputs`.
+            hidden: `h_{t-1}`, `(H, B)`.
+            memories: list of the own memory and, if there is one, the
+                source's, each a pair of `(H / 2, N_c, B)`.
+            positions, weights: as of `shared_by_steps`.
+            mask: optional bool tensor `(1, B)`, `True` at valid steps.
+
+        Returns:
+            A tuple of the new memory, a pair, and a list of float tensors
+            `(..., B)`: `h_t`, the vectors of the keys, both gates, the
+            candidate, the change written, and the value read of each memory.
+        """
+        h = self.units
+        of_hidden, of_value, bias, *of_source = weights
+        projected = projected + of_hidden @ hidden
+        split = self.num_keys * h
+        keys, values = self.read_all(
+            projected[:split],
+            memories,
+            lambda key: complex_vectors.look_up(key, positions),
+            axis=0,
+        )
+        gates = projected[split:] + bias
+        value, *source = values
+        for read, kernel in zip(source, of_source):
+            gates = gates + kernel @ read
+        both = ops.sigmoid(gates[: 2 * h] + of_value[: 2 * h] @ value)
+        update, reset = both[:h], both[h:]
+        candidate = ops.tanh(
+            gates[2 * h :] + of_value[2 * h :] @ (reset * value)
+        )
+        written = update * (candidate - value)
+        output = value + written
+        if mask is not None:
+            written = ops.where(mask, written, ops.zeros_like(written))
+            output = ops.where(mask, output, hidden)
+        memory = complex_vectors.write(
+            keys, complex_vectors.split(written, 0), memories[0]
+        )
+        return memory, [
+            output,
+            projected[:split],
+            both,
+            candidate,
+            written,
+            *values,
+        ]
+
+    def trace(self, projected, states, training=None, shared=None):
+        if shared is None:
+            shared = self.shared_by_steps()
+        reverse_axes = complex_vectors.reverse_axes
+        memory, kept = self.advance(
+            ops.transpose(projected),
+            ops.transpose(states[0]),
+            [reverse_axes(memory) for memory in self.memories(states)],
+            *shared,
+        )
+        output, keys, _, _, written, *values = map(ops.transpose, kept)
+        key = self.as_key(complex_vectors.split(keys[:, : self.units]))
+        new_states = [output, self.flat(reverse_axes(memory)), *states[2:]]
+        return (
+            output,
+            new_states,
+            self.traced(complex_vectors.join(key), values, output, written),
+        )
+
+    @property
+    def has_own_gradient(self):
+        """Whether `run` computes the steps of this class, not overridden."""
+        return all(
+            getattr(type(self), name) is getattr(AssociativeGRUCell, name)
+            for name in ("advance", "trace", "step")
+        )
+
+    def run(self, projected, states, mask=None):
+        """Runs all steps of a sequence with a hand-written backward pass."""
+        outputs, states = associative_backward.run(
+            self, projected, states, mask
+        )
+        if mask is not None and keras.backend.backend() != "jax":
+            # Before the first valid step, Keras returns zeros on these
+            # backends and the first state on JAX.
+            begun = ops.cumsum(ops.cast(mask, "int32"), axis=1)[..., None] > 0
+            outputs = ops.where(begun, outputs, ops.zeros_like(outputs))
+        return outputs, states
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "update_bias": self.update_bias,
+        }
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class DualAssociativeGRUCell(AssociativeGRUCell):
+    """`AssociativeGRUCell` that reads the memory of a source sequence as well.
+
+    Dual AM-GRU. With `m^x` the final memory of the source sequence, which is
+    read and never written:
+
+        r'_t  = bound(W_r' [y_t; h_{t-1}])                          (13)
+        phi_t = read(conj(r'_t), m^x)                               (13)
+        u_t, g_t = sigm(W [y_t; h_{t-1}; s_{t-1}] + V phi_t + b)
+        c_t   = tanh(W' [y_t; h_{t-1}; g_t * s_{t-1}] + V' phi_t + b')
+
+    and the rest as before. `phi_t` enters by its own matrices without biases,
+    so with an empty source memory this is the `AssociativeGRUCell`, and one
+    cell can read both sequences with shared parameters. In the paper's
+    experiments `r'_t` is `r_t` (Section 5.1).
+
+    Further weights: `source_kernel` `(H, 3 H)`, `V` and `V'`. Separate keys
+    have `H` more columns in `kernel` and `recurrent_kernel`, after those of
+    `r_t`.
+
+    Args:
+        units, num_copies, seed, kernel_initializer, key, update_bias: as of
+            `AssociativeGRUCell`. Source and target must agree in `units`,
+            `num_copies`, `seed` and `key`.
+        source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(B, input_dim)`.
+        states: list of `h_{t-1}`, `(B, H)`, the flat memory, `(B, N_c H)`, and
+            the source's flat memory, `(B, N_c H)`, which stays as it is. Pass
+            it in the initial state of a sequence; zeros stand for no source.
+        training: not used.
+
+    Returns:
+        A tuple of `h_t`, `(B, H)`, and the list of new states.
+
+    Raises:
+        ValueError: as `AssociativeGRUCell`, and for an unknown `source_key`.
+
+    Example:
+
+    >>> cell = memlm_keras.cells.DualAssociativeGRUCell(16)
+    >>> layer = memlm_keras.cells.ProjectedRNN(cell, return_state=True)
+    >>> _, _, memory, _ = layer(np.ones((2, 7, 5), "float32"))
+    >>> output, empty, _ = layer.get_initial_state(2)
+    >>> read = layer(
+    ...     np.ones((2, 4, 5), "float32"), initial_state=[output, empty, memory]
+    ... )
+    >>> keras.ops.shape(read[0])
+    (2, 16)
+    """
+
+    def __init__(
+        self,
+        units,
+        num_copies=8,
+        seed=0,
+        kernel_initializer="glorot_uniform",
+        source_key="shared",
+        key="bound",
+        update_bias=1.0,
+        **kwargs,
+    ):
+        require_one_of("source_key", source_key, SOURCE_KEYS)
+        super().__init__(
+            units,
+            num_copies,
+            seed,
+            kernel_initializer,
+            key,
+            update_bias,
+            **kwargs,
+        )
+        self.source_key = source_key
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -26,12 +571,12 @@ class AssociativeMemoryCell(AssociativeCell):
         s_t, h_t = f([x_t; h_{t-1}], s_{t-1})                       (11)
         m_t      = m_{t-1} + r_t (x) (c_t - c_{t-1})                (12)
 
-    The memory state c is the last state of the cell: all there is of a GRU or
-    a simple RNN, the cell state of an LSTM. The remainder n, such as the
-    output of an LSTM, passes by the memory (Section 3.2).
+    The memory state c is the last state of the cell: the only state of a GRU
+    or a simple RNN, the cell state of an LSTM. The remainder n, such as the
+    output of an LSTM, bypasses the memory (Section 3.2).
 
-    `AssociativeGRUCell` is the paper's own, with all its inputs projected
-    outside the time loop; here those of the key are.
+    `AssociativeGRUCell` is the paper's own cell and projects all its inputs
+    outside the time loop; this cell projects those of the key only.
 
     | equations | weight | shape |
     |---|---|---|
@@ -51,7 +596,7 @@ class AssociativeMemoryCell(AssociativeCell):
         inputs: float tensor `(B, input_dim)`.
         states: list of `h_{t-1}`, `(B, k)`, the flat memory, `(B, N_c H)`, and
             the states of the remainder.
-        training: optional bool, handed to the cell.
+        training: optional bool, passed to the cell.
 
     Returns:
         A tuple of `h_t`, `(B, k)`, and the list of new states.
@@ -59,7 +604,7 @@ class AssociativeMemoryCell(AssociativeCell):
     Raises:
         ValueError: if the last state of the cell has an odd size, `num_copies`
             is not a positive integer, the cell is built for other inputs, or
-            for another `key`.
+            the `key` is unknown.
 
     Example:
 
@@ -102,33 +647,23 @@ class AssociativeMemoryCell(AssociativeCell):
             "recurrent_kernel", (k, columns)
         )
         source = 0 if self.source_key is None else self.memory_units
-        self._build_cell(input_dim + k + source)
-
-    def _build_cell(self, input_dim):
+        input_dim += k + source
         if not self.cell.built:
             self.cell.build((None, input_dim))
         shape = self.cell.get_build_config()["input_shape"]
         if shape[-1] != input_dim:
             raise ValueError(
                 f"`cell` must read inputs of {input_dim} numbers: inputs, "
-                "outputs and what is read of a source. Received: a cell that "
+                "outputs and the value read of a source. Received: a cell that "
                 f"is built for {shape[-1]}"
             )
 
     def project_inputs(self, inputs):
-        """Projects the inputs of any number of steps at once.
-
-        Args:
-            inputs: float tensor `(..., input_dim)`.
-
-        Returns:
-            Float tensor `(..., projected units)`: keys, and the inputs.
-        """
+        """Joins projected keys and inputs: `(..., projected units)`."""
         keys = ops.matmul(inputs, self.kernel)
         return ops.concatenate([keys, ops.cast(inputs, keys.dtype)], axis=-1)
 
     def trace(self, projected, states, training=None, shared=None):
-        """One step, see `AssociativeCell.trace`."""
         if shared is None:
             shared = self.shared_by_steps()
         columns = self.num_keys * self.memory_units
@@ -182,8 +717,8 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         phi_t    = read(conj(r'_t), m^x)                            (13)
         s_t, h_t = f([y_t; h_{t-1}; phi_t], s_{t-1})                (13)
 
-    and all else as before. Separate keys have `H` more columns in `kernel` and
-    `recurrent_kernel`, behind those of `r_t`.
+    and the rest as before. Separate keys have `H` more columns in `kernel` and
+    `recurrent_kernel`, after those of `r_t`.
 
     Args:
         cell, num_copies, seed, kernel_initializer, key: as of
@@ -194,16 +729,17 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
 
     Call arguments:
         inputs: float tensor `(B, input_dim)`.
-        states: as of `AssociativeMemoryCell`, and behind them the source's flat
-            memory, `(B, N_c H)`, which stays as it is. A sequence is given it
-            in its initial state; zeros stand for none.
-        training: optional bool, handed to the cell.
+        states: as of `AssociativeMemoryCell`, and then the source's flat
+            memory, `(B, N_c H)`, which stays as it is. Pass it in the initial
+            state of a sequence; zeros stand for no source.
+        training: optional bool, passed to the cell.
 
     Returns:
         A tuple of `h_t`, `(B, k)`, and the list of new states.
 
     Raises:
-        ValueError: as of `AssociativeMemoryCell`, and for another `source_key`.
+        ValueError: as `AssociativeMemoryCell`, and for an unknown
+            `source_key`.
 
     Example:
 
@@ -230,7 +766,7 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         key="bound",
         **kwargs,
     ):
-        require_source_key(source_key)
+        require_one_of("source_key", source_key, SOURCE_KEYS)
         super().__init__(
             cell, num_copies, seed, kernel_initializer, key, **kwargs
         )

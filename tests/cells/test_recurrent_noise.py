@@ -288,7 +288,12 @@ def test_lower_precision(name, random):
         ("zoneout", {"hidden_zoneout": -0.1}, "`hidden_zoneout` must be at"),
         ("recurrent_dropout_lstm", {"rate": 1.0}, "`rate` must be at least 0"),
         ("recurrent_dropout_gru", {"masks": "all"}, "`masks` must be one of"),
-        ("zoneout", {"dropout": 0.1}, "`dropout` is not for a ZoneoutLSTMC"),
+        (
+            "zoneout",
+            {"dropout": 0.1},
+            r"`dropout` is not for a ZoneoutLSTMCell.*`LanguageModel\(dropout="
+            r"\.\.\.\)`, for its inputs",
+        ),
         (
             "recurrent_dropout_gru",
             {"recurrent_dropout": 0.1},

@@ -168,6 +168,28 @@ def test_masked_steps_are_passed_over(name, random):
 
 
 @every_cell
+@pytest.mark.parametrize("zero_output_for_mask", [False, True])
+def test_going_backwards_over_masked_steps_is_keras_rnn(
+    name, zero_output_for_mask, random
+):
+    arguments = {
+        "return_sequences": True,
+        "return_state": True,
+        "go_backwards": True,
+        "zero_output_for_mask": zero_output_for_mask,
+    }
+    cell = make(name, 4, 5)
+    inputs = random.normal(size=(2, 5, 4)).astype("float32")
+    mask = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]], "bool")
+    found, expected = (
+        arrays(layer(cell, **arguments)(inputs, mask=mask))
+        for layer in (ProjectedRNN, keras.layers.RNN)
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+@every_cell
 def test_gradients_equal_finite_differences(name, gradients):
     """Of a sum over time with regard to inputs, states and all weights."""
     cell = make(name, 3, 2, order=2)

@@ -423,7 +423,7 @@ def test_a_language_model_of_associative_memory_streams(random):
         ),
         (
             lambda: AssociativeGRUCell(4, key="short"),
-            "`key` must be one of bound, unit. Received: key='short'",
+            "`key` must be one of 'bound', 'unit'. Received: key='short'",
         ),
         (
             lambda: DualAssociativeGRUCell(4, source_key="own"),

@@ -1,4 +1,4 @@
-"""The backward pass by hand is the gradient of the cell's own steps."""
+"""The hand-written backward pass equals the gradient of the cell's steps."""
 
 import keras
 import numpy as np
@@ -9,14 +9,10 @@ from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
 from memlm_keras.cells import ProjectedRNN
-from memlm_keras.cells import associative_gradients
+from memlm_keras.cells import associative_backward
 from memlm_keras.data import PairBatches
 
 pytestmark = pytest.mark.backend
-
-MODULE = associative_gradients
-if keras.backend.backend() == "torch":
-    from memlm_keras.cells import associative_torch as MODULE
 
 
 def made(source_key, **arguments):
@@ -34,15 +30,15 @@ def made(source_key, **arguments):
 
 @pytest.fixture
 def runs(monkeypatch):
-    """Counts what is run by `associative_gradients`."""
-    known, found = MODULE.run, []
+    """Arguments of all calls of `associative_backward.run`."""
+    run, calls = associative_backward.run, []
 
-    def counted(*arguments):
-        found.append(arguments)
-        return known(*arguments)
+    def recorded(*arguments):
+        calls.append(arguments)
+        return run(*arguments)
 
-    monkeypatch.setattr(MODULE, "run", counted)
-    return found
+    monkeypatch.setattr(associative_backward, "run", recorded)
+    return calls
 
 
 def outputs_and_gradients(layer, time, mask, training, gradients):
@@ -110,7 +106,7 @@ def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
 
 
 def test_long_sequences(gradients, runs):
-    """What was written 200 times is taken back as often."""
+    """Changes that were written 200 times are taken back as often."""
     layer = made("shared")
     # So that gradients of the first step neither vanish nor explode.
     for weight in layer.trainable_variables:
@@ -157,7 +153,7 @@ def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
         assert runs[-1][1].shape[1] is None
     assert all(mask is not None for *_, mask in runs)
     runs.clear()
-    monkeypatch.setattr(ProjectedRNN, "_runs_itself", False)
+    monkeypatch.setattr(AssociativeGRUCell, "has_own_gradient", False)
     expected = trained()
     assert not runs
     assert max(np.abs(change).max() for change in expected) > 0.1
