@@ -8,7 +8,7 @@ from setuptools import setup
 
 ROOT = pathlib.Path(__file__).parent
 VERSION = re.search(
-    r'__version__ = "(.+)"', (ROOT / "memlm_keras/__init__.py").read_text()
+    r'__version__ = "(.+)"', (ROOT / "memlm_keras/version.py").read_text()
 ).group(1)
 
 SENTENCES = ["syntok>=1.4"]

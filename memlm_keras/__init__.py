@@ -4,7 +4,7 @@ import importlib
 import pathlib
 import sys
 
-__version__ = "1.0.0"
+from memlm_keras.version import __version__  # noqa: F401
 
 __all__ = [
     "Ensemble",

@@ -2,7 +2,7 @@
 
 from memlm_keras.serving.client import Client
 from memlm_keras.serving.client import Session
+from memlm_keras.serving.export import check_path
 from memlm_keras.serving.export import export
-from memlm_keras.serving.paths import check_path
 
 __all__ = ["Client", "Session", "check_path", "export"]

@@ -1,5 +1,7 @@
-"""Writing a model as a SavedModel, from every backend."""
+"""Exporting a model as a SavedModel or as a file, from every backend."""
 
+import importlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -7,23 +9,56 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import keras
+from keras import ops
 
-from memlm_keras import __version__
+from memlm_keras import registry
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data.subwords import SubwordVocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
-from memlm_keras.serving import formats
-from memlm_keras.serving.file_requirements import as_float32
-from memlm_keras.serving.file_requirements import require_recogniser
-from memlm_keras.serving.file_requirements import require_zero_state
-from memlm_keras.serving.paths import check_path
+from memlm_keras.models.copies import in_float32
+from memlm_keras.models.ensemble import models_of
+from memlm_keras.version import __version__
+
+# Servers read versions as int64.
+_LARGEST_VERSION = 2**63 - 1
+
+
+class Format(NamedTuple):
+    """An export format.
+
+    Attributes:
+        writer: string, `"module.function"` of this folder, called as
+            `(model, vocabulary, options, path)`. It is imported on the
+            TensorFlow backend of Keras only.
+        suffix: string, suffix of the one file, which is a streamed step of a
+            language model; `""` for such a step as a folder of any name;
+            `None` for a folder whose name is a version.
+        packages: tuple of strings, required besides TensorFlow.
+        options: tuple of strings, arguments of `export` for this format alone.
+    """
+
+    writer: str
+    suffix: str | None = None
+    packages: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+_ONNX = ("onnx", "tf2onnx")
+FORMATS = {
+    "tf_saved_model": Format("saved_model.write", options=("card",)),
+    "onnx": Format("onnx.write", ".onnx", _ONNX, ("contract", "tokens")),
+    "triton": Format("onnx.write_triton", "", _ONNX),
+    "litert": Format("litert.write", ".tflite", options=("rows", "quantize")),
+}
 
 
 def export(
@@ -43,13 +78,13 @@ def export(
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
-    The SavedModel is a plain TensorFlow graph, made on the CPU whatever
-    backend runs. It needs neither Keras nor this package, and holds no state:
-    what a model remembers goes in and out with each request. The vocabulary is
-    in its graph and, for clients, in `assets.extra/vocabulary.json`.
+    The SavedModel is a plain TensorFlow graph, traced on the CPU on every
+    backend. It needs neither Keras nor this package, and holds no state: the
+    state of a model goes in and out with each request. The vocabulary is in
+    its graph and, for clients, in `assets.extra/vocabulary.json`.
 
-    Smoothed matrices are written as what the model predicts by, once and for
-    all: `LanguageModel.with_fixed_matrices`.
+    Smoothed matrices are written as `LanguageModel.with_fixed_matrices` fixes
+    them.
 
     Signatures of language models, with B batch, T time, V vocabulary, k
     `top_k`; all log-probabilities are natural:
@@ -57,20 +92,20 @@ def export(
     | signature | inputs | outputs |
     |---|---|---|
     | `serving_default` | `token_ids` int32 `(B, T)` | `log_probabilities` float32 `(B, T, V)`: next token after each position, from an empty history |
-    | `score` | `text` string `(B,)` | `tokens` string `(B, longest)`, how the text was read, with its end; their `log_probabilities` float32 and `unknown` bool, as large, 0 past the end; `log_probability` float32 `(B,)`, the sums; `length` int32 `(B,)`, predicted tokens |
-    | `score_ids` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)` | `log_probabilities` float32 `(B, T - 1)` of all ids but the first; `log_probability`, `length` as of `score` |
-    | `next` | `text` string `(B,)` | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: what follows the text |
-    | `begin` | `text` string `(B,)` | as of `next`; the state after the text |
-    | `step` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)`; the state | as of `next`; the new state |
-    | `step_words` | `text` string `(B,)`; the state | as of `next`; the new state |
-    | `generate` | `text` string `(B,)`; `length` int32 `(B,)`, most tokens to write; `top_k` int32 `(B,)`, 1 is greedy; `temperature` float32 `(B,)`; `seed` int32 `(B,)` | `text` string `(B,)`, what follows the text; `token_ids` int32, `tokens` string and `log_probabilities` float32, all `(B, longest)`; `length` int32 `(B,)`, the end counted |
+    | `score` | `text` string `(B,)` | `tokens` string `(B, longest)`, the text as it was read, with its end; their `log_probabilities` float32 and `unknown` bool, of the same shape, 0 past the end; `log_probability` float32 `(B,)`, the sums; `length` int32 `(B,)`, predicted tokens |
+    | `score_ids` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)` | `log_probabilities` float32 `(B, T - 1)` of all ids but the first; `log_probability`, `length` as in `score` |
+    | `next` | `text` string `(B,)` | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: the tokens after the text |
+    | `begin` | `text` string `(B,)` | those of `next`; the state after the text |
+    | `step` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)`; the state | those of `next`; the new state |
+    | `step_words` | `text` string `(B,)`; the state | those of `next`; the new state |
+    | `generate` | `text` string `(B,)`; `length` int32 `(B,)`, most tokens to write; `top_k` int32 `(B,)`, 1 is greedy; `temperature` float32 `(B,)`; `seed` int32 `(B,)` | `text` string `(B,)`, the continuation; `token_ids` int32, `tokens` string and `log_probabilities` float32, all `(B, longest)`; `length` int32 `(B,)`, the end counted |
     | `initial_state` | `rows` int32 `(B,)`, of any values | the state of B rows |
 
     Texts are split as `vocabulary.encode` does. They begin after an
-    end-of-sentence token, but those of `step_words` go on from the state;
-    `score` ends them with one, which is predicted. `length` says how many ids of a
-    row are its own: what stands behind is not read, so that a server may pad.
-    No row may have more than `max_length` tokens.
+    end-of-sentence token, except that `step_words` continues from the state;
+    `score` ends them with one, which is predicted. `length` is the number of
+    valid ids of a row: the rest is not read, so a server may pad. No row may
+    have more than `max_length` tokens.
 
     The state is the tensors of `model.initial_state`, under the same name
     going in and coming out, in float32 and int32, without those that are
@@ -83,33 +118,35 @@ def export(
     |---|---|---|
     | `serving_default` | `premise`, `hypothesis` string `(B,)` | `label` string `(B,)`; `probabilities` float32 `(B, C)`, in the order of `labels` |
 
-    Texts are split as `vocabulary.encode` does. The labels are in
-    `assets.extra/labels.json` besides.
+    Texts are split as `vocabulary.encode` does. The labels are also in
+    `assets.extra/labels.json`.
 
-    With `format="onnx"` the file at `path` is one streamed step of a language
-    model, in float32, for onnxruntime and what is built on it: `token_ids`
-    int64 `(B, 1)` and the state go in, `log_probabilities` float32 `(B, V)` of
-    what follows and the new state, each under its name with `next_` before it,
-    come out. The state begins with zeros; what of it does not is in the
-    metadata, `initial_state`, beside the `vocabulary_size` and, where there is
+    With `format="onnx"` the outputs are called `log_probabilities` and
+    `next_<name>` for each state `<name>`, since an ONNX graph cannot use a
+    name twice. The file is one streamed step of a language model in float32,
+    for onnxruntime and engines built on it: `token_ids` int64 `(B, 1)` and the
+    state go in; `log_probabilities` float32 `(B, V)` of the next token and the
+    new state come out. The state begins with zeros; the metadata has the
+    tensors that do not, `initial_state`, the `vocabulary_size` and, if there is
     a vocabulary, its `tokens`, `end_of_sentence_id` and `unknown_id`, all as
-    JSON. By `contract` the same is for an engine that knows no names:
+    JSON. A `contract` is for an engine that finds tensors by position:
 
     | contract | inputs, by position | outputs | metadata |
     |---|---|---|---|
     | `"sherpa"` | `x` int64 `(N, 1)`; `h`, `c` float32 `(1, N, hidden)`, zeros at first | `scores` float32 `(N, 1, V)`, `next_h`, `next_c` | `num_layers`, `hidden_size`, `sos_id` |
     | `"sherpa_offline"` | `x` int64 `(N, L)`; `x_lens` int64 `(N,)` | `nll` float32 `(N,)`, of each text and its end | `sos_id`, `eos_id`, `vocab_size` |
 
-    With `format="triton"` the folder at `path` is one of a Triton model
-    repository: the ONNX file, and a `config.pbtxt` by which the server keeps
-    the state of each sequence, and begins it.
+    With `format="triton"` the folder at `path` is a model of a Triton model
+    repository: the ONNX file, and a `config.pbtxt` that makes the server keep
+    and initialize the state of each sequence.
 
-    With `format="litert"` it is such a step for phones, of LiteRT's built-in
-    operators only: its signature `step` takes `token_ids` int32 `(rows, 1)` and
-    the state, all zeros at first, and gives `log_probabilities` float32 `(rows,
-    V)`, `top_k_ids` int32 and `top_k_log_probabilities` float32, both `(rows,
-    k)`, and the new state under the names of the old one. The file ends with
-    a zip archive that holds `vocabulary.json`, where there is a vocabulary.
+    With `format="litert"` the file is such a step for phones, of LiteRT's
+    built-in operators only: its signature `step` takes `token_ids` int32
+    `(rows, 1)` and the state, all zeros at first, and returns
+    `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
+    `top_k_log_probabilities` float32, both `(rows, k)`, and the new state under
+    the same names. If there is a vocabulary, the file ends with a zip archive
+    that holds `vocabulary.json`.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
@@ -118,44 +155,44 @@ def export(
             is made, or `saved_models/<name>/<version>`; or file or folder of
             another format, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
-            is the model's own. A file can do without.
-        top_k: integer, k, how many of the most probable tokens are returned,
-            and the largest `top_k` of `generate`; of language models.
-        overwrite: bool, whether to replace what this format has written at
-            `path` before.
-        labels: sequence of strings, such as `PairCorpus.labels`, what the
-            classes of a classifier are called; only of classifiers. `None` is
-            the model's own, if it has them.
+            is the model's own. Optional in the formats that are files.
+        top_k: integer, k, the number of most probable tokens to return, and
+            the largest `top_k` of `generate`; of language models.
+        overwrite: bool, whether to replace an earlier export of this format at
+            `path`.
+        labels: sequence of strings, such as `PairCorpus.labels`, the names of
+            the classes of a classifier; of classifiers only. `None` is the
+            model's own, if it has them.
         format: string, `"tf_saved_model"`, `"onnx"`, `"triton"` or
             `"litert"`.
         rows: integer, rows of a step, of `"litert"` only; `None` is 1.
         quantize: `"int8"`, weights of eight bits, of `"litert"` only; `None`
             is float32.
-        max_length: integer, most tokens of a row that a request brings, or
-            has written; of language models.
+        max_length: integer, the most tokens of a row in a request or a
+            continuation; of language models.
         contract: string, of `"onnx"` only: `"sherpa"`, for the shallow fusion
             of sherpa-onnx, or `"sherpa_offline"`, for its rescoring. Both
             need the vocabulary of the recogniser.
-        tokens: path of the recogniser's `tokens.txt`, which the vocabulary must
-            agree with; of a contract only.
-        card: dict of strings and numbers that the model card of a SavedModel
-            tells, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
+        tokens: path of the recogniser's `tokens.txt`, which must agree with
+            the vocabulary; of a contract only.
+        card: dict of strings and numbers to print in the model card of a
+            SavedModel, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
 
     Returns:
-        `pathlib.Path`, what was written.
+        `pathlib.Path`, the file or folder that was written.
 
     Raises:
-        ValueError: for another format, a path that does not end as that format
-            wants it, an object of another class, a model that is not causal, a
-            vocabulary that is missing or contradicts the model's, a `top_k`
-            not between 1 and its size, a `max_length` that is no positive
-            integer, `labels` that are not one for each class, or an option of
-            another format; and, of a file, for a model that is quantized or
-            needs operators that the format does not have.
+        ValueError: for an unknown format, a path that does not end as the
+            format requires, an object of another class, a model that is not
+            causal, a vocabulary that is missing or contradicts the model's, a
+            `top_k` not between 1 and its size, a `max_length` that is not a
+            positive integer, `labels` that are not one for each class, or an
+            option of another format; and, for a file, if the model is quantized
+            or needs operators that the format does not have.
         FileExistsError: if something is at `path` and `overwrite` is not set,
-            or what is there is no SavedModel.
+            or if it is not a SavedModel.
         OSError: if the folder cannot be written.
-        ImportError: if a package that the format takes is not installed.
+        ImportError: if a package that the format needs is not installed.
         RuntimeError: if the TensorFlow process that exports the model of
             another backend fails.
 
@@ -165,7 +202,7 @@ def export(
     PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
     path = check_path(path, overwrite, format)
-    options = formats.own_options(
+    options = _format_options(
         format,
         rows=rows,
         quantize=quantize,
@@ -173,62 +210,170 @@ def export(
         tokens=tokens,
         card=card,
     )
-    is_file = formats.get(format).suffix is not None
+    is_file = FORMATS[format].suffix is not None
     if isinstance(model, EntailmentClassifier) and not is_file:
-        options |= _classifier_options(model, labels)
+        options["labels"] = _class_labels(model, labels)
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
     if tokens is not None or contract is not None:
-        require_recogniser(vocabulary, contract, options.pop("tokens", None))
+        _require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
-        card = options.get("card", {})
-        if "labels" in options:
-            card = {**card, "labels": ", ".join(options["labels"])}
-        options["card"] = _card(model, path, card, vocabulary)
+        options["card"] = _card(model, path, options, vocabulary)
     if isinstance(model, LanguageModel | Ensemble):
         model = model.with_fixed_matrices()
     if is_file:
-        model = as_float32(model)
+        model = _as_float32(model)
     if contract == "sherpa" or format == "litert":
         require_zero_state(model, contract or format)
     with atomic_path(path) as temporary:
-        write = formats.write if _traces_for_cpu() else _write_in_other_process
+        write = _write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
         if format == "tf_saved_model":
-            _write_extra(temporary / "assets.extra", vocabulary, options)
+            extra = temporary / "assets.extra"
+            vocabulary.save(extra / "vocabulary.json")
+            if "labels" in options:
+                text = json.dumps(options["labels"]) + "\n"
+                (extra / "labels.json").write_text(text)
     return path
 
 
-def _write_extra(folder, vocabulary, options):
-    """Writes what clients of a SavedModel need besides."""
-    vocabulary.save(folder / "vocabulary.json")
-    if "labels" in options:
-        text = json.dumps(options["labels"]) + "\n"
-        (folder / "labels.json").write_text(text)
+# === Paths and options ===
 
 
-def _card(model, path, card, vocabulary):
-    """Facts of the model card, as values of JSON."""
-    values = {
-        # JSON has no numbers of NumPy.
-        str(key): value.item() if hasattr(value, "item") else value
-        for key, value in card.items()
-    }
-    return {
-        "name": f"{path.resolve().parent.name}, version {path.name}",
-        "model": type(model).__name__,
-        "parameters": model.count_params(),
-        "vocabulary": f"{len(vocabulary):,} tokens; others are read as "
-        f"{vocabulary.unknown}",
-        **values,
-        "memlm_keras": __version__,
-        "keras": keras.__version__,
-    }
+def check_path(path, overwrite=False, format="tf_saved_model"):
+    """Returns the path that `export` writes to, before there is a model.
+
+    Args:
+        path, overwrite, format: as for `export`.
+
+    Returns:
+        `pathlib.Path`; with the next version where `path` has none.
+
+    Raises:
+        ValueError: for an unknown format, and a path that does not end as the
+            format requires: with its suffix, or with a version that is below
+            2^63 and does not begin with 0.
+        FileExistsError: if something is at `path` and `overwrite` is not set,
+            or if it is not a SavedModel.
+        ImportError: if a package that the format needs is not installed.
+
+    Example:
+
+    >>> memlm_keras.serving.check_path("saved_models/key_value_predict")
+    PosixPath('saved_models/key_value_predict/1')
+    """
+    path = pathlib.Path(path)
+    suffix = _available(format).suffix
+    if suffix is not None:
+        if suffix and path.suffix != suffix:
+            raise ValueError(
+                f'`path` must end with {suffix} where format="{format}". '
+                f"Received: path={path}. Try: {path.with_suffix(suffix)}"
+            )
+        ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
+        if path.exists() and not (overwrite and ours):
+            raise FileExistsError(
+                f"There is something at `path` already. Received: path={path}. "
+                "Choose another path, or pass `overwrite=True` to replace an "
+                "earlier export of this format (--overwrite of `memlm export`)."
+            )
+        return path
+    for other, about in FORMATS.items():
+        if about.suffix and path.suffix == about.suffix:
+            raise ValueError(
+                '`path` must be a folder of versions where format="'
+                f'{format}". Received: path={path}. Did you mean '
+                f'format="{other}"?'
+            )
+    if not _is_number(path.name):
+        if (path / "saved_model.pb").exists():
+            raise FileExistsError(
+                "`path` must be a folder of versions, and is a SavedModel "
+                f"itself. Received: path={path}. Choose another path."
+            )
+        return path / str(_next_version(path))
+    if path.name != str(int(path.name)) or int(path.name) > _LARGEST_VERSION:
+        raise ValueError(
+            "The version that `path` ends with must be below 2^63 and begin "
+            "with no 0, as TensorFlow Serving reads it. Received: "
+            f"path={path}. Try: {path.parent}, which has its next version "
+            "written"
+        )
+    if path.exists() and not overwrite:
+        raise FileExistsError(
+            f"There is something at `path` already. Received: path={path}. "
+            "Export the next version, "
+            f"{path.with_name(str(_next_version(path.parent)))}, or pass "
+            "`overwrite=True` (--overwrite of `memlm export`)."
+        )
+    if path.exists() and not (path / "saved_model.pb").exists():
+        raise FileExistsError(
+            "`overwrite=True` replaces a SavedModel, and there is none at "
+            f"`path`. Received: path={path}. Move the folder away, or choose "
+            "another path."
+        )
+    return path
 
 
-def _classifier_options(model, labels):
-    """Options of the signatures of a classifier, checked."""
+def _next_version(folder):
+    """The version after the highest that servers see in a folder."""
+    names = [entry.name for entry in folder.glob("*") if entry.is_dir()]
+    versions = [int(name) for name in names if _is_number(name)]
+    return max((v for v in versions if v < _LARGEST_VERSION), default=0) + 1
+
+
+def _is_number(name):
+    return name.isascii() and name.isdecimal()
+
+
+def _available(format):
+    """Returns a format by its name, if its packages are installed."""
+    if format not in FORMATS:
+        raise ValueError(
+            f"`format` must be one of {', '.join(map(repr, FORMATS))}. "
+            f"Received: format={format!r}"
+        )
+    packages = FORMATS[format].packages
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f'format="{format}" needs the package {package}, which is not '
+                f"installed. Install it: pip install {' '.join(packages)}"
+            )
+    return FORMATS[format]
+
+
+def _format_options(format, **options):
+    """Checks the options of one format; leaves out those that are `None`."""
+    options = {k: value for k, value in options.items() if value is not None}
+    for name, value in options.items():
+        if name not in FORMATS[format].options:
+            formats = [
+                f'"{key}"' for key in FORMATS if name in FORMATS[key].options
+            ]
+            raise ValueError(
+                f"`{name}` is an option of format={' and '.join(formats)}. "
+                f"Received: {name}={value!r} for format={format!r}"
+            )
+    if "rows" in options:
+        require_positive_integer("rows", options["rows"])
+        options["rows"] = int(options["rows"])
+    if options.get("quantize", "int8") != "int8":
+        raise ValueError(
+            '`quantize` must be "int8", or None for float32. Received: '
+            f"quantize={options['quantize']!r}"
+        )
+    if options.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
+        raise ValueError(
+            '`contract` must be "sherpa" or "sherpa_offline", or None for '
+            f"named state. Received: contract={options['contract']!r}"
+        )
+    return options
+
+
+def _class_labels(model, labels):
+    """List of the labels of a classifier, checked."""
     if labels is None:
         labels = model.labels
     elif model.labels is not None and tuple(labels) != model.labels:
@@ -244,7 +389,7 @@ def _classifier_options(model, labels):
             "each class of the model, such as `corpus.labels`. Received: "
             f"labels={labels!r}"
         )
-    return {"labels": strings}
+    return strings
 
 
 def _language_model_options(model, top_k, labels, max_length):
@@ -271,8 +416,8 @@ def _language_model_options(model, top_k, labels, max_length):
     return {"top_k": int(top_k), "max_length": int(max_length)}
 
 
-def _vocabulary_of(model, vocabulary, optional=False):
-    """The vocabulary that is given, or else the model's own, checked."""
+def _vocabulary_of(model, vocabulary, optional):
+    """The vocabulary of the caller, or else the model's own, checked."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None and optional:
@@ -287,8 +432,97 @@ def _vocabulary_of(model, vocabulary, optional=False):
     return vocabulary
 
 
+def _card(model, path, options, vocabulary):
+    """Facts of the model card, a dict of JSON values."""
+    facts = dict(options.get("card", {}))
+    if "labels" in options:
+        facts["labels"] = ", ".join(options["labels"])
+    return {
+        "name": f"{path.resolve().parent.name}, version {path.name}",
+        "model": type(model).__name__,
+        "parameters": model.count_params(),
+        "vocabulary": f"{len(vocabulary):,} tokens; others are read as "
+        f"{vocabulary.unknown}",
+        # JSON has no numbers of NumPy.
+        **{
+            str(key): value.item() if hasattr(value, "item") else value
+            for key, value in facts.items()
+        },
+        "memlm_keras": __version__,
+        "keras": keras.__version__,
+    }
+
+
+# === Requirements of files ===
+
+
+def _as_float32(model):
+    """A language model in float32, or `ValueError` if it is quantized."""
+    models = models_of(model)
+    for layer in (layer for one in models for layer in one.layers):
+        if layer.quantization_mode is not None:
+            raise ValueError(
+                "`model` must not be quantized: the file is in float32. "
+                f"Received: a model whose layer {layer.name} is in "
+                f"{layer.quantization_mode}. Export it before `quantize`: "
+                'format="litert" has a `quantize="int8"` of its own'
+            )
+    copies = [in_float32(one) for one in models]
+    if copies == models:
+        return model
+    return Ensemble(copies) if isinstance(model, Ensemble) else copies[0]
+
+
+def _require_recogniser(vocabulary, contract, tokens):
+    """Raises `ValueError` unless the ids are those of a recogniser."""
+    if contract is None:
+        raise ValueError(
+            f"`tokens` is of a `contract`. Received: tokens={tokens!r} and "
+            "contract=None"
+        )
+    if not isinstance(vocabulary, SubwordVocabulary):
+        raise ValueError(
+            f'contract="{contract}" needs the ids of the recogniser, so a '
+            "`memlm_keras.data.SubwordVocabulary` that the model is trained "
+            "with: SubwordVocabulary.from_tokens_file('tokens.txt'). Received: "
+            f"{type(vocabulary).__name__}"
+        )
+    if tokens is None:
+        return
+    expected = SubwordVocabulary.from_tokens_file(
+        tokens,
+        unknown=vocabulary.unknown,
+        end_of_sentence=vocabulary.end_of_sentence,
+    )
+    if expected.tokens != vocabulary.tokens:
+        raise ValueError(
+            "`tokens` must list the tokens of the model's vocabulary by their "
+            f"ids. Received: {tokens}, of {len(expected)} tokens, for a model "
+            f"of {len(vocabulary)}; train it with "
+            "SubwordVocabulary.from_tokens_file of that file"
+        )
+
+
+def require_zero_state(model, name):
+    """Raises `ValueError` for a state that does not begin with zeros."""
+    nonzero = [
+        name
+        for name, value in model.initial_state(1).items()
+        if ops.convert_to_numpy(value).any()
+    ]
+    if nonzero:
+        raise ValueError(
+            f'"{name}" needs a model whose state begins with zeros, as the '
+            "engine begins. Received: a model whose state begins otherwise in "
+            f"{', '.join(nonzero)}"
+        )
+
+
+# === Writing, on the TensorFlow backend ===
+
+
 def _traces_for_cpu():
-    """Whether what Keras traces in this process runs on any server.
+    """Whether graphs that Keras traces in this process run on any server.
 
     Where a GPU is visible, TensorFlow's LSTM and GRU are traced into cuDNN
     operations, which a server without a GPU cannot run.
@@ -300,8 +534,15 @@ def _traces_for_cpu():
     return not tf.config.get_visible_devices("GPU")
 
 
+def _write(model, vocabulary, options, path, format):
+    """Calls the writer of a format; the vocabulary may be `None`."""
+    module, function = FORMATS[format].writer.split(".")
+    module = importlib.import_module(f"memlm_keras.serving.{module}")
+    getattr(module, function)(model, vocabulary, options, path)
+
+
 def _write_in_other_process(model, vocabulary, options, path, format):
-    """`formats.write` in a process that has TensorFlow, and no GPU."""
+    """`_write` in a process that has TensorFlow, and no GPU."""
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
         vocabulary_path = pathlib.Path(folder, "vocabulary.json")
@@ -311,8 +552,9 @@ def _write_in_other_process(model, vocabulary, options, path, format):
         process = subprocess.run(
             [
                 sys.executable,
-                "-m",
-                "memlm_keras.serving.export_process",
+                "-c",
+                "import sys; from memlm_keras.serving.export import "
+                "_write_saved; _write_saved(*sys.argv[1:])",
                 str(model_path),
                 str(vocabulary_path),
                 json.dumps(options),
@@ -324,7 +566,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
                 "KERAS_BACKEND": "tensorflow",
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
-                # What could be imported here can be imported there.
+                # The process can import all that this one can.
                 "PYTHONPATH": os.pathsep.join(
                     os.path.abspath(entry) for entry in sys.path
                 ),
@@ -338,6 +580,20 @@ def _write_in_other_process(model, vocabulary, options, path, format):
     if process.returncode:
         raise RuntimeError(
             "The TensorFlow process that exports the model failed. Layers of "
-            "your own must be registered in a module that it can import. It "
-            f"said:\n{process.stdout[-4000:]}"
+            "your own must be registered in a module that it can import. Its "
+            f"output:\n{process.stdout[-4000:]}"
         )
+
+
+def _write_saved(model_path, vocabulary_path, options, path, format):
+    """`_write` of a saved model; a missing vocabulary file means `None`."""
+    # Papers of other packages register layers of their own.
+    registry.papers()
+    known = pathlib.Path(vocabulary_path).exists()
+    _write(
+        keras.saving.load_model(model_path, compile=False),
+        Vocabulary.from_file(vocabulary_path) if known else None,
+        json.loads(options),
+        pathlib.Path(path),
+        format,
+    )

@@ -13,27 +13,18 @@ import tensorflow as tf
 # What `convert` raises; it has no public name.
 from tensorflow.lite.python.convert_phase import ConverterError
 
-from memlm_keras.serving.streamed_step import StreamedStep
-from memlm_keras.serving.streamed_step import without_loops
+from memlm_keras.serving.graph import StreamedStep
+from memlm_keras.serving.graph import without_loops
 
 # The name of the one signature of a file.
 SIGNATURE = "step"
 
 
 def write(model, vocabulary, options, path):
-    """Writes one streamed step of a language model as a LiteRT file.
+    """Writes one streamed step of a language model in float32 as a LiteRT file.
 
-    Args:
-        model: a `memlm_keras.LanguageModel` or `Ensemble` in float32, whose
-            state begins with zeros.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size, which
-            the file then ends with, or `None`.
-        options: dict of `top_k`, an integer, and optionally of `rows`, an
-            integer, and `quantize`, `"int8"`.
-        path: file to write.
-
-    Raises:
-        ValueError: if it needs an operator which LiteRT does not have itself.
+    `options` are `top_k`, and optionally `rows` and `quantize`. The file ends
+    with the vocabulary, unless that is `None`.
     """
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
@@ -41,22 +32,14 @@ def write(model, vocabulary, options, path):
         with tempfile.TemporaryDirectory() as folder:
             saved = pathlib.Path(folder, "vocabulary.json")
             vocabulary.save(saved)
-            # A zip archive at the end is where LiteRT's readers look for it.
+            # LiteRT's readers look for a zip archive at the end.
             with zipfile.ZipFile(path, "a") as archive:
                 archive.write(saved, saved.name)
 
 
 def trace(model, options):
-    """Traces one step into a graph without a loop.
-
-    Args:
-        model, options: as for `write`.
-
-    Returns:
-        A concrete function from `token_ids` int32 `(rows, 1)` and the state to
-        `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
-        `top_k_log_probabilities` float32, both `(rows, k)`, and the new state.
-    """
+    """Traces one step without a loop: a concrete function from `token_ids`
+    `(rows, 1)` and the state to the outputs that `export` documents."""
     read = StreamedStep(model)
     rows = options.get("rows", 1)
 
@@ -81,15 +64,8 @@ def trace(model, options):
 
 
 def convert(function, quantize=None):
-    """Converts a concrete function to the bytes of a LiteRT file.
-
-    Args:
-        function: concrete function, as of `trace`.
-        quantize: `"int8"` or `None`.
-
-    Raises:
-        ValueError: if it needs an operator which LiteRT does not have itself.
-    """
+    """Converts a concrete function to the bytes of a LiteRT file; `ValueError`
+    if it needs an operator that is not built in."""
     module = tf.Module()
     module.weights = function.variables
     with tempfile.TemporaryDirectory() as folder:
@@ -103,11 +79,11 @@ def convert(function, quantize=None):
         try:
             return converter.convert()
         except ConverterError as error:
-            names = sorted({found.operator.name for found in error.errors})
+            names = sorted({one.operator.name for one in error.errors})
             if not any(names):
                 raise
             raise ValueError(
-                "LiteRT has no operator built in for what `model` computes by "
-                f"{', '.join(names)}. Received: a model with a layer that "
+                "LiteRT has no built-in operator for "
+                f"{', '.join(names)}. Received: a `model` with a layer that "
                 "needs it"
             ) from error

@@ -2,27 +2,76 @@
 
 Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
 gets here from every backend.
+
+Shapes below: B batch, T time, V vocabulary, k most probable tokens, C labels.
 """
 
+import hashlib
+import itertools
+import json
+
 import tensorflow as tf
+from keras import ops
 
 from memlm_keras.models import EntailmentClassifier
-from memlm_keras.serving import model_card
-from memlm_keras.serving import warm_up
-from memlm_keras.serving.entailment_signatures import EntailmentSignatures
-from memlm_keras.serving.example_requests import example_requests
-from memlm_keras.serving.signatures import LanguageModelSignatures
+from memlm_keras.models.ensemble import models_of
+from memlm_keras.serving.graph import RowReader
+from memlm_keras.serving.graph import Words
+from memlm_keras.serving.graph import generate
+from memlm_keras.serving.graph import require
+from memlm_keras.serving.graph import require_range
+from memlm_keras.serving.graph import require_shape
+from memlm_keras.serving.graph import require_words
+from memlm_keras.serving.graph import trace
+
+FINGERPRINT = "fingerprint"
+WARM_UP = "tf_serving_warmup_requests"
+# Words of an example request.
+_WORDS = 3
+# Larger requests are no examples that anyone would read.
+_LARGEST_EXAMPLE = 2**20
+_PAGE = """\
+# {title}
+
+{facts}
+
+## Use, and its limits
+
+The model is meant for text like its training text: on other text its numbers
+mean little. Its output is not checked, and repeats the training text, errors
+and biases included. This page does not know the licence of that text: ask those
+who trained the model.
+
+## Signatures
+
+The first size is the number of rows, and `?` is any size. The documentation of
+`memlm_keras.serving.export` has the rest.
+
+| signature | inputs | outputs |
+|---|---|---|
+{signatures}
+
+{state}## Requests
+
+A request of each signature, to be sent to a server by REST{but}:
+
+    curl -d @requests/{first}.json http://localhost:8501/v1/models/NAME:predict
+
+{requests}
+
+{warm_up}
+"""
+_TOKEN_IDS = tf.TensorSpec((None, None), tf.int32)
+_TEXT = tf.TensorSpec((None,), tf.string)
+_INTEGERS = tf.TensorSpec((None,), tf.int32)
+_FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
     """Writes a model with its signatures as a SavedModel.
 
-    Args:
-        model: model of this package.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
-        options: dict, further arguments of its signatures, and `card`, a dict
-            of what is said of the model.
-        path: folder to write.
+    `options` is a dict of further arguments of the signatures, and of `card`, a
+    dict of facts for the model card.
     """
     options = dict(options)
     card = options.pop("card")
@@ -31,15 +80,516 @@ def write(model, vocabulary, options, path):
         kind = EntailmentSignatures
     signatures = kind(model, vocabulary, **options)
     functions = signatures.concrete_functions()
-    # The model is not tracked itself: it may hold a state carried from batch
-    # to batch, which all requests to a server would share.
+    # The model itself is not tracked: it may hold a state carried from batch to
+    # batch, which all requests to a server would share.
     module = tf.Module()
     module.words = signatures.words.resources
     module.weights = functions["serving_default"].variables
     tf.saved_model.save(module, str(path), signatures=functions)
     extra = path / "assets.extra"
     extra.mkdir()
-    limit = {k: options[k] for k in ("max_length",) if k in options}
-    requests = example_requests(functions, vocabulary, **limit)
-    warmed_up = warm_up.write(requests, extra)
-    model_card.write(functions, requests, card, warmed_up, extra)
+    most = options.get("max_length", _WORDS)
+    requests = example_requests(functions, vocabulary, most)
+    warmed_up = _write_warm_up(requests, extra / WARM_UP)
+    _write_card(functions, requests, card, warmed_up, extra)
+
+
+# === Signatures ===
+
+
+class LanguageModelSignatures:
+    """Signatures of a served language model, a method for each.
+
+    `memlm_keras.serving.export` documents inputs and outputs, which are dicts
+    of tensors with the batch first.
+    """
+
+    def __init__(self, model, vocabulary, top_k, max_length):
+        self.vocabulary = vocabulary
+        self.top_k = top_k
+        self.max_length = max_length
+        self.words = Words(vocabulary)
+        self.state = ServedState(model, vocabulary)
+        self.reader = RowReader(model, self.state.own)
+        # Traced once, for all signatures.
+        self._encoded = tf.function(self._encode, (_TEXT,), autograph=False)
+        self._begun = tf.function(self._begin, (_TEXT,), autograph=False)
+
+    def concrete_functions(self):
+        """Returns the traced signatures by name."""
+        state = self.state.specification
+        ids = {"token_ids": _TOKEN_IDS, "length": _INTEGERS}
+        return trace(
+            self,
+            {
+                "serving_default": {"token_ids": _TOKEN_IDS},
+                "score": {"text": _TEXT},
+                "score_ids": ids,
+                "begin": {"text": _TEXT},
+                "step": {**ids, **state},
+                "step_words": {"text": _TEXT, **state},
+                "next": {"text": _TEXT},
+                "generate": {
+                    "text": _TEXT,
+                    "length": _INTEGERS,
+                    "top_k": _INTEGERS,
+                    "temperature": _FLOATS,
+                    "seed": _INTEGERS,
+                },
+                "initial_state": {"rows": _INTEGERS},
+            },
+        )
+
+    def serving_default(self, token_ids):
+        """Next-token distributions after each position of `(B, T)` ids."""
+        token_ids = require_shape("token_ids", token_ids, (None, None))
+        token_ids = self._in_vocabulary(token_ids)
+        state = self.state.initial(tf.shape(token_ids)[0])
+        log_probabilities, _ = self.reader.step(token_ids, state)
+        return {"log_probabilities": log_probabilities}
+
+    def score(self, text):
+        """Log-probabilities of the words of texts `(B,)` and of their ends."""
+        tokens, ids = self._encoded(text)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        targets = tf.concat([ids, end], axis=1).to_tensor()
+        # Both are padded at the end, where no earlier step sees it.
+        length = _lengths(ids) + 1
+        end_token = tf.gather(self.words.tokens, end)
+        unknown = targets == self.vocabulary.unknown_id
+        return {
+            "tokens": tf.concat([tokens, end_token], axis=1).to_tensor(),
+            "unknown": unknown & tf.sequence_mask(length),
+            **self._scores(
+                tf.concat([end, ids], axis=1).to_tensor(), targets, length
+            ),
+        }
+
+    def score_ids(self, token_ids, length):
+        """Log-probabilities of ids `(B, T)`, each given those before it."""
+        token_ids, length = self._valid_ids(token_ids, length)
+        return self._scores(token_ids[:, :-1], token_ids[:, 1:], length - 1)
+
+    def _scores(self, token_ids, targets, length):
+        state = self.state.initial(tf.shape(token_ids)[0])
+        scores = self.reader.score(token_ids, targets, length, state)
+        return {
+            "log_probabilities": scores,
+            "log_probability": tf.reduce_sum(scores, axis=1),
+            "length": length,
+        }
+
+    def initial_state(self, rows):
+        """State before the first token, one row for each of `rows` `(B,)`."""
+        rows = require_shape("rows", rows, (None,))
+        state = self.state.initial(tf.shape(rows)[0])
+        return self.state.to_request(state)
+
+    def begin(self, text):
+        """The most probable tokens after texts `(B,)`, and the state."""
+        log_probabilities, state = self._begun(text)
+        return {
+            **self._most_probable(log_probabilities),
+            **self.state.to_request(state),
+        }
+
+    def next(self, text):
+        """The most probable tokens after texts `(B,)`."""
+        return self._most_probable(self._begun(text)[0])
+
+    def step(self, token_ids, length, **state):
+        """The most probable tokens after `(B, T)` ids that are read from a
+        state, and the new state."""
+        token_ids, length = self._valid_ids(token_ids, length)
+        return self._read_on("token_ids", token_ids, length, state)
+
+    def step_words(self, text, **state):
+        """The most probable tokens after texts `(B,)` that are read from a
+        state, and the new state."""
+        _, ids = self._encoded(text)
+        ids = require_words("text", ids)
+        return self._read_on("text", ids.to_tensor(), _lengths(ids), state)
+
+    def generate(self, text, length, top_k, temperature, seed):
+        """Continues texts `(B,)`, each with options of its own."""
+        options = {
+            "length": length,
+            "top_k": top_k,
+            "temperature": temperature,
+            "seed": seed,
+        }
+        text = require_shape("text", text, (None,))
+        rows = "text", tf.shape(text)[0]
+        most = {"length": self.max_length, "top_k": self.top_k}
+        for name, value in options.items():
+            value = require_shape(name, value, (rows,))
+            if name in most:
+                value = require_range(name, value, 1, most[name])
+            options[name] = value
+        value = options["temperature"]
+        options["temperature"] = require(
+            tf.reduce_all((value > 0) & tf.math.is_finite(value)),
+            "`temperature` must be finite and more than 0",
+            value,
+        )
+        log_probabilities, state = self._begun(text)
+        ids, scores, length = generate(
+            self.reader, log_probabilities, state, options, self._end, most
+        )
+        written = tf.RaggedTensor.from_tensor(ids, length)
+        texts = self.words.detokenize(
+            tf.ragged.boolean_mask(written, written != self._end)
+        )
+        tokens = tf.gather(self.words.tokens, written).to_tensor()
+        return {
+            "text": texts,
+            "token_ids": ids,
+            "tokens": tokens,
+            "log_probabilities": scores,
+            "length": length,
+        }
+
+    def _begin(self, text):
+        """Log-probabilities `(B, V)` and state after an end and texts."""
+        _, ids = self._encoded(text)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        return self.reader.read(
+            tf.concat([end, ids], axis=1).to_tensor(),
+            _lengths(ids) + 1,
+            self.state.initial(tf.shape(end)[0]),
+        )
+
+    def _read_on(self, name, token_ids, length, state):
+        rows = tf.shape(token_ids)[0]
+        state = self.state.from_request(state, (name, rows))
+        log_probabilities, state = self.reader.read(token_ids, length, state)
+        return {
+            **self._most_probable(log_probabilities),
+            **self.state.to_request(state),
+        }
+
+    def _most_probable(self, log_probabilities):
+        values, ids = tf.math.top_k(log_probabilities, self.top_k)
+        return {
+            "top_k_ids": ids,
+            "top_k_words": tf.gather(self.words.tokens, ids),
+            "top_k_log_probabilities": values,
+        }
+
+    @property
+    def _end(self):
+        return self.vocabulary.end_of_sentence_id
+
+    def _encode(self, text):
+        """Ragged tokens and ids of texts, of at most `max_length`."""
+        text = require_shape("text", text, (None,))
+        tokens = self.words.tokenize(text)
+        counts = tokens.row_lengths()
+        tokens = require(
+            tf.reduce_all(counts <= self.max_length),
+            f"`text` must hold at most {self.max_length} tokens in each row",
+            tokens,
+            tf.cast(tf.reduce_max(counts), tf.int32),
+        )
+        return tokens, self.words.look_up(tokens)
+
+    def _valid_ids(self, token_ids, length):
+        """Ids and lengths of a request, with zeros after a row's length."""
+        token_ids = require_shape("token_ids", token_ids, (None, None))
+        rows, time = tf.unstack(tf.shape(token_ids))
+        length = require_shape("length", length, (("token_ids", rows),))
+        most = tf.minimum(time, self.max_length)
+        length = require_range(
+            "length",
+            length,
+            1,
+            most,
+            f"the time of `token_ids`, and {self.max_length}",
+        )
+        valid = tf.sequence_mask(length, time)
+        return self._in_vocabulary(tf.where(valid, token_ids, 0)), length
+
+    def _in_vocabulary(self, token_ids):
+        # Keras would count a negative id from the end of the vocabulary.
+        most = len(self.vocabulary) - 1
+        return require_range("token_ids", token_ids, 0, most)
+
+
+class EntailmentSignatures:
+    """The signature of a served `memlm_keras.EntailmentClassifier`."""
+
+    def __init__(self, model, vocabulary, labels):
+        self.model = model
+        self.words = Words(vocabulary)
+        self.labels = tf.constant(labels)
+
+    def concrete_functions(self):
+        """Returns the traced signatures by name."""
+        return trace(
+            self, {"serving_default": {"premise": _TEXT, "hypothesis": _TEXT}}
+        )
+
+    def serving_default(self, premise, hypothesis):
+        """The most probable label and all probabilities of pairs of texts."""
+        premise = require_shape("premise", premise, (None,))
+        rows = "premise", tf.size(premise)
+        hypothesis = require_shape("hypothesis", hypothesis, (rows,))
+        premise = require(
+            rows[1] > 0, "`premise` must hold at least one row", premise
+        )
+        inputs = {
+            **self._sentences("premise", premise),
+            **self._sentences("hypothesis", hypothesis),
+        }
+        logits = tf.cast(self.model(inputs, training=False), tf.float32)
+        return {
+            "label": tf.gather(self.labels, tf.argmax(logits, axis=-1)),
+            "probabilities": tf.nn.softmax(logits),
+        }
+
+    def _sentences(self, name, text):
+        ids = require_words(name, self.words.encode(text))
+        return {name: ids.to_tensor(), f"{name}_length": _lengths(ids)}
+
+
+def _lengths(ids):
+    return tf.cast(ids.row_lengths(), tf.int32)
+
+
+# === The state in requests ===
+
+
+class ServedState:
+    """The state of a language model as requests carry it.
+
+    Floating numbers are float32 at every precision of the model, and integers
+    int32: JSON has neither bfloat16 nor float16. Empty tensors, such as the
+    window of a pointer to one word, are left out: JSON loses their shape. Each
+    row also has the `fingerprint` of the model, int32 `(B,)`.
+
+    Attributes:
+        own: dict of `tf.TensorSpec`s of the state of the model.
+        specification: dict of `tf.TensorSpec`s of the state in requests.
+    """
+
+    def __init__(self, model, vocabulary):
+        self.model = model
+        self.own = {
+            name: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
+            for name, value in model.initial_state(1).items()
+        }
+        self.specification = {
+            name: tf.TensorSpec(
+                one.shape, tf.float32 if one.dtype.is_floating else tf.int32
+            )
+            for name, one in self.own.items()
+            if 0 not in one.shape[1:].as_list()
+        }
+        self.specification[FINGERPRINT] = tf.TensorSpec((None,), tf.int32)
+        self.fingerprint = fingerprint(model, vocabulary, self.own)
+
+    def initial(self, rows):
+        """The model's state before the first token, of a number of rows."""
+        return self.model.initial_state(rows)
+
+    def from_request(self, received, as_rows):
+        """The model's state from the dict of tensors of a request.
+
+        It stops the graph unless it is a state of this model with as many rows
+        as another input; `as_rows` is the pair of its name and number of rows.
+        """
+        marks = require_shape(FINGERPRINT, received[FINGERPRINT], (as_rows,))
+        marks = require(
+            tf.reduce_all(marks == self.fingerprint),
+            f"`{FINGERPRINT}` is not that of this model: the state is of "
+            "another model or another version. Start again with `begin` or "
+            "`initial_state`",
+            marks,
+        )
+        state = {}
+        for name, one in self.own.items():
+            if name not in self.specification:
+                shape = (as_rows[1], *one.shape[1:])
+                state[name] = tf.zeros(shape, one.dtype)
+                continue
+            with tf.control_dependencies([marks]):
+                value = tf.identity(received[name])
+            value = require_shape(name, value, (as_rows, *one.shape[1:]))
+            state[name] = self._require_numbers(name, value)
+        return state
+
+    def _require_numbers(self, name, value):
+        one = self.own[name]
+        if one.dtype.is_floating:
+            value = tf.cast(value, one.dtype)
+            return require(
+                tf.reduce_all(tf.math.is_finite(value)),
+                f"`{name}` must be finite numbers, within {one.dtype.name}",
+                value,
+            )
+        # Integers are token ids, or the number of them in each row.
+        is_ids = len(one.shape) > 1
+        most = self.model.vocabulary_size - 1 if is_ids else None
+        return tf.cast(require_range(name, value, 0, most), one.dtype)
+
+    def to_request(self, state):
+        """A state of the model, as requests carry it."""
+        carried = {
+            name: tf.cast(state[name], one.dtype)
+            for name, one in self.specification.items()
+            if name != FINGERPRINT
+        }
+        rows = tf.shape(next(iter(state.values())))[:1]
+        return {**carried, FINGERPRINT: tf.fill(rows, self.fingerprint)}
+
+
+def fingerprint(model, vocabulary, state):
+    """Fingerprint of weights, words and shapes, which rejects the state of
+    another model: an integer from 1 to 2^31 - 1, so zeros are none."""
+    digest = hashlib.sha256(vocabulary.fingerprint.encode())
+    digest.update(repr(sorted(state.items())).encode())
+    for part in models_of(model):
+        for layer in part.backbone.layers().values():
+            for weight in layer.weights:
+                value = ops.convert_to_numpy(weight)
+                digest.update(f"{value.shape} {value.dtype} ".encode())
+                digest.update(value.tobytes())
+    return int.from_bytes(digest.digest()[:8], "big") % (2**31 - 1) + 1
+
+
+# === Example requests, warm-up and model card ===
+
+
+def example_requests(functions, vocabulary, max_length):
+    """A request of one row for each signature: dicts of tensors by its name."""
+    words = list(itertools.islice(_plain_words(vocabulary), _WORDS)) or [
+        vocabulary.tokens[vocabulary.unknown_id]
+    ]
+    while len(words) > 1 and len(vocabulary.encode(" ".join(words))) > (
+        max_length - 1
+    ):
+        words.pop()
+    ids = list(vocabulary.encode(" ".join(words)))[:max_length]
+    text = tf.constant([" ".join(words)])
+    values = {
+        "text": text,
+        "premise": text,
+        "hypothesis": text,
+        "token_ids": tf.constant([ids], tf.int32),
+        "rows": tf.constant([0]),
+        "length": tf.constant([len(ids)]),
+        "top_k": tf.constant([1]),
+        "temperature": tf.constant([1.0]),
+        "seed": tf.constant([0]),
+    }
+    if "initial_state" in functions:
+        values |= functions["initial_state"](rows=values["rows"])
+    return {
+        name: {key: values[key] for key in _inputs(function)}
+        for name, function in functions.items()
+    }
+
+
+def _inputs(function):
+    """`tf.TensorSpec`s of the inputs of a signature, by their names."""
+    specs = tf.nest.flatten(function.structured_input_signature)
+    return {spec.name: spec for spec in specs}
+
+
+def _plain_words(vocabulary):
+    """Words that are encoded unchanged, those of letters first."""
+    special = (vocabulary.unknown_id, vocabulary.end_of_sentence_id)
+    tokens = list(enumerate(vocabulary.tokens))
+    for index, token in sorted(tokens, key=lambda item: not item[1].isalpha()):
+        if index not in special and list(vocabulary.encode(token)) == [index]:
+            yield token
+
+
+def _write_warm_up(requests, path):
+    """Writes warm-up requests; returns whether `tensorflow-serving-api` is
+    installed, which is needed.
+
+    The first answer of a signature takes seconds, later ones milliseconds. A
+    server that finds this file in `assets.extra` sends itself these requests
+    before it serves the model.
+    """
+    try:
+        from tensorflow_serving.apis import prediction_log_pb2
+    except ImportError:
+        return False
+    with tf.io.TFRecordWriter(str(path)) as file:
+        for name, request in requests.items():
+            log = prediction_log_pb2.PredictionLog()
+            predict = log.predict_log.request
+            predict.model_spec.signature_name = name
+            for key, value in request.items():
+                predict.inputs[key].CopyFrom(tf.make_tensor_proto(value))
+            file.write(log.SerializeToString())
+    return True
+
+
+def _write_card(functions, requests, facts, warmed_up, folder):
+    """Writes the model card, and the requests for REST that it names."""
+    (folder / "requests").mkdir()
+    written = []
+    for name, request in requests.items():
+        columns = {
+            key: [v.decode() if isinstance(v, bytes) else v for v in rows]
+            for key, rows in (
+                (k, v.numpy().tolist()) for k, v in request.items()
+            )
+        }
+        body = json.dumps({"signature_name": name, "inputs": columns})
+        if len(body) <= _LARGEST_EXAMPLE:
+            (folder / "requests" / f"{name}.json").write_text(body + "\n")
+            written.append(name)
+    facts = dict(facts)
+    page = _PAGE.format(
+        title=facts.pop("name"),
+        facts="\n".join(
+            f"* {key}: {value:,}"
+            if isinstance(value, int)
+            else f"* {key}: {value}"
+            for key, value in facts.items()
+        ),
+        signatures="\n".join(
+            f"| `{name}` | {_tensors(_inputs(function))} "
+            f"| {_tensors(function.structured_outputs)} |"
+            for name, function in functions.items()
+        ),
+        state=_state_section(functions),
+        but="" if len(written) == len(requests) else ", but the largest",
+        first="score" if "score" in written else written[0],
+        requests="\n".join(f"* `requests/{name}.json`" for name in written),
+        warm_up=(
+            "A server is warmed up by these requests before it answers."
+            if warmed_up
+            else "There are no warm-up requests, since "
+            "`tensorflow-serving-api` was not installed: the first answer of "
+            "each signature takes seconds."
+        ),
+    )
+    (folder / "model_card.md").write_text(page, encoding="utf-8")
+
+
+def _state_section(functions):
+    if "initial_state" not in functions:
+        return ""
+    specs = functions["initial_state"].structured_outputs.values()
+    size = sum(
+        spec.dtype.size * spec.shape[1:].num_elements() for spec in specs
+    )
+    return (
+        "## State\n\n"
+        f"{size:,} bytes a row go in and come out with each `step`. Another "
+        "model or another version refuses it.\n\n"
+    )
+
+
+def _tensors(specs):
+    texts = []
+    for key, spec in specs.items():
+        sizes = ["?" if size is None else str(size) for size in spec.shape]
+        shape = ", ".join(sizes) + "," * (len(sizes) == 1)
+        texts.append(f"`{key}` {spec.dtype.name} ({shape})")
+    return ", ".join(texts)

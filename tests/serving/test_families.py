@@ -15,7 +15,7 @@ from preset_families import small
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
-from memlm_keras.serving.file_requirements import require_zero_state
+from memlm_keras.serving.export import require_zero_state
 
 pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 
@@ -30,7 +30,7 @@ if keras.backend.backend() != "tensorflow":
 
 import tensorflow as tf  # noqa: E402
 
-from memlm_keras.serving import signatures  # noqa: E402
+from memlm_keras.serving import saved_model as writer  # noqa: E402
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "formats.md"
 # More than windows hold.
@@ -47,10 +47,10 @@ def table():
 @pytest.fixture(autouse=True)
 def few_signatures(monkeypatch):
     """The others are made of the same functions, and take their time."""
-    traced = signatures.trace
+    traced = writer.trace
     kept = "serving_default", "score", "step", "initial_state"
     monkeypatch.setattr(
-        signatures,
+        writer,
         "trace",
         lambda owner, inputs: traced(
             owner, {name: inputs[name] for name in kept}

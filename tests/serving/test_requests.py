@@ -109,7 +109,7 @@ WRONG = {
     ),
     "another model": (
         changed("fingerprint", lambda marks: marks + 1),
-        "`fingerprint` is not that of this model: .*Begin anew",
+        "`fingerprint` is not that of this model: .*Start again",
     ),
     "rows of two models": (
         changed("fingerprint", lambda marks: marks + np.array([0, 1], "int32")),

@@ -146,7 +146,7 @@ def test_length_is_limited_by_the_export(served):
 
 
 def test_fingerprints_are_of_weights_and_vocabulary(vocabulary):
-    from memlm_keras.serving.served_state import fingerprint
+    from memlm_keras.serving.saved_model import fingerprint
 
     def model(seed):
         keras.utils.set_random_seed(seed)

@@ -1,0 +1,619 @@
+"""Functions of a model in a TensorFlow graph.
+
+Checks of requests, texts to ids, reading of rows of different lengths,
+generation, and one streamed step for engines of tensors. Runs on the TensorFlow
+backend of Keras only.
+
+Shapes below: B batch, T time, V vocabulary, k most probable tokens.
+"""
+
+import contextlib
+
+import keras
+import tensorflow as tf
+
+from memlm_keras.data.subwords import WORD_START
+from memlm_keras.data.subwords import LongestMatchTokenizer
+from memlm_keras.data.subwords import SentencePieceTokenizer
+from memlm_keras.data.tokenizer import NUMBER_PATTERN
+from memlm_keras.data.tokenizer import WHITE_SPACE
+from memlm_keras.data.tokenizer import lower_case
+from memlm_keras.models.ensemble import models_of
+
+# Numbers of the distributions over the vocabulary of a segment: 128 MiB in
+# float32, of which there are two at once.
+LOGITS = 2**25
+# Most steps of a segment.
+STEPS = 128
+# Rows are scored to the next multiple of this number of steps: few segments
+# are worth a few steps after the end of a row, which change nothing before.
+_SCORED_STEPS = 8
+
+
+def trace(signatures, inputs):
+    """Traces the methods of an object: dict of concrete functions by name.
+
+    `inputs` has, for each name, a dict of `tf.TensorSpec`s.
+    """
+    return {
+        name: tf.function(
+            getattr(signatures, name), autograph=False
+        ).get_concrete_function(**specification)
+        for name, specification in inputs.items()
+    }
+
+
+# === Checks of requests, each with an error of its own ===
+#
+# A server checks only the types of a request. So shapes are checked here, by
+# operators that TensorFlow cannot drop because a signature promises the shape.
+
+
+def require(condition, message, tensor, received=None):
+    """A copy of a tensor, ragged or not, that stops the graph unless a boolean
+    scalar holds; the error ends with the tensor `received`."""
+    shown = [] if received is None else [received]
+    check = tf.debugging.Assert(
+        condition, [f"{message}. Received:" if shown else message, *shown]
+    )
+    with tf.control_dependencies([check]):
+        return tf.nest.map_structure(
+            tf.identity, tensor, expand_composites=True
+        )
+
+
+def require_words(name, ids):
+    """Ragged ids `(B, None)` that stop the graph where a row has none."""
+    return require(
+        tf.reduce_all(ids.row_lengths() > 0),
+        f"`{name}` must hold at least one word in each row",
+        ids,
+    )
+
+
+def require_shape(name, tensor, sizes):
+    """An input that stops the graph unless it has a shape, then static.
+
+    `sizes` is a tuple: first `None`, for any number of rows, or a pair of the
+    name of another input and its number of rows; then for each other axis an
+    integer, or `None` for any size of at least 1.
+    """
+    as_rows, *others = sizes
+    form = "rows" + "".join(
+        f", {'time' if size is None else size}" for size in others
+    )
+    message = f"`{name}` must be of shape ({form}{'' if others else ','})"
+    # Hides the shape that the signature promises.
+    hidden = tf.raw_ops.PlaceholderWithDefault(
+        input=tensor, shape=tf.TensorShape(None)
+    )
+    shape = tf.shape(hidden)
+    shape = require(tf.size(shape) == len(sizes), message, shape, shape)
+    static = tf.TensorShape((None, *others))
+    if others:
+        least = [1 if size is None else size for size in others]
+        most = [tf.int32.max if size is None else size for size in others]
+        fits = tf.reduce_all((shape[1:] >= least) & (shape[1:] <= most))
+        if None in others:
+            message += " with time of at least 1"
+        shape = require(fits, message, shape, shape)
+    if as_rows is not None:
+        other, rows = as_rows
+        shape = require(
+            shape[0] == rows,
+            f"`{name}` must have one row for each row of `{other}`",
+            shape,
+            shape[0],
+        )
+    with tf.control_dependencies([shape]):
+        return tf.ensure_shape(tf.identity(hidden), static)
+
+
+def require_range(name, tensor, least, most, unit=""):
+    """An integer tensor that stops the graph unless it is in a range.
+
+    `most` is an integer, a scalar tensor that `unit` describes, or `None`.
+    """
+    message = f"`{name}` must be at least {least}"
+    inside = tensor >= least
+    if most is not None:
+        message += f" and at most {unit or most}"
+        inside &= tensor <= most
+    wrong = tf.boolean_mask(tensor, ~inside)[:1]
+    return require(tf.reduce_all(inside), message, tensor, wrong)
+
+
+# === Texts to ids ===
+
+
+class Words:
+    """A vocabulary in a graph.
+
+    The operators are TensorFlow's own; only a SentencePiece model needs those
+    of tensorflow_text, which TensorFlow Serving has.
+
+    Attributes:
+        tokens: string tensor `(V,)`.
+        resources: list that a saved module must refer to.
+    """
+
+    def __init__(self, vocabulary):
+        self.tokens = tf.constant(vocabulary.tokens)
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                self.tokens, tf.range(len(vocabulary), dtype=tf.int64)
+            ),
+            default_value=vocabulary.unknown_id,
+        )
+        tokenizer = vocabulary.tokenizer
+        if isinstance(tokenizer, SentencePieceTokenizer):
+            self._tokenizer = tokenizer.in_graph()
+        elif isinstance(tokenizer, LongestMatchTokenizer):
+            self._tokenizer = LongestMatchInGraph(tokenizer)
+        else:
+            self._tokenizer = TokenizerInGraph(tokenizer)
+        self.resources = [self.table, self._tokenizer]
+        joined = getattr(vocabulary, "unit", "words") != "words"
+        self._separator = "" if joined else " "
+        self._parts = (
+            tf.constant(list(map(vocabulary.bytes_of, vocabulary.tokens)))
+            if joined
+            else self.tokens
+        )
+
+    def encode(self, text):
+        """Ragged int32 ids of texts `(B,)`, as `Vocabulary.encode`."""
+        return self.look_up(self.tokenize(text))
+
+    def look_up(self, tokens):
+        """Ragged int32 ids of ragged string tokens."""
+        ids = self.table.lookup(tokens.flat_values)
+        return tokens.with_flat_values(tf.cast(ids, tf.int32))
+
+    def tokenize(self, text):
+        """Ragged string tokens of texts `(B,)`, as the vocabulary's tokenizer
+        splits them."""
+        return self._tokenizer.tokenize(text)
+
+    def detokenize(self, ids):
+        """Texts `(B,)` of ragged ids, as `Vocabulary.detokenize`."""
+        written = tf.strings.reduce_join(
+            tf.gather(self._parts, ids), axis=1, separator=self._separator
+        )
+        if self._separator:
+            return written
+        # Incomplete characters at a cut are replaced.
+        text = tf.strings.unicode_transcode(written, "UTF-8", "UTF-8")
+        return tf.strings.reduce_join(
+            split_at_white_space(text), axis=1, separator=" "
+        )
+
+
+class TokenizerInGraph(tf.Module):
+    """`Tokenizer.tokenize` of texts `(B,)`."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._rules = tokenizer
+
+    def tokenize(self, text):
+        if self._rules.split == "white_space":
+            tokens = split_at_white_space(text)
+        elif self._rules.split == "characters":
+            text = tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", "")
+            tokens = tf.strings.unicode_split(text, "UTF-8")
+        else:
+            tokens = split_at_scripts(text)
+        return tokens.with_flat_values(self._normalized(tokens.flat_values))
+
+    def _normalized(self, tokens):
+        """`Tokenizer.normalize` of tokens `(N,)`."""
+        if self._rules.lowercase:
+            codes = tf.strings.unicode_decode(tokens, "UTF-8")
+            lowered = lowered_codes(codes.flat_values)
+            tokens = tf.strings.unicode_encode(
+                codes.with_flat_values(lowered), "UTF-8"
+            )
+        if self._rules.numbers is not None:
+            is_number = tf.strings.regex_full_match(tokens, NUMBER_PATTERN)
+            tokens = tf.where(is_number, self._rules.numbers, tokens)
+        return tokens
+
+
+class LongestMatchInGraph(tf.Module):
+    """`LongestMatchTokenizer.tokenize` of texts `(B,)`."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._rules = tokenizer
+        matched = tf.constant(sorted(tokenizer.matched))
+        self.matched = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                matched, tf.ones_like(matched, tf.int32)
+            ),
+            default_value=0,
+        )
+
+    def tokenize(self, text):
+        words = split_at_white_space(text)
+        if self._rules.unit == "words":
+            return words
+        pieces = self._pieces(
+            tf.strings.join([self._rules.mark, words.flat_values])
+        )
+        counts = words.with_flat_values(pieces.row_lengths())
+        return tf.RaggedTensor.from_row_lengths(
+            pieces.flat_values, tf.reduce_sum(counts, axis=1)
+        )
+
+    def _pieces(self, words):
+        """Ragged pieces of words `(N,)`; each turn cuts one off each word."""
+        lengths = tf.range(self._rules.longest, 0, -1)
+
+        def cut(rest, pieces):
+            shape = (tf.size(rest), self._rules.longest)
+            starts = tf.strings.substr(
+                tf.broadcast_to(rest[:, None], shape),
+                tf.zeros(shape, tf.int32),
+                tf.broadcast_to(lengths, shape),
+                unit="UTF8_CHAR",
+            )
+            matches = self.matched.lookup(starts)
+            longest = tf.argmax(matches, axis=1)
+            piece = tf.where(
+                tf.reduce_any(matches > 0, axis=1),
+                tf.gather(starts, longest, batch_dims=1),
+                starts[:, -1],
+            )
+            size = tf.strings.length(piece)
+            left = tf.strings.substr(rest, size, tf.strings.length(rest) - size)
+            lone = (piece == WORD_START) & (self.matched.lookup(piece) == 0)
+            piece = tf.where(lone, "", piece)
+            return left, tf.concat([pieces, piece[:, None]], axis=1)
+
+        nothing = tf.fill((tf.size(words), 0), "")
+        _, pieces = tf.while_loop(
+            lambda rest, _: tf.reduce_any(rest != ""),
+            cut,
+            (words, nothing),
+            shape_invariants=(words.shape, tf.TensorShape((None, None))),
+        )
+        return tf.ragged.boolean_mask(pieces, pieces != "")
+
+
+def split_at_white_space(text):
+    """Ragged tokens of texts `(B,)`, as Python's `str.split`."""
+    # TensorFlow alone splits at fewer characters.
+    return tf.strings.split(
+        tf.strings.regex_replace(text, f"[{WHITE_SPACE}]", " ")
+    )
+
+
+def split_at_scripts(text):
+    """Ragged tokens of texts `(B,)`, split at white space and where the Unicode
+    script changes."""
+    decoded = tf.strings.unicode_decode(text, "UTF-8")
+    codes, edges = decoded.flat_values, decoded.row_splits
+    # As `value_rowids` would give, which takes memory for whole rows.
+    places = tf.range(tf.size(codes, tf.int64))
+    rows = tf.searchsorted(edges[1:], places, side="right")
+    spaces = tf.constant([ord(character) for character in WHITE_SPACE])
+    is_space = tf.reduce_any(codes[:, None] == spaces, axis=1)
+    scripts = tf.where(is_space, -2, tf.strings.unicode_script(codes))
+    # A token begins where the row or the script differs from that of the
+    # character before; white space begins none.
+    changes = tf.concat(
+        [
+            tf.ones_like(codes[:1], tf.bool),
+            (rows[1:] != rows[:-1]) | (scripts[1:] != scripts[:-1]),
+        ],
+        axis=0,
+    )
+    begins = tf.cast(changes & ~is_space, tf.int64)
+    count = tf.reduce_sum(begins)
+    tokens = tf.RaggedTensor.from_value_rowids(
+        tf.boolean_mask(codes, ~is_space),
+        tf.boolean_mask(tf.cumsum(begins) - 1, ~is_space),
+        nrows=count,
+    )
+    return tf.RaggedTensor.from_row_lengths(
+        tf.strings.unicode_encode(tokens, "UTF-8"),
+        tf.math.unsorted_segment_sum(begins, rows, tf.size(text)),
+    )
+
+
+def lowered_codes(codes):
+    """Code points `(N,)` in lower case, by the table of `Tokenizer`."""
+    table = sorted(lower_case().items())
+    upper, lower = (tf.constant(column) for column in zip(*table))
+    places = tf.minimum(tf.searchsorted(upper, codes), len(table) - 1)
+    return tf.where(
+        tf.gather(upper, places) == codes, tf.gather(lower, places), codes
+    )
+
+
+# === Reading rows of different lengths, without padding ===
+
+
+class RowReader:
+    """A model that reads rows of different lengths from a state.
+
+    Rows are sorted by length and read in segments, each as long as the row
+    that ends first. So a row that has ended takes no more time, nothing after
+    its end is read, and rows of one length are read at once.
+
+    `state` is a dict of `tf.TensorSpec`s of the model's state.
+    """
+
+    def __init__(self, model, state):
+        self.backbone = model.backbone
+        self.vocabulary_size = model.vocabulary_size
+        self.state = state
+        ids = tf.TensorSpec((None, None), tf.int32)
+        length = tf.TensorSpec((None,), tf.int32)
+        # Traced once, for all signatures.
+        self.step = tf.function(self._step, (ids, state), autograph=False)
+        self.read = tf.function(
+            self._read, (ids, length, state), autograph=False
+        )
+        self.score = tf.function(
+            self._score, (ids, ids, length, state), autograph=False
+        )
+
+    def _step(self, token_ids, state, positions=None):
+        """Reads all of `(B, T)` ids: log-probabilities float32 `(B, T, V)`, or
+        `(B, queries, V)` at int32 `positions` `(B, queries)`, and the state."""
+        logits, state = self.backbone.step(
+            token_ids, state, positions=positions
+        )
+        # The state can go in again: it keeps its dtypes and shapes.
+        state = {
+            name: tf.ensure_shape(
+                tf.cast(value, self.state[name].dtype), self.state[name].shape
+            )
+            for name, value in state.items()
+        }
+        return tf.nn.log_softmax(tf.cast(logits, tf.float32)), state
+
+    def _read(self, token_ids, length, state):
+        """Reads the first `length` `(B,)`, from 1 to T, of `(B, T)` ids:
+        log-probabilities float32 `(B, V)` after the last, and the state."""
+
+        def read(rows, steps, carried):
+            piece = token_ids[:rows, steps]
+            last = tf.fill((rows, 1), tf.shape(piece)[1] - 1)
+            _, state = carried
+            before = tf.nest.map_structure(lambda value: value[:rows], state)
+            log_probabilities, after = self._step(piece, before, last)
+            new = log_probabilities[:, 0], after
+            # Rows that had ended keep their values.
+            return tf.nest.map_structure(
+                lambda new, old: tf.concat([new, old[rows:]], axis=0),
+                new,
+                carried,
+            )
+
+        order = tf.argsort(length, direction="DESCENDING")
+        token_ids, length, state = _gather((token_ids, length, state), order)
+        nothing = tf.zeros((tf.shape(length)[0], self.vocabulary_size))
+        specification = tf.TensorSpec((None, self.vocabulary_size)), self.state
+        carried = self._in_segments(
+            read, length, (nothing, state), specification, lambda rows: STEPS
+        )
+        return _gather(carried, tf.math.invert_permutation(order))
+
+    def _score(self, token_ids, targets, length, state):
+        """Log-probabilities float32 `(B, T)` of the first `length` `(B,)`, from
+        0 to T, of `(B, T)` targets, and zero after them."""
+        rows, time = tf.unstack(tf.shape(token_ids))
+
+        def read(rows, steps, carried):
+            scores, state = carried
+            before = tf.nest.map_structure(lambda value: value[:rows], state)
+            # `Backbone.score` takes 1.3 times as long: TensorFlow's loss
+            # computes its gradient at once.
+            new, after = self.step(token_ids[:rows, steps], before)
+            new = tf.gather(new, targets[:rows, steps], batch_dims=2)
+            ended = tf.shape(scores)[0] - rows
+            new = tf.pad(new, [[0, ended], [0, 0]])
+            return tf.concat([scores, new], axis=1), after
+
+        order = tf.argsort(length, direction="DESCENDING")
+        token_ids, targets, state = _gather((token_ids, targets, state), order)
+        counted = tf.gather(length, order)
+        rounded = -(-counted // _SCORED_STEPS) * _SCORED_STEPS
+        scores, _ = self._in_segments(
+            read,
+            tf.minimum(rounded, time),
+            (tf.zeros((rows, 0)), state),
+            (tf.TensorSpec((None, None)), self.state),
+            lambda rows: tf.clip_by_value(
+                LOGITS // self.vocabulary_size // rows, 1, STEPS
+            ),
+        )
+        scores = tf.pad(scores, [[0, 0], [0, time - tf.shape(scores)[1]]])
+        scores = tf.gather(scores, tf.math.invert_permutation(order))
+        return tf.where(tf.sequence_mask(length, time), scores, 0.0)
+
+    def _in_segments(self, read, length, carried, specification, most_steps):
+        """Carries nested tensors through `read`, one segment after another.
+
+        Args:
+            read: function of the number of rows that go on, a slice of steps
+                and the carried tensors, to the new ones.
+            length: int32 tensor `(B,)`, the longest first.
+            carried: nested tensors.
+            specification: their `tf.TensorSpec`s.
+            most_steps: function from the number of rows to the most steps.
+        """
+
+        def segment(start, carried):
+            left = length - start
+            rows = tf.math.count_nonzero(left > 0, dtype=tf.int32)
+            stop = start + tf.minimum(left[rows - 1], most_steps(rows))
+            return stop, read(rows, slice(start, stop), carried)
+
+        _, carried = tf.while_loop(
+            lambda start, _: start < tf.reduce_max(length),
+            segment,
+            (0, carried),
+            shape_invariants=(tf.TensorSpec((), tf.int32), specification),
+            parallel_iterations=1,
+        )
+        return carried
+
+
+def _gather(tensors, order):
+    return tf.nest.map_structure(lambda value: tf.gather(value, order), tensors)
+
+
+# === Generation, one token at a time ===
+
+
+def generate(reader, log_probabilities, state, options, end, most):
+    """Writes tokens until each row has written its end, or `length` tokens.
+
+    The tokens of a row depend on its own options, not on other rows.
+
+    Args:
+        reader: `RowReader`.
+        log_probabilities: float32 tensor `(B, V)`, of the first token.
+        state: dict of tensors, of the model.
+        options: dict of tensors `(B,)`: `length` int32, the most tokens;
+            `top_k` int32, the number of most probable tokens to draw from;
+            `temperature` float32; and `seed` int32.
+        end: integer, id of the end of a sentence.
+        most: dict of integers, the largest `length` and `top_k` allowed.
+
+    Returns:
+        `(token_ids, log_probabilities, length)`: int32 and float32 tensors `(B,
+        longest)`, padded with the end and 0; and int32 `(B,)`, the number of
+        tokens that a row has written, its end included.
+    """
+    chances = tf.map_fn(
+        lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
+        options["seed"],
+        fn_output_signature=tf.TensorSpec((most["length"],), tf.float32),
+    )
+
+    def write(time, written, scores, ended, log_probabilities, state):
+        values, ids = tf.math.top_k(log_probabilities, most["top_k"])
+        place = _draw(values, options, chances[:, time])[:, None]
+        token = tf.gather(ids, place, batch_dims=1)
+        score = tf.gather(values, place, batch_dims=1)
+        token = tf.where(ended, end, token)
+        score = tf.where(ended, 0.0, score)
+        ended |= (token == end) | (options["length"][:, None] <= time + 1)
+        following, state = reader.step(token, state)
+        written = tf.concat([written, token], axis=1)
+        scores = tf.concat([scores, score], axis=1)
+        return time + 1, written, scores, ended, following[:, 0], state
+
+    rows = tf.shape(log_probabilities)[0]
+    _, written, scores, *_ = tf.while_loop(
+        lambda time, written, scores, ended, *_: ~tf.reduce_all(ended),
+        write,
+        (
+            0,
+            tf.zeros((rows, 0), tf.int32),
+            tf.zeros((rows, 0)),
+            tf.zeros((rows, 1), tf.bool),
+            log_probabilities,
+            state,
+        ),
+        shape_invariants=(
+            tf.TensorSpec((), tf.int32),
+            tf.TensorSpec((None, None), tf.int32),
+            tf.TensorSpec((None, None), tf.float32),
+            tf.TensorSpec((None, 1), tf.bool),
+            tf.TensorSpec((None, reader.vocabulary_size), tf.float32),
+            reader.state,
+        ),
+        parallel_iterations=1,
+    )
+    before_end = tf.cast(written != end, tf.int32)
+    complete = tf.reduce_sum(tf.math.cumprod(before_end, axis=1), axis=1)
+    return written, scores, tf.minimum(complete + 1, options["length"])
+
+
+def _draw(values, options, chance):
+    """Places `(B,)` among log-probabilities `(B, k)`, the largest first, drawn
+    by `chance` `(B,)`, in [0, 1)."""
+    places = tf.range(tf.shape(values)[1])
+    allowed = places < options["top_k"][:, None]
+    scaled = (values - values[:, :1]) / options["temperature"][:, None]
+    below = tf.cumsum(
+        tf.nn.softmax(tf.where(allowed, scaled, -float("inf"))), axis=1
+    )
+    passed = below <= chance[:, None] * below[:, -1:]
+    place = tf.math.count_nonzero(passed, axis=1, dtype=tf.int32)
+    return tf.minimum(place, options["top_k"] - 1)
+
+
+# === One step, for engines of tensors ===
+
+
+class StreamedStep:
+    """One step of a language model in float32, with named state.
+
+    Empty state, such as the window of a pointer to one word, is left out.
+
+    Attributes:
+        initial: dict of NumPy arrays, the state of one row before the first
+            token, without the axis of rows.
+        specification: dict of `tf.TensorSpec`s, of the state.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        state = {
+            name: keras.ops.convert_to_numpy(value)[0]
+            for name, value in model.initial_state(1).items()
+        }
+        self.initial = {
+            name: value for name, value in state.items() if value.size
+        }
+        self.specification = {
+            name: tf.TensorSpec((None, *value.shape), value.dtype, name)
+            for name, value in self.initial.items()
+        }
+
+    def __call__(self, token_ids, state):
+        """Reads ids `(B, 1)` from a state: float32 log-probabilities `(B, V)`
+        of the next token, and the new state."""
+        token_ids = tf.cast(token_ids, tf.int32)
+        empty = self.model.initial_state(tf.shape(token_ids)[0])
+        logits, new = self.model.backbone.step(token_ids, {**empty, **state})
+        return tf.nn.log_softmax(logits[:, -1]), {
+            name: tf.ensure_shape(new[name], one.shape)
+            for name, one in self.specification.items()
+        }
+
+
+def without_loops(model):
+    """Context in which the recurrent layers read one step without a loop."""
+    return set_on_layers(recurrent_layers(model), lambda _: {"unroll": True})
+
+
+def recurrent_layers(model):
+    """List of the recurrent layers of a model, or of all of an ensemble."""
+    return [
+        layer
+        for one in models_of(model)
+        for layer in (*one.recurrent, *one.recurrent_above)
+    ]
+
+
+@contextlib.contextmanager
+def set_on_layers(layers, attributes):
+    """Context in which layers have other attributes; `attributes` is a function
+    from a layer to a dict."""
+    with contextlib.ExitStack() as stack:
+        for layer in layers:
+            for name, value in attributes(layer).items():
+                if name in vars(layer):
+                    stack.callback(setattr, layer, name, vars(layer)[name])
+                else:
+                    stack.callback(delattr, layer, name)
+                setattr(layer, name, value)
+        yield

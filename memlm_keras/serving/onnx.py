@@ -1,0 +1,473 @@
+"""Writing a language model as an ONNX file, or as a Triton model.
+
+Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
+gets here from every backend.
+
+Shapes below: B batch, T time, V vocabulary, N rows as sherpa-onnx calls them.
+"""
+
+import contextlib
+import json
+import logging
+import math
+import pathlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from memlm_keras.serving.graph import StreamedStep
+from memlm_keras.serving.graph import recurrent_layers
+from memlm_keras.serving.graph import set_on_layers
+from memlm_keras.serving.graph import without_loops
+
+# The newest that tf2onnx knows well, of 2022: engines of today read it.
+_OPSET = 17
+
+
+def write(model, vocabulary, options, path):
+    """Writes a language model in float32 as an ONNX file.
+
+    The vocabulary may be `None`; `options` may have a `contract`, one of
+    `CONTRACTS`. Returns the contract of the file.
+    """
+    contract = CONTRACTS[options.get("contract")](model, vocabulary)
+    with contextlib.nullcontext() if contract.loops else without_loops(model):
+        written = convert(model, contract, contract.specification)
+    for value in (*written.graph.input, *written.graph.output):
+        axis = contract.rows.get(value.name, 0)
+        value.type.tensor_type.shape.dim[axis].dim_param = "rows"
+    for name, value in contract.facts().items():
+        text = value if isinstance(value, str) else json.dumps(value)
+        written.metadata_props.add(key=name, value=text)
+    with open(path, "wb") as file:
+        file.write(written.SerializeToString())
+    return contract
+
+
+def convert(model, function, specification):
+    """Converts a function of tensors that calls a model to `onnx.ModelProto`.
+
+    `specification` lists the named `tf.TensorSpec`s of its arguments; it
+    returns a dict of tensors. `ValueError` if ONNX lacks an operator.
+    """
+    import onnx
+    import tf2onnx
+
+    names = []
+
+    def traced(*inputs):
+        outputs = function(*inputs)
+        names[:] = outputs
+        return outputs
+
+    logging.getLogger("tf2onnx").setLevel(logging.CRITICAL)
+    with native_recurrence(model):
+        converted, _ = tf2onnx.convert.from_function(
+            tf.function(traced, autograph=False),
+            specification,
+            opset=_OPSET,
+            custom_op_handlers={
+                _PLACEHOLDER: (_replace, []),
+                "Log1p": (_log1p, []),
+            },
+        )
+    # TensorFlow sorts the outputs by name; engines find them by position.
+    converted.graph.output.sort(key=lambda output: names.index(output.name))
+    try:
+        onnx.checker.check_model(converted, full_check=True)
+    except (
+        onnx.checker.ValidationError,
+        onnx.shape_inference.InferenceError,
+    ) as error:
+        raise ValueError(
+            "The model cannot be written in ONNX, which lacks an operator "
+            f"that it needs: {str(error).splitlines()[0]}"
+        ) from error
+    return converted
+
+
+# === Inputs and outputs, by the engine ===
+
+
+class NamedState:
+    """Ids and named state in; log-probabilities and state, called `next_`, out.
+
+    An ONNX graph cannot use a name twice: the new state of an input `<name>` is
+    the output `next_<name>`.
+
+    Attributes:
+        specification: list of named `tf.TensorSpec`s, the inputs.
+        rows: dict from names of inputs and outputs to the axis of their rows,
+            where it is not the first.
+        loops: whether the graph reads more than one step.
+    """
+
+    ids = "token_ids"
+    rows = {}
+    loops = False
+
+    def __init__(self, model, vocabulary):
+        self.model = model
+        self.vocabulary = vocabulary
+        self.streamed = StreamedStep(model)
+        self.specification = [
+            tf.TensorSpec((None, 1), tf.int64, self.ids),
+            *self.state_specification(),
+        ]
+
+    def state_specification(self):
+        """The inputs that are states, a list of named `tf.TensorSpec`s."""
+        return list(self.streamed.specification.values())
+
+    def facts(self):
+        """Metadata of the file, a dict of plain values."""
+        facts = {
+            "vocabulary_size": self.model.vocabulary_size,
+            "initial_state": {
+                name: value.tolist()
+                for name, value in self.streamed.initial.items()
+                if value.any()
+            },
+        }
+        if self.vocabulary is not None:
+            facts |= {
+                "tokens": list(self.vocabulary.tokens),
+                "end_of_sentence_id": self.vocabulary.end_of_sentence_id,
+                "unknown_id": self.vocabulary.unknown_id,
+            }
+        return facts
+
+    def __call__(self, token_ids, *state):
+        """Reads int64 ids `(B, 1)` from state tensors: dict of
+        `log_probabilities` float32 `(B, V)` and the new state, `next_<name>`.
+        """
+        log_probabilities, new = self.streamed(
+            token_ids, dict(zip(self.streamed.specification, state))
+        )
+        new = {f"next_{name}": value for name, value in new.items()}
+        return {"log_probabilities": log_probabilities, **new}
+
+
+class ColumnState(NamedState):
+    """The same, with at least two axes of each state, as Triton requires."""
+
+    def state_specification(self):
+        return [
+            tf.TensorSpec(
+                one.shape if one.shape.rank > 1 else (None, 1), one.dtype, name
+            )
+            for name, one in self.streamed.specification.items()
+        ]
+
+    def __call__(self, token_ids, *state):
+        plain = [
+            value if one.shape.rank > 1 else value[:, 0]
+            for value, one in zip(state, self.streamed.specification.values())
+        ]
+        answer = super().__call__(token_ids, *plain)
+        return {
+            name: value[:, None] if value.shape.rank == 1 else value
+            for name, value in answer.items()
+        }
+
+
+class SherpaOnline(NamedState):
+    """The contract of sherpa-onnx's online language models, one step.
+
+    All states of the model, flattened and concatenated, fill `h` float32 `(1,
+    N, hidden)` and then `c`, of the same shape, padded with a zero where their
+    size is odd.
+    """
+
+    ids = "x"
+    rows = {name: 1 for name in ("h", "c", "next_h", "next_c")}
+
+    def state_specification(self):
+        self.sizes = {
+            name: math.prod(one.shape[1:])
+            for name, one in self.streamed.specification.items()
+        }
+        self.hidden = max(1, math.ceil(sum(self.sizes.values()) / 2))
+        return [
+            tf.TensorSpec((1, None, self.hidden), tf.float32, name)
+            for name in ("h", "c")
+        ]
+
+    def facts(self):
+        return {
+            "model_type": "rnnlm",
+            "num_layers": 1,
+            "hidden_size": self.hidden,
+            **_ids_of(self),
+        }
+
+    def __call__(self, x, h, c):
+        """Reads int64 ids `(N, 1)`: dict of `scores` float32 `(N, 1, V)`,
+        log-probabilities of the next token, and `next_h` and `next_c`."""
+        packed = tf.concat([h[0], c[0]], axis=1)[:, : sum(self.sizes.values())]
+        parts = tf.split(packed, list(self.sizes.values()), axis=1)
+        state = {}
+        for (name, one), part in zip(
+            self.streamed.specification.items(), parts
+        ):
+            if not one.dtype.is_floating:
+                part = tf.cast(tf.round(part), one.dtype)
+            state[name] = tf.reshape(part, (-1, *one.shape[1:]))
+        scores, new = self.streamed(x, state)
+        flat = [
+            tf.cast(tf.reshape(new[name], (-1, size)), tf.float32)
+            for name, size in self.sizes.items()
+        ]
+        padding = 2 * self.hidden - sum(self.sizes.values())
+        flat.append(tf.zeros((tf.shape(x)[0], padding)))
+        h, c = tf.split(tf.concat(flat, axis=1), 2, axis=1)
+        return {"scores": scores[:, None], "next_h": h[None], "next_c": c[None]}
+
+
+class SherpaOffline(NamedState):
+    """The contract of sherpa-onnx's rescoring: whole texts, no state."""
+
+    loops = True
+
+    def __init__(self, model, vocabulary):
+        self.model = model
+        self.vocabulary = vocabulary
+        self.specification = [
+            tf.TensorSpec((None, None), tf.int64, "x"),
+            tf.TensorSpec((None,), tf.int64, "x_lens"),
+        ]
+
+    def facts(self):
+        return {"model_type": "rnnlm", **_ids_of(self)}
+
+    def __call__(self, x, x_lens):
+        """Scores int64 ids `(N, T)` of lengths `(N,)`, each text from an empty
+        context: dict of `nll` float32 `(N,)`, each text with its end."""
+        end = self.vocabulary.end_of_sentence_id
+        lengths = tf.cast(x_lens, tf.int32)[:, None]
+        places = tf.range(tf.shape(x)[1] + 1)[None]
+        # The padding of a text may be no id at all.
+        words = tf.where(places[:, :-1] < lengths, tf.cast(x, tf.int32), end)
+        ends = tf.fill((tf.shape(x)[0], 1), end)
+        scores, _ = self.model.backbone.score(
+            tf.concat([ends, words], axis=1), tf.concat([words, ends], axis=1)
+        )
+        scores = tf.where(places <= lengths, scores, 0.0)
+        return {"nll": -tf.reduce_sum(scores, axis=1)}
+
+
+def _ids_of(contract):
+    end = contract.vocabulary.end_of_sentence_id
+    return {
+        "vocab_size": contract.model.vocabulary_size,
+        "sos_id": end,
+        "eos_id": end,
+    }
+
+
+CONTRACTS = {
+    None: NamedState,
+    "sherpa": SherpaOnline,
+    "sherpa_offline": SherpaOffline,
+    "triton": ColumnState,
+}
+
+
+# === Keras' LSTM and GRU as ONNX's operators ===
+#
+# While a model is traced, a layer leaves an operator in the TensorFlow graph,
+# which nothing runs and the converter replaces. Other layers, and those with
+# other activations, are traced as they are.
+
+# ONNX's name of a cell, and the places of its gates in Keras' order.
+_OPERATORS = {
+    keras.layers.LSTMCell: ("LSTM", (0, 3, 1, 2)),
+    keras.layers.GRUCell: ("GRU", (0, 1, 2)),
+}
+# The operator in the TensorFlow graph that stands for a layer.
+_PLACEHOLDER = "PyFunc"
+
+
+def native_recurrence(model):
+    """Context in which tracing leaves each LSTM and GRU in one operator."""
+
+    def attributes(layer):
+        cell = layer.cell
+        if (
+            type(cell) in _OPERATORS
+            and cell.activation is keras.activations.tanh
+            and cell.recurrent_activation is keras.activations.sigmoid
+        ):
+            # A layer that is unrolled runs itself, which here is one operator.
+            return {"call": _call(layer), "unroll": True}
+        return {}
+
+    return set_on_layers(recurrent_layers(model), attributes)
+
+
+def _call(layer):
+    """The `call` of a layer that leaves one operator in a graph."""
+    operator, _ = _OPERATORS[type(layer.cell)]
+    units = layer.cell.units
+    weights = onnx_weights(layer.cell)
+
+    def call(sequences, initial_state=None, mask=None, training=False):
+        if initial_state is None:
+            initial_state = layer.get_initial_state(tf.shape(sequences)[0])
+        # ONNX has the time first, and an axis for the two directions.
+        outputs, *states = tf.raw_ops.PyFunc(
+            input=[
+                tf.transpose(sequences, (1, 0, 2)),
+                *map(tf.constant, weights),
+                *(state[None] for state in initial_state),
+            ],
+            token=f"{operator} {int(getattr(layer.cell, 'reset_after', 0))}",
+            Tout=[tf.float32] * (1 + len(initial_state)),
+        )
+        time = sequences.shape[1]
+        outputs = tf.ensure_shape(outputs, (time, 1, None, units))[:, 0]
+        states = [
+            tf.ensure_shape(state, (1, None, units))[0] for state in states
+        ]
+        return tf.transpose(outputs, (1, 0, 2)), *states
+
+    return call
+
+
+def onnx_weights(cell):
+    """Weights of a built LSTM or GRU cell, in the order of ONNX's operator.
+
+    Three float32 NumPy arrays: kernel `(1, gates * units, features)`, recurrent
+    kernel `(1, gates * units, units)` and biases `(1, 2 * gates * units)`, the
+    inputs' first.
+    """
+    _, order = _OPERATORS[type(cell)]
+
+    def ordered(weight):
+        gates = np.split(keras.ops.convert_to_numpy(weight), len(order), -1)
+        return np.concatenate([gates[place] for place in order], -1)
+
+    biases = np.zeros((2, len(order) * cell.units), "float32")
+    if cell.use_bias:
+        bias = ordered(cell.bias)
+        biases[: len(np.atleast_2d(bias))] = bias
+    return (
+        np.ascontiguousarray(ordered(cell.kernel).T[None]),
+        np.ascontiguousarray(ordered(cell.recurrent_kernel).T[None]),
+        biases.reshape(1, -1),
+    )
+
+
+def _replace(context, node, name, arguments):
+    """Puts ONNX's operator in the place of the placeholder of a layer."""
+    operator, after = node.get_attr_str("token").split()
+    attributes = {"hidden_size": context.get_shape(node.input[2])[2]}
+    if operator == "GRU":
+        attributes["linear_before_reset"] = int(after)
+    features, kernel, recurrent_kernel, biases, *states = node.input
+    # All rows have one length, so the input of lengths is empty.
+    inputs = [features, kernel, recurrent_kernel, biases, "", *states]
+    _put(context, node, operator, inputs, attributes)
+
+
+def _log1p(context, node, name, arguments):
+    one = context.make_const(f"{name}_one", np.ones((), "float32"))
+    total = context.make_node("Add", [node.input[0], one.output[0]])
+    _put(context, node, "Log", total.output)
+
+
+def _put(context, node, operator, inputs, attributes=None):
+    """Puts an operator of ONNX in the place of a node."""
+    place = {
+        "outputs": list(node.output),
+        "shapes": node.output_shapes,
+        "dtypes": node.output_dtypes,
+    }
+    context.remove_node(node.name)
+    context.make_node(operator, inputs, attr=attributes, **place)
+
+
+# === A model of a Triton repository, whose state the server keeps ===
+
+_TYPES = {"float32": "TYPE_FP32", "int32": "TYPE_INT32", "int64": "TYPE_INT64"}
+_ROWS = 64
+_LABELS = "tokens.txt"
+# Ten minutes: by default, Triton forgets a sequence after one second.
+_IDLE_MICROSECONDS = 600_000_000
+
+_CONFIG = """\
+# One streamed step of a language model. Triton keeps the state of each sequence
+# between its requests: clients send one token id at a time.
+platform: "onnxruntime_onnx"
+max_batch_size: {rows}
+input {{ name: "token_ids" data_type: TYPE_INT64 dims: [ 1 ] }}
+output {{
+  name: "log_probabilities"
+  data_type: TYPE_FP32
+  dims: [ {vocabulary_size} ]{labels}
+}}
+sequence_batching {{
+  max_sequence_idle_microseconds: {idle}
+  oldest {{ max_candidate_sequences: {rows} }}
+{states}
+}}
+"""
+_STATE = """\
+  state {{
+    input_name: "{name}"
+    output_name: "next_{name}"
+    data_type: {type}
+    dims: {dims}
+    initial_state {{
+      name: "{name}"
+      data_type: {type}
+      dims: {dims}
+      {data}
+    }}
+  }}"""
+
+
+def write_triton(model, vocabulary, options, path):
+    """Writes the folder of one model in a Triton model repository.
+
+    The tokens of the vocabulary, if there is one, are the labels of the output.
+    """
+    path = pathlib.Path(path)
+    path.joinpath("1").mkdir(parents=True)
+    contract = write(
+        model, vocabulary, {"contract": "triton"}, path / "1" / "model.onnx"
+    )
+    labels = ""
+    if vocabulary is not None:
+        text = "".join(f"{token}\n" for token in vocabulary.tokens)
+        path.joinpath(_LABELS).write_text(text, encoding="utf-8", newline="\n")
+        labels = f'\n  label_filename: "{_LABELS}"'
+    states = [
+        _state(one, contract.streamed.initial[one.name], path / "initial_state")
+        for one in contract.state_specification()
+    ]
+    path.joinpath("config.pbtxt").write_text(
+        _CONFIG.format(
+            rows=_ROWS,
+            vocabulary_size=model.vocabulary_size,
+            labels=labels,
+            idle=_IDLE_MICROSECONDS,
+            states="\n".join(states),
+        )
+    )
+
+
+def _state(specification, initial, folder):
+    """One state of the configuration; writes its file if it is not zeros."""
+    data = "zero_data: true"
+    if initial.any():
+        folder.mkdir(exist_ok=True)
+        folder.joinpath(specification.name).write_bytes(initial.tobytes())
+        data = f'data_file: "{specification.name}"'
+    return _STATE.format(
+        name=specification.name,
+        type=_TYPES[specification.dtype.name],
+        dims=specification.shape[1:].as_list(),
+        data=data,
+    )
