@@ -180,6 +180,6 @@ def test_operators_that_are_missing_are_named(vocabulary, tmp_path):
         recurrent=[keras.layers.GRU(5)],
         memory=NoBuiltIn(),
     )
-    with pytest.raises(ValueError, match="computes by tf.Dawsn. Received"):
+    with pytest.raises(ValueError, match="operator for tf.Dawsn. Received"):
         export(model, tmp_path / "x.tflite", format="litert")
     assert list(tmp_path.iterdir()) == []
