@@ -236,7 +236,7 @@ def get(name, /, **sizes):
     968
     """
     paper, row = find(name)
-    row = _resized(name, row, sizes)
+    row = resized(name, row, sizes)
     return {
         "name": name,
         "kind": row.kind,
@@ -260,7 +260,7 @@ def model_config(name, kind="LanguageModel", /, **overrides):
     """
     sizes = {key: overrides.pop(key) for key in SIZES if key in overrides}
     _, row = find(name)
-    row = _resized(name, row, sizes)
+    row = resized(name, row, sizes)
     if row.kind != kind:
         raise ValueError(
             f"The preset {name!r} is of a `memlm_keras.{row.kind}`: use "
@@ -311,7 +311,8 @@ def _nearest(name, known):
     return f" The nearest is {spellings[matches[0]]!r}." if matches else ""
 
 
-def _resized(name, row, sizes):
+def resized(name, row, sizes):
+    """Returns the row of a preset with other sizes, which are checked."""
     unknown = sorted(set(sizes) - set(SIZES))
     if unknown:
         raise ValueError(

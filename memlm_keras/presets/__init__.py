@@ -2,15 +2,10 @@
 
 from memlm_keras.presets import baselines
 from memlm_keras.presets import daniluk2017
-from memlm_keras.presets import gal2016
-from memlm_keras.presets import grave2017
 from memlm_keras.presets import kong2019
-from memlm_keras.presets import merity2017
-from memlm_keras.presets import press2016
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import weissenborn2016
-from memlm_keras.presets import zaremba2014
 from memlm_keras.presets.matching import count_params
 from memlm_keras.presets.matching import match_parameters
 from memlm_keras.presets.rows import Row
@@ -43,17 +38,13 @@ __all__ = [
     "tables",
 ]
 
-for _module in (
-    daniluk2017,
-    tran2016,
-    salton2017,
-    zaremba2014,
-    press2016,
-    gal2016,
-    grave2017,
-    merity2017,
-    kong2019,
-    weissenborn2016,
-    baselines,
+for _paper in (
+    daniluk2017.PAPER,
+    tran2016.PAPER,
+    salton2017.PAPER,
+    *baselines.PAPERS,
+    kong2019.PAPER,
+    weissenborn2016.PAPER,
+    baselines.TABLES,
 ):
-    register(_module.PAPER)
+    register(_paper)

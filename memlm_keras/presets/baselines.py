@@ -1,32 +1,497 @@
-"""Tables of the systems that Salton et al. (2017) compare with, and others.
+"""Rows of the papers that Salton et al. (2017) compare with, and their tables.
 
-Rows are presets of several papers, and the language models with an associative
-memory. A cache and a Monte Carlo average are measured beside the plain
-perplexities of the same run, and the numbers that a paper published with them
-stand beside those.
+**Zaremba, Sutskever and Vinyals (2014), Table 1.** Two LSTM layers of as many
+units as the embeddings have, an untied projection, weights drawn from a uniform
+distribution, dropout on the non-recurrent connections, and continuous text
+whose state is carried on (Section 4.1). The small model, which the authors'
+code calls non-regularized, has none.
+
+**Gal and Ghahramani (2016), Table 1.** The same with variational dropout: a
+mask for a whole sequence, another for each gate ("untied weights"), of the
+inputs of each layer (0.5) and of its last output (0.3); of the words (0.3), and
+of the inputs of the projection (0.5).
+`memlm_keras.evaluation.monte_carlo_perplexity` averages over masks. The rates
+are those of the authors' code, for the large model; so are the ten epochs
+before its learning rate is divided by 1.15. Choices: the same rates for the
+medium model, otherwise trained as that of Zaremba et al.; and a weight decay
+that shrinks with the learning rate, where the code's stays 1e-7. For the
+average the code drops no words, while here they are dropped as in training.
+
+**Press and Wolf (2016), Section 4.** The models of Zaremba et al. with the
+embedding for the matrix of the output projection, which keeps its bias (weight
+tying, `wt`); with a projection of the last outputs, `P h + b_P`, and a penalty
+on P (projection regularization, `pr`), where nothing is dropped; and with the
+dropout of Gal and Ghahramani (`bd`), without weight decay. The penalty is that
+of the authors' code, `||P||^2 / 2` divided by 6.5 times the batch size of 20
+rows, next to a loss that is a mean over them; the paper prints 0.15. It stays
+the same at another batch size. In a model of `wt` the embedding is drawn as all
+weights are.
+
+**Grave, Joulin and Usunier (2017), Section 5.** One LSTM layer of 1024 units,
+trained without a cache. The rows with one predict with a `NeuralCache`, with
+its own theta and weight until better ones are chosen: `cache` has the arguments
+of `memlm_keras.evaluation.choose_cache`, the size, and the values of which the
+best for the validation text are chosen once the model is trained. As in the
+paper: weights drawn from U(-0.05, 0.05), Adagrad at a learning rate of 0.2,
+clipping at a norm of 0.1, back-propagation through 30 steps, batches of 20 rows
+and a dropout of 0.65. Choices, where the paper does not say more: embeddings of
+as many units, an untied projection with bias, no offset of the forget-gate
+bias, the loss averaged over tokens, up to 100 epochs with an end after ten
+without a better perplexity, the values of theta and weight, and sums of squared
+gradients that begin at zero: from Keras' 0.1 on, clipped gradients hardly
+change them.
+
+**Merity, Xiong, Bradbury and Socher (2017), Tables 2 and 3.** A medium LSTM,
+two layers of 650 units with embeddings of as many, an untied projection with
+bias and weights drawn from U(-0.05, 0.05), is regularized by zoneout (Krueger
+et al., 2016) and by variational dropout of 0.5 of the inputs of each layer and
+of the projection; and with it, the pointer sentinel. SGD at a learning rate of
+1, halved when the validation perplexity is no better, back-propagation through
+100 steps, as many as the pointer's window has, and clipping at a norm of 1.
+Choices, where the paper does not say more: a batch size of 32, no offset of the
+forget-gate bias, the loss summed over time, at most 64 epochs and an end after
+three without a better perplexity; and the rates of zoneout, 0.5 of c and 0.05
+of h, which are those of Krueger et al. for characters.
+`wikitext2_variational_lstm` is, by choice, `gal2016/medium` on WikiText-2. The
+paper prints 20M parameters, and 21M with a pointer. By its equations they are
+19.8M and 20.2M on Penn Treebank and, as the vocabulary is larger, 50.1M and
+50.5M on WikiText-2.
+
+The tables `baselines/` also have the language models with an associative
+memory. A cache and a Monte Carlo average are measured next to the plain
+perplexities of the same run, and the published numbers with them are next to
+those.
 """
 
-from memlm_keras.presets import gal2016
-from memlm_keras.presets import grave2017
-from memlm_keras.presets import merity2017
-from memlm_keras.presets import press2016
+import dataclasses
+
 from memlm_keras.presets import weissenborn2016
-from memlm_keras.presets import zaremba2014
+from memlm_keras.presets.rows import Row
+from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import lstms
+from memlm_keras.presets.rows import projected_rnn
+from memlm_keras.presets.rows import serialized
+from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import OF_PERPLEXITIES
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Table
+from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-PAPERS = (
-    zaremba2014.PAPER,
-    press2016.PAPER,
-    gal2016.PAPER,
-    grave2017.PAPER,
-    merity2017.PAPER,
-    weissenborn2016.PAPER,
+PTB = "Penn Treebank"
+WIKITEXT2 = "WikiText-2"
+
+# === Zaremba et al. (2014) ===
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ZarembaRow(SummedLossRow):
+    """Two LSTM layers with dropout between them."""
+
+    where: str = "Section 4.1 and Table 1"
+    layers: int = 2
+    dropout: float = 0.0
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": lstms(
+                self.layers, self.units, weights, unit_forget_bias=False
+            ),
+            "memory": None,
+            "dropout": self.dropout,
+            "initializer": weights,
+        }
+
+
+ZAREMBA = Paper(
+    name="zaremba2014",
+    title="Recurrent Neural Network Regularization",
+    authors=("Zaremba", "Sutskever", "Vinyals"),
+    year=2014,
+    where="arXiv:1409.2329",
+    rows={
+        "small": ZarembaRow(
+            units=200,
+            embedding_dim=200,
+            parameters=(641_600, 401),
+            initial_range=0.1,
+            segment_length=20,
+            epochs=13,
+            halve_after=4,
+            factor=0.5,
+            published=(perplexities(PTB),),
+        ),
+        "medium": ZarembaRow(
+            units=650,
+            embedding_dim=650,
+            parameters=(6_765_200, 1301),
+            dropout=0.5,
+            epochs=39,
+            halve_after=6,
+            factor=0.8,
+            published=(perplexities(PTB, 86.2, 82.7),),
+        ),
+        "large": ZarembaRow(
+            units=1500,
+            embedding_dim=1500,
+            parameters=(36_012_000, 3001),
+            initial_range=0.04,
+            dropout=0.65,
+            clipnorm=10.0,
+            epochs=55,
+            halve_after=14,
+            factor=1 / 1.15,
+            published=(perplexities(PTB, 82.2, 78.4),),
+        ),
+    },
 )
+
+# === Gal and Ghahramani (2016) ===
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GalRow(SummedLossRow):
+    """Two LSTM layers with variational dropout."""
+
+    where: str = "Table 1"
+    layers: int = 2
+    input_dropout: float = 0.5
+    recurrent_dropout: float = 0.3
+    word_dropout: float = 0.3
+    output_dropout: float = 0.5
+    weight_decay: float | None = 1e-7
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": lstms(
+                self.layers,
+                self.units,
+                weights,
+                unit_forget_bias=False,
+                dropout=self.input_dropout,
+                recurrent_dropout=self.recurrent_dropout,
+            ),
+            "memory": None,
+            "dropout": {"outputs": self.output_dropout, "variational": True},
+            "embedding": serialized(
+                "memlm_keras.embeddings.Embedding",
+                word_dropout=self.word_dropout,
+                embeddings_initializer=weights,
+            ),
+            "initializer": weights,
+        }
+
+    def optimizer(self):
+        optimizer = super().optimizer()
+        if self.weight_decay is not None:
+            optimizer["config"]["weight_decay"] = self.weight_decay
+        return optimizer
+
+
+GAL = Paper(
+    name="gal2016",
+    title=(
+        "A Theoretically Grounded Application of Dropout in Recurrent Neural "
+        "Networks"
+    ),
+    authors=("Gal", "Ghahramani"),
+    year=2016,
+    where="NIPS; arXiv:1512.05287",
+    rows={
+        "medium": GalRow(
+            units=650,
+            embedding_dim=650,
+            parameters=(6_765_200, 1301),
+            epochs=39,
+            halve_after=6,
+            factor=0.8,
+            published=(
+                perplexities(PTB, 81.9, 79.7, monte_carlo_test_perplexity=78.6),
+            ),
+        ),
+        "large": GalRow(
+            units=1500,
+            embedding_dim=1500,
+            parameters=(36_012_000, 3001),
+            initial_range=0.04,
+            clipnorm=10.0,
+            epochs=55,
+            halve_after=10,
+            factor=1 / 1.15,
+            published=(
+                perplexities(PTB, 77.9, 75.2, monte_carlo_test_perplexity=73.4),
+            ),
+        ),
+    },
+)
+
+# === Press and Wolf (2016) ===
+
+
+class _TiedOrProjected:
+    """Tying and projection, added to a row of another paper."""
+
+    def model(self):
+        model = {**super().model(), "tie_embeddings": self.tied}
+        if self.penalized:
+            weights = uniform(self.initial_range)
+            model["memory"] = serialized(
+                "memlm_keras.memory.Projection",
+                kernel_initializer=weights,
+                activation="linear",
+                use_bias=True,
+                bias_initializer=weights,
+                kernel_regularizer=serialized(
+                    "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
+                ),
+            )
+        return model
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PressRow(_TiedOrProjected, ZarembaRow):
+    """A row of Zaremba et al. (2014), tied or with a penalized projection."""
+
+    where: str = "Section 4"
+    tied: bool = False
+    penalized: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PressVariationalRow(_TiedOrProjected, GalRow):
+    """A row of Gal and Ghahramani (2016), tied."""
+
+    where: str = "Section 4"
+    tied: bool = True
+    penalized: bool = False
+    weight_decay: float | None = None
+
+
+def _press(row_class, row, numbers=(), **changes):
+    """A row of another paper as one of Press and Wolf.
+
+    Tied embeddings have no size of their own.
+    """
+    fields = {
+        field.name: getattr(row, field.name)
+        for field in dataclasses.fields(row)
+        if field.name not in ("where", "weight_decay")
+    }
+    if changes.get("tied", row_class.tied):
+        fields["embedding_dim"] = None
+    published = (perplexities(PTB, *numbers),)
+    return row_class(**{**fields, "published": published, **changes})
+
+
+_SMALL, _LARGE = ZAREMBA.rows["small"], ZAREMBA.rows["large"]
+PRESS = Paper(
+    name="press2016",
+    title="Using the Output Embedding to Improve Language Models",
+    authors=("Press", "Wolf"),
+    year=2016,
+    where="EACL 2017; arXiv:1608.05859",
+    rows={
+        "small_wt": _press(
+            PressRow, _SMALL, tied=True, parameters=(641_600, 201)
+        ),
+        "small_pr": _press(
+            PressRow, _SMALL, penalized=True, parameters=(681_800, 401)
+        ),
+        "small_wt_pr": _press(
+            PressRow,
+            _SMALL,
+            tied=True,
+            penalized=True,
+            parameters=(681_800, 201),
+        ),
+        "large_wt": _press(
+            PressRow, _LARGE, tied=True, parameters=(36_012_000, 1501)
+        ),
+        "large_wt_bd": _press(
+            PressVariationalRow,
+            GAL.rows["large"],
+            (75.8, 73.2),
+            parameters=(36_012_000, 1501),
+        ),
+    },
+)
+
+# === Grave et al. (2017) ===
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GraveRow(Row):
+    """One LSTM layer, with a cache of `cache_size` outputs or without."""
+
+    where: str = "Section 5"
+    units: int = 1024
+    embedding_dim: int | None = 1024
+    parameters: tuple | None = (8_392_704, 2049)
+    initial_range: float = 0.05
+    cache_size: int | None = None
+    segment_length: int = 30
+    epochs: int | None = 100
+    patience: int | None = 10
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        model = {
+            "embedding_dim": self.embedding_size,
+            "recurrent": lstms(1, self.units, weights, unit_forget_bias=False),
+            "memory": None,
+            "dropout": 0.65,
+            "initializer": weights,
+        }
+        if self.cache_size is not None:
+            model["mixture"] = serialized(
+                "memlm_keras.mixtures.NeuralCache", size=self.cache_size
+            )
+        return model
+
+    def optimizer(self):
+        return serialized(
+            "keras.optimizers.Adagrad",
+            learning_rate=0.2,
+            global_clipnorm=0.1,
+            initial_accumulator_value=0.0,
+        )
+
+    def more(self):
+        if self.cache_size is None:
+            return {"cache": None}
+        return {
+            "cache": {
+                "size": self.cache_size,
+                "thetas": [round(0.1 * step, 1) for step in range(11)],
+                "weights": [round(0.05 * step, 2) for step in range(1, 11)],
+            }
+        }
+
+
+GRAVE = Paper(
+    name="grave2017",
+    title="Improving Neural Language Models with a Continuous Cache",
+    authors=("Grave", "Joulin", "Usunier"),
+    year=2017,
+    where="ICLR; arXiv:1612.04426",
+    rows={
+        name: GraveRow(
+            cache_size=size, published=(perplexities(corpus, test=test),)
+        )
+        for name, corpus, size, test in (
+            ("ptb_lstm", PTB, None, 82.3),
+            ("ptb_cache_500", PTB, 500, 72.1),
+            ("wikitext2_lstm", WIKITEXT2, None, 99.3),
+            ("wikitext2_cache_100", WIKITEXT2, 100, 81.6),
+            ("wikitext2_cache_2000", WIKITEXT2, 2000, 68.9),
+        )
+    },
+)
+
+# === Merity et al. (2017) ===
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MerityRow(SummedLossRow):
+    """Two LSTM layers with zoneout, and a pointer over a window or none."""
+
+    where: str = "Tables 2 and 3"
+    units: int = 650
+    embedding_dim: int | None = 650
+    parameters: tuple | None = (6_765_200, 1301)
+    layers: int = 2
+    window: int | None = None
+    dropout: float = 0.5
+    cell_zoneout: float = 0.5
+    hidden_zoneout: float = 0.05
+    batch_size: int = 32
+    segment_length: int = 100
+    clipnorm: float = 1.0
+    epochs: int | None = 64
+    patience: int | None = 3
+
+    def model(self):
+        weights = uniform(self.initial_range)
+        layer = projected_rnn(
+            "memlm_keras.cells.ZoneoutLSTMCell",
+            units=self.units,
+            **drawn(weights),
+            unit_forget_bias=False,
+            cell_zoneout=self.cell_zoneout,
+            hidden_zoneout=self.hidden_zoneout,
+        )
+        model = {
+            "embedding_dim": self.embedding_size,
+            "recurrent": [layer] * self.layers,
+            "memory": None,
+            "dropout": {
+                "embeddings": self.dropout,
+                "between": self.dropout,
+                "outputs": self.dropout,
+                "variational": True,
+            },
+            "initializer": weights,
+        }
+        if self.window is not None:
+            model["mixture"] = serialized(
+                "memlm_keras.mixtures.PointerSentinel",
+                window=self.window,
+                kernel_initializer=weights,
+            )
+        return model
+
+    def schedule(self):
+        # Arguments of `keras.callbacks.ReduceLROnPlateau`.
+        halving = {
+            "monitor": "val_nats",
+            "mode": "min",
+            "factor": 0.5,
+            "patience": 0,
+        }
+        return {**super().schedule(), "reduce_on_plateau": halving}
+
+
+def _zoneout(corpus, validation, test):
+    return MerityRow(published=(perplexities(corpus, validation, test),))
+
+
+def _pointer(corpus, validation, test):
+    return MerityRow(
+        window=100,
+        parameters=(7_189_000, 1301),
+        published=(perplexities(corpus, validation, test),),
+    )
+
+
+MERITY = Paper(
+    name="merity2017",
+    title="Pointer Sentinel Mixture Models",
+    authors=("Merity", "Xiong", "Bradbury", "Socher"),
+    year=2017,
+    where="ICLR; arXiv:1609.07843",
+    rows={
+        "ptb_zoneout_variational": _zoneout(PTB, 84.4, 80.6),
+        "ptb_pointer_sentinel": _pointer(PTB, 72.4, 70.9),
+        "wikitext2_variational_lstm": dataclasses.replace(
+            GAL.rows["medium"],
+            where=MerityRow.where,
+            published=(perplexities(WIKITEXT2, 101.7, 96.3),),
+        ),
+        "wikitext2_zoneout_variational": _zoneout(WIKITEXT2, 108.7, 100.9),
+        "wikitext2_pointer_sentinel": _pointer(WIKITEXT2, 84.8, 80.8),
+    },
+)
+
+# === Tables ===
+
+PAPERS = (ZAREMBA, PRESS, GAL, GRAVE, MERITY)
 
 MEASURES = (
     *PERPLEXITIES,
@@ -41,7 +506,7 @@ MEASURES = (
 
 
 def _rows(corpus):
-    for paper in PAPERS:
+    for paper in (*PAPERS, weissenborn2016.PAPER):
         for name, row in paper.rows.items():
             if row.kind == "LanguageModel":
                 cached = getattr(row, "cache_size", None) is not None
@@ -53,7 +518,7 @@ def _rows(corpus):
                 yield from table_rows(paper.name, {name: row}, names, corpus)
 
 
-PAPER = Paper(
+TABLES = Paper(
     name="baselines",
     rows={},
     title="Baselines of Salton et al. (2017), and others",
@@ -66,8 +531,8 @@ PAPER = Paper(
             dataset=dataset,
         )
         for name, corpus, dataset in (
-            ("ptb", "Penn Treebank", "ptb"),
-            ("wikitext2", "WikiText-2", "wikitext-2"),
+            ("ptb", PTB, "ptb"),
+            ("wikitext2", WIKITEXT2, "wikitext-2"),
         )
     ),
 )

@@ -15,19 +15,10 @@ third, and no memory.
 
 import dataclasses
 
-import keras
-
-from memlm_keras.cells import FOFEHORNNCell
-from memlm_keras.cells import GatedHORNNCell
-from memlm_keras.cells import ProjectedRNN
-from memlm_keras.memory import Attention
-from memlm_keras.memory import KeyValue
-from memlm_keras.memory import KeyValuePredict
-from memlm_keras.memory import MemoryBlock
-from memlm_keras.memory import NGram
-from memlm_keras.memory import Projection
-from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.rows import Row
 from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import projected_rnn
+from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
@@ -41,20 +32,21 @@ CBT = "Children's Book Test"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(BaseRow):
+class DanilukRow(Row):
     """One recurrent layer and a memory of its outputs, or none.
 
     Args:
-        layer: class of the recurrent layer, or of its cell.
-        memory: class of the memory, or `None`.
+        layer: string, name of the recurrent layer in Keras, or of its cell in
+            `memlm_keras.cells`.
+        memory: string, name of the memory, or `None`.
         window: integer, outputs that it attends over, if it does.
         order: integer, of an N-gram model.
-        units_divisor: integer, parts that an output is split in.
+        units_divisor: integer, number of parts of an output.
     """
 
     where: str = "Figure 2"
-    layer: type = keras.layers.LSTM
-    memory: type | None = None
+    layer: str = "LSTM"
+    memory: str | None = None
     window: int | None = None
     order: int | None = None
     embedding_dim: int | None = 300
@@ -65,26 +57,28 @@ class Row(BaseRow):
 
     def model(self):
         weights = uniform(self.initial_range)
+        sizes = {"units": self.units, **drawn(weights)}
+        if self.layer.endswith("Cell"):
+            cell = f"memlm_keras.cells.{self.layer}"
+            layer = projected_rnn(cell, order=3, **sizes)
+        else:
+            layer = serialized(f"keras.layers.{self.layer}", **sizes)
+        memory = None
+        if self.memory is not None:
+            spans = {"window": self.window, "order": self.order}
+            if self.memory == "Projection" and self.units_divisor > 1:
+                spans["units"] = self.units // self.units_divisor
+            memory = serialized(
+                f"memlm_keras.memory.{self.memory}",
+                **{k: span for k, span in spans.items() if span is not None},
+                kernel_initializer=weights,
+            )
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [self._recurrent(weights)],
-            "memory": self._memory(weights),
+            "recurrent": [layer],
+            "memory": memory,
             "initializer": weights,
         }
-
-    def _recurrent(self, weights):
-        if issubclass(self.layer, keras.layers.RNN):
-            return self.layer(self.units, **drawn(weights))
-        return ProjectedRNN(self.layer(self.units, order=3, **drawn(weights)))
-
-    def _memory(self, weights):
-        if self.memory is None:
-            return None
-        spans = {"window": self.window, "order": self.order}
-        if self.memory is Projection and self.units_divisor > 1:
-            spans["units"] = self.units // self.units_divisor
-        spans = {name: span for name, span in spans.items() if span is not None}
-        return self.memory(**spans, kernel_initializer=weights)
 
     def data(self):
         return {**super().data(), "documents": True}
@@ -94,56 +88,78 @@ def _wikipedia(validation, test):
     return (perplexities(WIKIPEDIA, validation, test),)
 
 
-def _attending(memory, units, window, divisor, *numbers):
-    return Row(
+def _attending(memory, units, window, divisor, parameters, *numbers):
+    return DanilukRow(
         units=units,
         units_divisor=divisor,
+        parameters=parameters,
         memory=memory,
         window=window,
         published=_wikipedia(*numbers),
     )
 
 
-def _ngram(order, units, *numbers):
-    return Row(
+def _ngram(order, units, parameters, *numbers):
+    return DanilukRow(
         units=units,
         units_divisor=order,
-        memory=NGram,
+        parameters=parameters,
+        memory="NGram",
         order=order,
         published=_wikipedia(*numbers),
     )
 
 
 ROWS = {
-    "rnn": Row(
-        layer=keras.layers.SimpleRNN,
+    "rnn": DanilukRow(
+        layer="SimpleRNN",
         units=307,
+        parameters=(186_656, 608),
         published=_wikipedia(121.7, 125.7),
     ),
-    "lstm": Row(units=300, published=_wikipedia(83.2, 85.2)),
-    "fofe_hornn": Row(
-        layer=FOFEHORNNCell,
+    "lstm": DanilukRow(
+        units=300,
+        parameters=(721_200, 601),
+        published=_wikipedia(83.2, 85.2),
+    ),
+    "fofe_hornn": DanilukRow(
+        layer="FOFEHORNNCell",
         units=303,
-        memory=Projection,
+        parameters=(458_439, 604),
+        memory="Projection",
         published=_wikipedia(116.7, 120.5),
     ),
-    "gated_hornn": Row(
-        layer=GatedHORNNCell,
+    "gated_hornn": DanilukRow(
+        layer="GatedHORNNCell",
         units=297,
-        memory=Projection,
+        parameters=(974_160, 598),
+        memory="Projection",
         published=_wikipedia(93.9, 97.1),
     ),
-    # Memory, units, window, parts of an output, validation and test perplexity.
-    "rm_tm_gated": _attending(MemoryBlock, 300, 15, 1, 78.2, 80.1),
-    "attention": _attending(Attention, 296, 10, 1, 80.6, 82.0),
-    "key_value": _attending(KeyValue, 560, 10, 2, 77.1, 78.2),
-    "key_value_predict": _attending(KeyValuePredict, 834, 5, 3, 74.2, 75.8),
-    "key_value_predict_786": _attending(KeyValuePredict, 786, 5, 3, None, None),
-    "lstm_projected": _attending(Projection, 786, None, 3, None, None),
-    "ngram_2": _ngram(2, 564, 76.0, 77.1),
-    "ngram_3": _ngram(3, 786, 74.9, 75.9),
-    "ngram_4": _ngram(4, 968, 74.8, 75.9),
-    "ngram_5": _ngram(5, 1120, 76.0, 77.3),
+    # Memory, units, window, parts of an output, parameters, validation and test
+    # perplexity.
+    "rm_tm_gated": _attending(
+        "MemoryBlock", 300, 15, 1, (1_265_700, 1201), 78.2, 80.1
+    ),
+    "attention": _attending(
+        "Attention", 296, 10, 1, (1_057_608, 597), 80.6, 82.0
+    ),
+    "key_value": _attending(
+        "KeyValue", 560, 10, 2, (2_242_520, 581), 77.1, 78.2
+    ),
+    "key_value_predict": _attending(
+        "KeyValuePredict", 834, 5, 3, (4_095_774, 579), 74.2, 75.8
+    ),
+    "key_value_predict_786": _attending(
+        "KeyValuePredict", 786, 5, 3, (3_692_366, 563), None, None
+    ),
+    "lstm_projected": _attending(
+        "Projection", 786, None, 3, (3_623_460, 563), None, None
+    ),
+    "ngram_2": _ngram(2, 564, (2_110_488, 583), 76.0, 77.1),
+    "ngram_3": _ngram(3, 786, (3_623_460, 563), 74.9, 75.9),
+    "ngram_4": _ngram(4, 968, (5_147_824, 543), 74.8, 75.9),
+    "ngram_5": _ngram(5, 1120, (6_616_960, 525), 76.0, 77.3),
 }
 
 # Figure 2 (a): test perplexity by attention window.

@@ -1,50 +1,41 @@
 """Rows of Kong, Melis, Ling, Yu and Yogatama (2019), Table 2.
 
 Two LSTM layers of as many units as the embeddings have, with the recurrent
-dropout of Semeniuta et al. (2016), dropout on the embeddings and on what the
-projection reads and none in between, and an output projection tied but in the
-first row.
-Noised rows (`dn`) have in `noise` the arguments of
+dropout of Semeniuta et al. (2016), dropout on the embeddings and on the inputs
+of the projection and none in between, and an output projection that is tied in
+all rows but the first. Noised rows (`dn`) have in `noise` the arguments of
 `memlm_keras.smoothing.NoisedBatches`, and smoothed ones (`vs`) an embedding
-whose smoothing wants the statistics of the training text:
+whose smoothing needs the statistics of the training text:
 `model.smoothing.adapt`.
 
 Learning rate, l2 and gamma_0 were chosen by validation perplexity among those
 in `tuned`, for each row; those here are the second or the smaller of them.
 Choices, where the paper is silent: no bias of the output projection,
 back-propagation through 35 steps, clipping at a norm of 5, a loss summed over
-time, beside which the l2 is as it stands, weights from U(-0.05, 0.05) with a
-forget-gate bias of 1, at most 100 epochs and an end after 10 without a better
-perplexity. The paper tuned one l2 "for all models", and has standard
-regularizers for what is not smoothed ("Other parameters", Section 4.1): here
-all matrices have the same, and biases none.
+time, to which the l2 is added without a factor, weights from U(-0.05, 0.05)
+with a forget-gate bias of 1, at most 100 epochs and an end after 10 without a
+better perplexity. The paper tuned one l2 "for all models", and has standard
+regularizers for parameters that are not smoothed ("Other parameters", Section
+4.1): here all matrices have the same, and biases none.
 
-Words that are not the target have the means of their output vectors while
-training: to sample them (`other_words`) takes an output bias (`output_bias`),
-without which a word cannot be told from those that were drawn its vector; see
-docs/papers/kong2019.md.
+Words that are not the target have the means of their output vectors in
+training: sampling them (`other_words`) needs an output bias (`output_bias`),
+since without one the model cannot distinguish a word from those that were drawn
+its vector; see docs/papers/kong2019.md.
 """
 
 import dataclasses
 
-import keras
-
-from memlm_keras.cells import ProjectedRNN
-from memlm_keras.cells import RecurrentDropoutLSTMCell
-from memlm_keras.embeddings import Embedding
-from memlm_keras.heads import OutputProjection
-from memlm_keras.heads import TiedProjection
 from memlm_keras.presets.rows import SummedLossRow
+from memlm_keras.presets.rows import projected_rnn
+from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Table
 from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
-from memlm_keras.smoothing import SmoothedEmbedding
-from memlm_keras.smoothing import SmoothedProjection
-from memlm_keras.smoothing import VariationalSmoothing
 
-# What is tried on validation text.
+# Values that are tried on validation text.
 TUNED = {
     "learning_rate": [0.002, 0.003, 0.004],
     "l2": [1e-4, 1e-3],
@@ -53,7 +44,7 @@ TUNED = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(SummedLossRow):
+class KongRow(SummedLossRow):
     """Two LSTM layers whose data are noised, whose words are smoothed, or not.
 
     Args:
@@ -66,7 +57,7 @@ class Row(SummedLossRow):
             of the squares of all others.
         output_bias: whether the output projection has a bias.
         dropout: float, of embeddings and outputs.
-        recurrent_dropout: float, of what a layer adds to its state.
+        recurrent_dropout: float, of the updates of a layer's state.
     """
 
     where: str = "Section 5 and Table 2"
@@ -87,23 +78,20 @@ class Row(SummedLossRow):
 
     def model(self):
         weights = uniform(self.initial_range)
-        penalty = keras.regularizers.L2(self.l2)
+        penalty = serialized("keras.regularizers.L2", l2=self.l2)
+        layer = projected_rnn(
+            "memlm_keras.cells.RecurrentDropoutLSTMCell",
+            units=self.units,
+            kernel_initializer=weights,
+            recurrent_initializer=weights,
+            bias_initializer="zeros",
+            kernel_regularizer=penalty,
+            recurrent_regularizer=penalty,
+            rate=self.recurrent_dropout,
+        )
         return {
             "embedding_dim": self.embedding_size,
-            "recurrent": [
-                ProjectedRNN(
-                    RecurrentDropoutLSTMCell(
-                        self.units,
-                        kernel_initializer=weights,
-                        recurrent_initializer=weights,
-                        bias_initializer="zeros",
-                        kernel_regularizer=penalty,
-                        recurrent_regularizer=penalty,
-                        rate=self.recurrent_dropout,
-                    )
-                )
-                for _ in range(self.layers)
-            ],
+            "recurrent": [layer] * self.layers,
             "memory": None,
             "dropout": {"embeddings": self.dropout, "outputs": self.dropout},
             "tie_embeddings": self.tied,
@@ -114,11 +102,15 @@ class Row(SummedLossRow):
 
     def _embedding(self, weights, penalty):
         if self.smoothing is None:
-            return Embedding(
-                embeddings_initializer=weights, embeddings_regularizer=penalty
+            return serialized(
+                "memlm_keras.embeddings.Embedding",
+                embeddings_initializer=weights,
+                embeddings_regularizer=penalty,
             )
-        return SmoothedEmbedding(
-            smoothing=VariationalSmoothing(
+        return serialized(
+            "memlm_keras.smoothing.SmoothedEmbedding",
+            smoothing=serialized(
+                "memlm_keras.smoothing.VariationalSmoothing",
                 scheme=self.smoothing,
                 rate=self.rate,
                 element_wise=self.element_wise,
@@ -129,19 +121,25 @@ class Row(SummedLossRow):
         )
 
     def _head(self, weights, penalty):
+        bias = {"use_bias": self.output_bias}
         if self.smoothing == "kneser_ney":
-            return SmoothedProjection(use_bias=self.output_bias)
+            return serialized(
+                "memlm_keras.smoothing.SmoothedProjection", **bias
+            )
         if self.tied:
-            return TiedProjection(use_bias=self.output_bias)
-        return OutputProjection(
-            use_bias=self.output_bias,
+            return serialized("memlm_keras.heads.TiedProjection", **bias)
+        return serialized(
+            "memlm_keras.heads.OutputProjection",
+            **bias,
             kernel_initializer=weights,
             kernel_regularizer=penalty,
         )
 
     def optimizer(self):
-        return keras.optimizers.RMSprop(
-            self.learning_rate, global_clipnorm=self.clipnorm
+        return serialized(
+            "keras.optimizers.RMSprop",
+            learning_rate=self.learning_rate,
+            global_clipnorm=self.clipnorm,
         )
 
     def more(self):
@@ -151,8 +149,8 @@ class Row(SummedLossRow):
         return {"noise": noise, "l2": self.l2, "tuned": TUNED}
 
 
-# Of each method: what sets it apart; and by units, published validation and
-# test perplexity on Penn Treebank, and on WikiText-2.
+# Of each method: its own settings; and by units, published validation and test
+# perplexity on Penn Treebank, and on WikiText-2.
 _METHODS = {
     "vanilla_untied": (
         {"tied": False},
@@ -186,8 +184,13 @@ _METHODS = {
 _DROPOUT = {512: 0.5, 1024: 0.7}
 
 ROWS = {
-    f"{method}_{units}": Row(
+    f"{method}_{units}": KongRow(
         units=units,
+        # Two layers of four gates; the embedding, and a projection if untied.
+        parameters=(
+            16 * units**2 + 8 * units,
+            units if settings.get("tied", True) else 2 * units,
+        ),
         dropout=_DROPOUT[units],
         published=(
             perplexities("Penn Treebank", *numbers[:2]),

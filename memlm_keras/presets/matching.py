@@ -1,10 +1,9 @@
-"""Parameters of presets, and hidden sizes that give all as many."""
+"""Parameters of presets, and hidden sizes that give all the same number."""
 
-import keras
+import concurrent.futures
+import random
 
-from memlm_keras import models
 from memlm_keras import registry
-from memlm_keras.presets.plain import aside
 
 
 def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
@@ -18,10 +17,10 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer.
+        Integer. At the sizes of a paper it is known without a model.
 
     Raises:
-        ValueError: for what `memlm_keras.presets.get` refuses.
+        ValueError: for arguments that `memlm_keras.presets.get` refuses.
 
     Example:
 
@@ -29,17 +28,43 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
     47000003
     """
     _, row = registry.find(name)
-    model_class = getattr(models, row.kind)
+    row = registry.resized(name, row, sizes)
+    if row.parameters is None:
+        total = _count(row, vocabulary_size)
+    else:
+        fixed, per_word = row.parameters
+        total = fixed + per_word * vocabulary_size
+    if include_embeddings:
+        return total
+    model = row.preset()["model"]
+    tied = model.get("tie_embeddings", False)
+    return total - (0 if tied else vocabulary_size * model["embedding_dim"])
+
+
+def _count(row, vocabulary_size):
+    """Parameters of the model of a row, of which no weight is made.
+
+    Keras' names, variables without values and tracing are of a thread, so this
+    has one of its own; and Python's random state, of which Keras draws a seed
+    for each object, is restored.
+    """
+    import keras
+
+    from memlm_keras import models
+
+    config = {**row.preset()["model"], "vocabulary_size": vocabulary_size}
 
     def count():
         with keras.StatelessScope(initialize_variables=False):
-            model = model_class.from_preset(name, vocabulary_size, **sizes)
-        total = model.count_params()
-        if include_embeddings or getattr(model, "tie_embeddings", False):
-            return total
-        return total - vocabulary_size * model.embedding_dim
+            model = getattr(models, row.kind).from_config(config)
+        return model.count_params()
 
-    return aside(count)
+    state = random.getstate()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            return pool.submit(count).result()
+        finally:
+            random.setstate(state)
 
 
 def match_parameters(
@@ -51,7 +76,7 @@ def match_parameters(
     same number of parameters" (Daniluk et al., 2017, Section 5.1).
 
     Args:
-        budget: integer, number of parameters aimed at.
+        budget: integer, the intended number of parameters.
         name: string, one of `memlm_keras.presets.names()`.
         vocabulary_size: integer.
         include_embeddings: whether `budget` counts the input embeddings.
@@ -83,7 +108,7 @@ def match_parameters(
         )
 
     # Every weight's size is a product of at most two sizes, each linear in the
-    # units: the count is a quadratic, which three models of few units tell.
+    # units: the count is a quadratic, which three small models determine.
     first, second, third = count(1), count(2), count(3)
     slope = second - first
     curvature = third - 2 * second + first

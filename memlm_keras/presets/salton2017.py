@@ -5,17 +5,16 @@ attentive memory, and a projection tied to the embedding, with a bias. Weights
 are drawn from U(-0.05, 0.05) and all biases are zero (Sections 4.1 and 4.2).
 
 The dropout on "the non-recurrent connections" is that of Zaremba et al. (2014)
-here: on the embeddings and on what each layer hands on, and so on what is
-remembered. The authors' code drops the memory's outputs in place of its inputs,
-and clips at 10 on WikiText-2, where the paper says 5.
+here: on the embeddings and on the outputs of each layer, and so on the inputs
+of the memory. The authors' code drops the memory's outputs instead, and clips
+at 10 on WikiText-2, where the paper says 5.
 """
 
 import dataclasses
 
-from memlm_keras.heads import TiedProjection
-from memlm_keras.memory import Attentive
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import lstms
+from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
@@ -26,12 +25,13 @@ from memlm_keras.registry import Paper
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(SummedLossRow):
+class SaltonRow(SummedLossRow):
     """Two LSTM layers, and a memory of their outputs with a score or none.
 
-    The window is as long as no sentence is, so that the memory of a combined
-    score is all of it, as the paper's: the longest have 83 tokens on Penn
-    Treebank, 215 on WikiText-2. A single score sees all, and reports as much.
+    The window is longer than every sentence, so that the memory of a combined
+    score holds all of it, like the paper's: the longest have 83 tokens on Penn
+    Treebank, 215 on WikiText-2. A single score needs no window, and has one to
+    report weights for.
     """
 
     where: str = "Tables 1 and 2"
@@ -49,7 +49,8 @@ class Row(SummedLossRow):
         weights = uniform(self.initial_range)
         memory = None
         if self.score is not None:
-            memory = Attentive(
+            memory = serialized(
+                "memlm_keras.memory.Attentive",
                 score=self.score,
                 window=self.window,
                 kernel_initializer=weights,
@@ -67,7 +68,9 @@ class Row(SummedLossRow):
             "dropout": self.dropout,
             "tie_embeddings": True,
             "initializer": weights,
-            "head": TiedProjection(bias_initializer="zeros"),
+            "head": serialized(
+                "memlm_keras.heads.TiedProjection", bias_initializer="zeros"
+            ),
         }
 
     def data(self):
@@ -79,9 +82,10 @@ class Row(SummedLossRow):
         }
 
 
-def _on_penn_treebank(score, validation=None, test=None):
-    return Row(
+def _on_penn_treebank(score, parameters, validation=None, test=None):
+    return SaltonRow(
         units=650,
+        parameters=(parameters, 651),
         score=score,
         window=score and 100,
         dropout=0.5,
@@ -91,9 +95,10 @@ def _on_penn_treebank(score, validation=None, test=None):
     )
 
 
-def _on_wikitext2(score, validation=None, test=None):
-    return Row(
+def _on_wikitext2(score, parameters, validation=None, test=None):
+    return SaltonRow(
         units=1000,
+        parameters=(parameters, 1001),
         score=score,
         window=score and 250,
         dropout=0.65,
@@ -106,13 +111,13 @@ def _on_wikitext2(score, validation=None, test=None):
 # Whether the published numbers are per predicted token is not known: see the
 # protocol salton2017 of `memlm_keras.evaluation.perplexity`.
 ROWS = {
-    "ptb_single": _on_penn_treebank("single", 71.7, 70.1),
-    "ptb_combined": _on_penn_treebank("combined", 72.6, 70.7),
-    "wikitext2_single": _on_wikitext2("single", 73.7, 69.7),
-    "wikitext2_combined": _on_wikitext2("combined", 74.3, 70.8),
+    "ptb_single": _on_penn_treebank("single", 8_034_000, 71.7, 70.1),
+    "ptb_combined": _on_penn_treebank("combined", 8_456_500, 72.6, 70.7),
+    "wikitext2_single": _on_wikitext2("single", 19_010_000, 73.7, 69.7),
+    "wikitext2_combined": _on_wikitext2("combined", 20_010_000, 74.3, 70.8),
     # No rows of the paper: all else being equal, no memory.
-    "ptb_lstm": _on_penn_treebank(None),
-    "wikitext2_lstm": _on_wikitext2(None),
+    "ptb_lstm": _on_penn_treebank(None, 6_765_200),
+    "wikitext2_lstm": _on_wikitext2(None, 16_008_000),
 }
 
 MEASURES = (

@@ -9,12 +9,9 @@ have three LSTM layers, below the memory, and "dropout after each LSTM layer"
 
 import dataclasses
 
-from memlm_keras.heads import OutputProjection
-from memlm_keras.memory import BidirectionalMemoryBlock
-from memlm_keras.memory import MemoryBlock
-from memlm_keras.memory import MemoryNetwork
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import lstms
+from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
@@ -37,22 +34,22 @@ NOVELS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Row(SummedLossRow):
+class TranRow(SummedLossRow):
     """LSTM layers, a memory of words or none, and LSTM layers above it.
 
     Args:
         below: integer, LSTM layers that the memory reads.
-        memory: class of the memory, or `None`.
+        memory: string, name of the memory, or `None`.
         temporal, composition: of a memory block.
-        window: integer, words in the memory, of one.
-        above: integer, LSTM layers that read what the memory hands on.
+        window: integer, words in the memory, if there is one.
+        above: integer, LSTM layers that read the outputs of the memory.
     """
 
     where: str = "Table 2"
     units: int = 128
     embedding_dim: int | None = 128
     below: int = 1
-    memory: type | None = None
+    memory: str | None = None
     temporal: bool | None = None
     composition: str | None = None
     window: int | None = None
@@ -63,29 +60,30 @@ class Row(SummedLossRow):
 
     def model(self):
         weights = uniform(self.initial_range)
+        memory = None
+        if self.memory is not None:
+            block = {"temporal": self.temporal, "composition": self.composition}
+            memory = serialized(
+                f"memlm_keras.memory.{self.memory}",
+                window=self.window,
+                **(block if self.composition else {}),
+                kernel_initializer=weights,
+            )
         model = {
             "embedding_dim": self.embedding_size,
             "recurrent": lstms(self.below, self.units, weights),
-            "memory": self._memory(weights),
+            "memory": memory,
             "recurrent_above": lstms(self.above, self.units, weights),
             "dropout": dict(self.dropout),
             "initializer": weights,
         }
-        if self.memory is MemoryNetwork:
-            model["head"] = OutputProjection(
-                use_bias=False, kernel_initializer=weights
+        if self.memory == "MemoryNetwork":
+            model["head"] = serialized(
+                "memlm_keras.heads.OutputProjection",
+                use_bias=False,
+                kernel_initializer=weights,
             )
         return model
-
-    def _memory(self, weights):
-        if self.memory is None:
-            return None
-        block = {"temporal": self.temporal, "composition": self.composition}
-        return self.memory(
-            window=self.window,
-            **(block if self.composition else {}),
-            kernel_initializer=weights,
-        )
 
     def data(self):
         return {"batch_size": self.batch_size, "sentences": True}
@@ -109,9 +107,10 @@ def _tests(german, italian, english, penn_treebank=None):
     )
 
 
-def _block(temporal, composition, above, *published):
-    return Row(
-        memory=MemoryBlock,
+def _block(temporal, composition, above, parameters, *published):
+    return TranRow(
+        parameters=(parameters, 513),
+        memory="MemoryBlock",
         temporal=temporal,
         composition=composition,
         window=15,
@@ -120,31 +119,41 @@ def _block(temporal, composition, above, *published):
     )
 
 
+def _lstms(layers, *published):
+    return TranRow(
+        below=layers,
+        parameters=(131_584 * layers, 257),
+        published=_tests(*published),
+    )
+
+
 PERPLEXITY_ROWS = {
-    "memn": Row(
+    "memn": TranRow(
         # There is no recurrent layer: all units are those of the embeddings.
         embedding_dim=None,
+        parameters=(20_224, 384),
         below=0,
-        memory=MemoryNetwork,
+        memory="MemoryNetwork",
         window=15,
         published=_tests(169.3, 127.5, 188.2),
     ),
-    "lstm_1": Row(below=1, published=_tests(135.8, 108.0, 145.1)),
-    "lstm_2": Row(below=2, published=_tests(128.6, 105.9, 139.7)),
-    "lstm_3": Row(below=3, published=_tests(125.1, 106.5, 136.6, 126.1)),
-    "rmr_tm_linear": _block(True, "linear", 1, 127.5, 109.9, 133.3),
-    "rmr_notm_linear": _block(False, "linear", 1, 126.4, 106.1, 134.5),
-    "rmr_tm_gated": _block(True, "gated", 1, 126.2, 99.5, 135.2),
-    "rmr_notm_gated": _block(False, "gated", 1, 122.0, 98.6, 131.2),
-    "rm_tm_linear": _block(True, "linear", 0, 121.5, 92.4, 127.2),
-    "rm_notm_linear": _block(False, "linear", 0, 122.9, 94.0, 130.4),
-    "rm_tm_gated": _block(True, "gated", 0, 118.6, 88.9, 128.8, 123.5),
-    "rm_notm_gated": _block(False, "gated", 0, 129.7, 96.6, 135.7),
+    "lstm_1": _lstms(1, 135.8, 108.0, 145.1),
+    "lstm_2": _lstms(2, 128.6, 105.9, 139.7),
+    "lstm_3": _lstms(3, 125.1, 106.5, 136.6, 126.1),
+    # Temporal matrix, composition, LSTMs above, parameters, perplexities.
+    "rmr_tm_linear": _block(True, "linear", 1, 265_088, 127.5, 109.9, 133.3),
+    "rmr_notm_linear": _block(False, "linear", 1, 263_168, 126.4, 106.1, 134.5),
+    "rmr_tm_gated": _block(True, "gated", 1, 363_392, 126.2, 99.5, 135.2),
+    "rmr_notm_gated": _block(False, "gated", 1, 361_472, 122.0, 98.6, 131.2),
+    "rm_tm_linear": _block(True, "linear", 0, 133_504, 121.5, 92.4, 127.2),
+    "rm_notm_linear": _block(False, "linear", 0, 131_584, 122.9, 94.0, 130.4),
+    "rm_tm_gated": _block(True, "gated", 0, 231_808, 118.6, 88.9, 128.8, 123.5),
+    "rm_notm_gated": _block(False, "gated", 0, 229_888, 129.7, 96.6, 135.7),
 }
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CompletionRow(Row):
+class CompletionRow(TranRow):
     """A row of Table 4: three LSTM layers below the memory, with dropout."""
 
     where: str = "Table 4"
@@ -157,10 +166,11 @@ class CompletionRow(Row):
         return super(SummedLossRow, self).published_numbers()
 
 
-def _completion(units, memory, window, accuracy):
+def _completion(units, memory, window, parameters, accuracy):
     return CompletionRow(
         units=units,
         embedding_dim=units,
+        parameters=parameters,
         memory=memory,
         window=window,
         published=(Published(NOVELS, {"completion_accuracy": accuracy}),),
@@ -168,12 +178,20 @@ def _completion(units, memory, window, accuracy):
 
 
 COMPLETION_ROWS = {
-    "completion_lstm_256": _completion(256, None, None, 0.560),
-    "completion_rm_256": _completion(256, MemoryBlock, 15, 0.643),
-    "completion_rm_512": _completion(512, MemoryBlock, 15, 0.692),
-    "completion_birm_256": _completion(256, BidirectionalMemoryBlock, 7, 0.596),
+    "completion_lstm_256": _completion(
+        256, None, None, (1_575_936, 513), 0.560
+    ),
+    "completion_rm_256": _completion(
+        256, "MemoryBlock", 15, (1_972_992, 1025), 0.643
+    ),
+    "completion_rm_512": _completion(
+        512, "MemoryBlock", 15, (7_878_144, 2049), 0.692
+    ),
+    "completion_birm_256": _completion(
+        256, "BidirectionalMemoryBlock", 7, (1_972_736, 1025), 0.596
+    ),
     "completion_birm_512": _completion(
-        512, BidirectionalMemoryBlock, 10, 0.670
+        512, "BidirectionalMemoryBlock", 10, (7_880_704, 2049), 0.670
     ),
 }
 

@@ -23,16 +23,9 @@ make keys under which nothing is read. What is compared begins alike.
 import dataclasses
 from typing import ClassVar
 
-import keras
-
-from memlm_keras.cells import AssociativeGRUCell
-from memlm_keras.cells import AssociativeMemoryCell
-from memlm_keras.cells import DualAssociativeGRUCell
-from memlm_keras.cells import LSTMNetworkCell
-from memlm_keras.cells import ProjectedRNN
-from memlm_keras.embeddings import Embedding
-from memlm_keras.memory import WordByWordAttention
-from memlm_keras.presets.rows import Row as BaseRow
+from memlm_keras.presets.rows import Row
+from memlm_keras.presets.rows import projected_rnn
+from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
@@ -45,45 +38,36 @@ COPIES = 8
 WINDOW = 64
 
 
-def _gru(units):
-    # With one bias a gate, as the paper counts.
-    return keras.layers.GRU(units, reset_after=False)
-
-
-def _am_gru(units, key):
-    return ProjectedRNN(AssociativeGRUCell(units, num_copies=COPIES, key=key))
-
-
-def _dual_am_gru(units, key):
-    return ProjectedRNN(
-        DualAssociativeGRUCell(units, num_copies=COPIES, key=key)
+def _reader(name, units, key):
+    """A layer that reads a sentence; `key` is of an associative memory."""
+    if name == "GRU":
+        # With one bias a gate, as the paper counts.
+        return serialized("keras.layers.GRU", units=units, reset_after=False)
+    if name == "LSTM":
+        return serialized("keras.layers.LSTM", units=units)
+    if name == "LSTMN":
+        return projected_rnn(
+            "memlm_keras.cells.LSTMNetworkCell",
+            units=units,
+            window=WINDOW,
+            fusion=True,
+        )
+    memory = {"num_copies": COPIES, "key": key}
+    if name == "AM-LSTM":
+        return projected_rnn(
+            "memlm_keras.cells.AssociativeMemoryCell",
+            cell=serialized("keras.layers.LSTMCell", units=units),
+            **memory,
+        )
+    cell = {"AM-GRU": "Associative", "Dual AM-GRU": "DualAssociative"}[name]
+    return projected_rnn(
+        f"memlm_keras.cells.{cell}GRUCell", units=units, **memory
     )
 
 
-def _am_lstm(units, key):
-    cell = keras.layers.LSTMCell(units)
-    return ProjectedRNN(AssociativeMemoryCell(cell, num_copies=COPIES, key=key))
-
-
-def _lstm_network(units):
-    return ProjectedRNN(LSTMNetworkCell(units, window=WINDOW, fusion=True))
-
-
-# Layers that read, by name: what makes one of so many units, and of a key where
-# there is an associative memory.
-READERS = {
-    "GRU": _gru,
-    "LSTM": keras.layers.LSTM,
-    "AM-GRU": _am_gru,
-    "Dual AM-GRU": _dual_am_gru,
-    "AM-LSTM": _am_lstm,
-    "LSTMN": _lstm_network,
-}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _ReadingRow(BaseRow):
-    """A row of layers among `READERS`.
+class _ReadingRow(Row):
+    """A row of layers that `_reader` makes.
 
     Args:
         embedding_range: float r, embeddings begin as U(-r, r).
@@ -93,10 +77,9 @@ class _ReadingRow(BaseRow):
     embedding_range: float = 0.5
     key: str | None = None
 
-    def reads_by(self, name):
-        """Makes a layer of the row's units."""
-        of_memory = {"key": self.key} if "AM-" in name else {}
-        return READERS[name](self.units, **of_memory)
+    def layer(self, name):
+        """A layer of the row's units."""
+        return _reader(name, self.units, self.key)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -104,9 +87,9 @@ class EntailmentRow(_ReadingRow):
     """A classifier of sentence pairs.
 
     Args:
-        reader: string, key of `READERS`.
+        reader: string, name of a layer of `_reader`.
         shared: whether both sentences have the same reader.
-        on_top: whether a GRU and rectifiers read what it makes of them.
+        on_top: whether a GRU and rectifiers read its outputs.
         attends: whether the hypothesis attends to the premise, word by word.
         pooling: string, how rectifiers read the outputs without a GRU on top.
         learning_rate: float, of Adam.
@@ -128,7 +111,7 @@ class EntailmentRow(_ReadingRow):
     selected_by: str = "validation accuracy"
 
     def scaled_embedding_dim(self, scale):
-        # Vectors of words are given, whatever the size of the layers.
+        # Pretrained vectors of words keep their size.
         return self.embedding_dim
 
     def model(self):
@@ -136,13 +119,17 @@ class EntailmentRow(_ReadingRow):
         return {
             "embedding_dim": self.embedding_size,
             "embeddings_initializer": uniform(self.embedding_range),
-            "recurrent": self.reads_by(self.reader),
+            "recurrent": self.layer(self.reader),
             "recurrent_hypothesis": (
-                None if self.shared else self.reads_by(self.reader)
+                None if self.shared else self.layer(self.reader)
             ),
             "conditioning": "source" if self.reads_source else "memory",
-            "memory": WordByWordAttention() if self.attends else None,
-            "top": _gru(self.units) if self.on_top else None,
+            "memory": (
+                serialized("memlm_keras.memory.WordByWordAttention")
+                if self.attends
+                else None
+            ),
+            "top": self.layer("GRU") if self.on_top else None,
             "pooling": self.pooling,
             "classifier_units": [self.units, self.units] if rectifies else [],
             "projection": None if rectifies else self.units,
@@ -153,8 +140,11 @@ class EntailmentRow(_ReadingRow):
         return {"batch_size": self.batch_size, "vectors": "GloVe"}
 
     def optimizer(self):
-        return keras.optimizers.Adam(
-            self.learning_rate, beta_1=0.0, beta_2=0.999
+        return serialized(
+            "keras.optimizers.Adam",
+            learning_rate=self.learning_rate,
+            beta_1=0.0,
+            beta_2=0.999,
         )
 
     def schedule(self):
@@ -179,7 +169,11 @@ class _FreeSizes(_ReadingRow):
         return False
 
     def optimizer(self):
-        return keras.optimizers.Adam(self.learning_rate, global_clipnorm=5.0)
+        return serialized(
+            "keras.optimizers.Adam",
+            learning_rate=self.learning_rate,
+            global_clipnorm=5.0,
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -203,8 +197,8 @@ class AutoencoderRow(_FreeSizes):
         return {
             "embedding_dim": self.embedding_size,
             "embeddings_initializer": uniform(self.embedding_range),
-            "encoder": self.reads_by(self.encoder),
-            "decoder": self.reads_by(self.decoder),
+            "encoder": self.layer(self.encoder),
+            "decoder": self.layer(self.decoder),
             "conditioning": self.conditioning,
         }
 
@@ -226,93 +220,73 @@ class LanguageModelRow(_FreeSizes):
     def model(self):
         return {
             "embedding_dim": self.embedding_size,
-            "embedding": Embedding(
-                embeddings_initializer=uniform(self.embedding_range)
+            "embedding": serialized(
+                "memlm_keras.embeddings.Embedding",
+                embeddings_initializer=uniform(self.embedding_range),
             ),
-            "recurrent": [self.reads_by(self.reader)],
+            "recurrent": [self.layer(self.reader)],
             "memory": None,
             "dropout": self.dropout,
         }
 
 
-def _snli(accuracy):
-    return (Published("SNLI", {"test_accuracy": accuracy}),)
+def _classifier(reader, units, parameters, accuracy, **settings):
+    return EntailmentRow(
+        reader=reader,
+        units=units,
+        parameters=(parameters, 300),
+        key="bound" if "AM-" in reader else None,
+        units_divisor=2 if "AM-" in reader else 1,
+        reads_source=reader in ("Dual AM-GRU", "LSTMN"),
+        published=(Published("SNLI", {"test_accuracy": accuracy}),),
+        **settings,
+    )
 
 
+# Reader, units, parameters without embeddings, published accuracy.
 ROWS = {
-    "gru_shared": EntailmentRow(
-        reader="GRU",
-        on_top=True,
-        units=126,
-        published=_snli(81.9),
+    "gru_shared": _classifier("GRU", 126, 321_177, 81.9, on_top=True),
+    "am_gru_shared": _classifier("AM-GRU", 108, 329_079, 82.9, on_top=True),
+    "dual_am_gru_shared": _classifier(
+        "Dual AM-GRU", 100, 321_103, 84.4, on_top=True
     ),
-    "am_gru_shared": EntailmentRow(
-        reader="AM-GRU",
-        key="bound",
+    "dual_am_gru_shared_large": _classifier(
+        "Dual AM-GRU",
+        500,
+        5_605_503,
+        85.4,
         on_top=True,
-        units=108,
-        units_divisor=2,
-        published=_snli(82.9),
-    ),
-    "dual_am_gru_shared": EntailmentRow(
-        reader="Dual AM-GRU",
-        key="bound",
-        reads_source=True,
-        on_top=True,
-        units=100,
-        units_divisor=2,
-        published=_snli(84.4),
-    ),
-    "dual_am_gru_shared_large": EntailmentRow(
-        reader="Dual AM-GRU",
-        key="bound",
-        reads_source=True,
-        on_top=True,
-        units=500,
-        units_divisor=2,
         dropout=0.2,
         learning_rate=1e-4,
-        published=_snli(85.4),
     ),
-    "lstm": EntailmentRow(
-        reader="LSTM",
-        shared=False,
-        units=116,
-        published=_snli(80.9),
+    "lstm": _classifier("LSTM", 116, 251_491, 80.9, shared=False),
+    "lstm_shared": _classifier("LSTM", 159, 251_223, 81.4),
+    "lstm_attention": _classifier(
+        "LSTM", 100, 251_303, 83.5, shared=False, attends=True
     ),
-    "lstm_shared": EntailmentRow(
-        reader="LSTM",
-        units=159,
-        published=_snli(81.4),
-    ),
-    "lstm_attention": EntailmentRow(
-        reader="LSTM",
-        shared=False,
-        attends=True,
-        units=100,
-        published=_snli(83.5),
-    ),
-    "lstm_network": EntailmentRow(
-        reader="LSTMN",
-        reads_source=True,
-        pooling="mean",
-        units=450,
-        published=_snli(86.3),
-    ),
+    "lstm_network": _classifier("LSTMN", 450, 3_379_953, 86.3, pooling="mean"),
     "gru_autoencoder": AutoencoderRow(
         encoder="GRU",
         decoder="GRU",
         conditioning="memory",
+        parameters=(197_376, 257),
     ),
     "dual_am_gru_autoencoder": AutoencoderRow(
         encoder="AM-GRU",
         decoder="Dual AM-GRU",
         key="bound",
         conditioning="source",
+        parameters=(410_368, 257),
     ),
-    "gru_language_model": LanguageModelRow(reader="GRU"),
-    "am_gru_language_model": LanguageModelRow(reader="AM-GRU", key="bound"),
-    "am_lstm_language_model": LanguageModelRow(reader="AM-LSTM", key="bound"),
+    "gru_language_model": LanguageModelRow(
+        reader="GRU", parameters=(240_600, 401)
+    ),
+    "am_gru_language_model": LanguageModelRow(
+        reader="AM-GRU", key="bound", parameters=(440_600, 401)
+    ),
+    "am_lstm_language_model": LanguageModelRow(
+        reader="AM-LSTM", key="bound", parameters=(560_800, 401)
+    ),
 }
 
 
