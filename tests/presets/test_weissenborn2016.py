@@ -148,15 +148,15 @@ def test_sizes():
         ),
         (
             lambda: presets.get("weissenborn2016/lstm", initial_range=0.1),
-            "are not drawn from a range.*initial_range=0.1",
+            "`initial_range` contradicts.*initial_range=0.1",
         ),
         (
             lambda: presets.get("weissenborn2016/lstm", key="unit"),
-            "no associative memory.*key=unit",
+            "`key` contradicts.*key=unit",
         ),
         (
             lambda: presets.get("daniluk2017/lstm", embedding_range=0.1),
-            "not drawn from a range of their own.*embedding_range=0.1",
+            "`embedding_range` contradicts.*embedding_range=0.1",
         ),
     ],
 )
