@@ -3,7 +3,9 @@
 import keras
 from keras import ops
 
-# What variables are cast to in a layer's call; it has no public name.
+# Neither has a public name: the mask that Keras attaches to a tensor, and the
+# dtype that variables are cast to in a layer's call.
+from keras.src.backend import set_keras_mask
 from keras.src.backend.common.variables import AutocastScope
 
 from memlm_keras.arguments import require_rate
@@ -122,7 +124,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
                 return super().call(ops.cast(inputs, dtype), reverse=True)
         token_ids = ops.cast(inputs, "int32")
         outputs = look_up(self.embeddings, token_ids)
-        return self._drop_words(outputs, token_ids, training)
+        return self._finish(outputs, token_ids, training)
 
     def quantize(self, mode=None, type_check=True, config=None):
         """Quantizes the matrix as `keras.layers.ReversibleEmbedding` does."""
@@ -136,18 +138,19 @@ class Embedding(keras.layers.ReversibleEmbedding):
         """Shape and dtype of Keras' layer, which knows no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
-    def _drop_words(self, outputs, token_ids, training):
+    def _finish(self, outputs, token_ids, training):
+        """Drops words, and attaches a mask as Keras' layer does."""
         if training and self.word_dropout:
-            kept = self._kept_words(token_ids)
+            words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
+            kept = keras.random.dropout(
+                words, self.word_dropout, seed=self.seed_generator
+            )
+            kept = ops.take_along_axis(kept, token_ids, axis=1)[..., None]
             outputs = outputs * ops.cast(kept, outputs.dtype)
-        return ops.cast(outputs, self.compute_dtype)
-
-    def _kept_words(self, token_ids):
-        words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
-        kept = keras.random.dropout(
-            words, self.word_dropout, seed=self.seed_generator
-        )
-        return ops.take_along_axis(kept, token_ids, axis=1)[..., None]
+        outputs = ops.cast(outputs, self.compute_dtype)
+        if self.mask_zero:
+            set_keras_mask(outputs, ops.not_equal(token_ids, 0))
+        return outputs
 
     def get_config(self):
         return {

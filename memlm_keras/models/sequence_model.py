@@ -113,6 +113,14 @@ class SequenceModel(keras.Model):
             kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics()
+        # Keras looks at the policy of the model alone.
+        if kwargs.get("auto_scale_loss", True) and any(
+            layer.dtype_policy.name == "mixed_float16" for layer in self.layers
+        ):
+            optimizer = keras.optimizers.get(optimizer)
+            scaled = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+            if optimizer is not None and not scaled:
+                optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
         super().compile(
             optimizer=optimizer,
             loss=self.default_loss() if loss == "auto" else loss,
@@ -226,8 +234,16 @@ class SequenceModel(keras.Model):
             steps=len(x),
         )
         epoch = x.epoch
-        train(epochs=epoch + 1, initial_epoch=epoch, callbacks=run)
-        if epoch + 1 < epochs and not self.stop_training:
+        # At the end of each `fit`, Keras assigns averaged weights (`use_ema`).
+        finalize = self.optimizer.finalize_variable_values
+        self.optimizer.finalize_variable_values = lambda variables: None
+        try:
+            train(epochs=epoch + 1, initial_epoch=epoch, callbacks=run)
+        finally:
+            del self.optimizer.finalize_variable_values
+        if epoch + 1 >= epochs or self.stop_training:
+            finalize(self.trainable_weights)
+        else:
             x.start_at(epoch + 1)
             run.set_params({**run.params, "steps": len(x)})
             self._initial_epoch = None

@@ -100,7 +100,7 @@ class SmoothedEmbedding(Embedding):
             vectors = look_up(table, token_ids)
         else:
             vectors = self.smoothing.mean_rows(table, token_ids)
-        return self._drop_words(vectors, token_ids, training)
+        return self._finish(vectors, token_ids, training)
 
     def compute_output_spec(
         self, inputs, reverse=False, training=None, drawn=None

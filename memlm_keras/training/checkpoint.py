@@ -1,57 +1,71 @@
-"""Checkpoints from which training goes on exactly."""
+"""Checkpoints for exact resume, and their files."""
 
+import json
 import pathlib
 import sys
+import zlib
 
 import keras
+import numpy as np
 
+from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.training import distribution
-from memlm_keras.training import run_state
+
+FORMAT = 2
+
+# Attributes that Keras' callbacks change during training.
+_CALLBACK_STATE = {
+    "EarlyStopping": ("wait", "best", "best_epoch", "stopped_epoch"),
+    "ReduceLROnPlateau": ("wait", "best", "cooldown_counter"),
+    "ModelCheckpoint": ("best",),
+    "History": ("epoch", "history"),
+}
 
 
 class Checkpoint(keras.callbacks.Callback):
-    """Saves all that a training run consists of, and resumes from it.
+    """Saves the whole state of a training run, and resumes from it.
 
     A checkpoint holds weights, optimizer, carried state, random state of the
-    dropout layers, metrics in progress, the position in the data, and what the
-    callbacks remember (patience, best weights, history). A run that was killed
-    and resumed ends with the weights of one left alone: bit for bit on JAX, and
-    to the last bit of float32 on TensorFlow with op determinism and one
-    inter-op thread.
+    dropout layers, metrics in progress, the position in the data, and the state
+    of the callbacks (patience, best weights, history). A run that was killed
+    and resumed ends with the weights of an uninterrupted run: bit for bit on
+    JAX, and to the last bit of float32 on TensorFlow with op determinism and
+    one inter-op thread.
 
     Keras' `BackupAndRestore` restores weights and optimizer at the beginning of
-    an epoch; state, data position and the other callbacks are lost on it.
+    an epoch, but not the carried state, the position in the data and the other
+    callbacks.
 
-    If `path` exists, its run is resumed: the batches are moved to where it
-    stopped when the callback is made, the rest is restored when `fit` begins.
-    A run that has ended goes on with more epochs, or with `EarlyStopping` of
-    more patience, as if it had had them from the beginning. Put it last in the
-    list of callbacks.
+    If `path` exists, its run is resumed: the constructor moves the batches to
+    the position of the checkpoint, and `fit` restores the rest when it begins.
+    A finished run continues with more epochs, or with an `EarlyStopping` of
+    more patience, as if it had had them from the beginning. Put the checkpoint
+    last in the list of callbacks.
 
-    What would make another run of it is refused: other data, batches, callbacks
-    or backend, another model or optimizer, and another learning rate, unless
-    `learning_rate` says which of the two is meant.
+    A checkpoint refuses other data, batches, callbacks or backend, another
+    model or optimizer, and another learning rate, unless `learning_rate`
+    selects one of the two.
 
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
-        batches: the `memlm_keras.data.Batches` that are trained on. Of batches
-            of another kind, `identity()` returns plain values that say which
-            they are, and `start_at(epoch, batch)` moves them.
-        callbacks: list of the other callbacks, whose state is kept too. A
-            callback that Keras does not have takes part if it has `get_state`
-            (returning JSON values) and `set_state`.
-        frequency: integer or `None`, batches between checkpoints; there is one
-            at the end of each epoch besides.
-        learning_rate: `None`, or which learning rate a resumed run goes on
-            with: `"checkpoint"` for the one that it had come to, `"model"` for
-            the one that the model is compiled with. With `None` it is the
-            checkpoint's, and a model compiled with another one than the run
-            began with is refused.
+        batches: the `memlm_keras.data.Batches` to train on. Other batches need
+            `identity()`, which returns plain values that identify them, and
+            `start_at(epoch, batch)`, which moves them.
+        callbacks: list of the other callbacks, whose state is saved too. A
+            callback of your own needs `get_state` (returning JSON values) and
+            `set_state`.
+        frequency: integer or `None`, batches between checkpoints; each epoch
+            also ends with one.
+        learning_rate: `None`, or the learning rate of a resumed run:
+            `"checkpoint"` for the last one of the run, `"model"` for the one
+            that the model is compiled with. `None` is the checkpoint's, and
+            refuses a model that is compiled with a learning rate other than the
+            first or last one of the run.
 
     Raises:
-        ValueError: if an argument is none of these; if `path` holds a damaged
-            checkpoint, or one of another run, each when it is found.
+        ValueError: for other arguments; and in the constructor or in `fit`, if
+            `path` has a damaged checkpoint, or one of another run.
 
     Example:
 
@@ -83,18 +97,18 @@ class Checkpoint(keras.callbacks.Callback):
         self.frequency = frequency
         self.learning_rate = learning_rate
         self.resumed_from = None
-        # The rates that the run began with and that it goes on with.
+        # The first rate of the run, and the one to continue with.
         self._first_rate = None
         self._next_rate = None
         self._epoch = 0
         self._first_batch = 0
         self._saved = None
-        # Counters to put back before the next batch. Between the last batch of
-        # an epoch and the first of the next, loaders and validation move them,
-        # and not in the same way in a whole epoch and in a resumed one.
+        # Counters to restore before the next batch. Loaders and validation
+        # change them between epochs, differently in a whole epoch and in a
+        # resumed one.
         self._counters = None
         if self.path.exists():
-            self._saved = run_state.read(self.path)
+            self._saved = read(self.path)
             position = self._saved["meta"]
             self._check(position)
             self.resumed_from = (position["epoch"], position["batch"])
@@ -105,9 +119,11 @@ class Checkpoint(keras.callbacks.Callback):
         optimizer = self.model.optimizer
         if self._saved is None:
             if self._first_rate is None:
-                self._first_rate = run_state.get_rate(optimizer)
+                self._first_rate = _rate(optimizer)
             return
-        optimizer.build(self.model.trainable_variables)
+        # A `LossScaleOptimizer` that is built twice has its variables twice.
+        if not optimizer.built:
+            optimizer.build(self.model.trainable_variables)
         self._check_optimizer()
         self._choose_rate()
         self._assign("model")
@@ -118,12 +134,18 @@ class Checkpoint(keras.callbacks.Callback):
         for index, callback in enumerate(self.callbacks):
             best_weights = self._numbered(f"callback_{index}_weight")
             state = states[index][1]
-            run_state.set_callback_state(callback, state, best_weights)
-        # The way in which Keras' own BackupAndRestore tells `fit`. A run that
-        # had come to its end has no epoch left.
+            if hasattr(callback, "set_state"):
+                callback.set_state(state)
+                continue
+            for name, value in state.items():
+                setattr(callback, name, value)
+            if best_weights:
+                callback.best_weights = best_weights
+        # Keras' BackupAndRestore sets the first epoch of `fit` like this. A
+        # finished run has no epoch left.
         ended = self._saved["meta"]["ended"]
         for callback in self.callbacks:
-            # With more patience than it had, it may go on.
+            # With more patience than before, the run may continue.
             if getattr(callback, "stopped_epoch", 0):
                 if callback.wait < callback.patience:
                     callback.stopped_epoch, ended = 0, False
@@ -134,24 +156,24 @@ class Checkpoint(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._counters is not None:
-            run_state.set_counters(self.model, self._counters)
+            _set_counters(self.model, self._counters)
             self._counters = None
         if self._saved is not None and self._first_batch:
-            # A scheduler has just changed the rate, at what it takes for the
-            # beginning of an epoch.
+            # A scheduler has just changed the rate as at the beginning of an
+            # epoch.
             self._set_rate()
 
     def on_train_batch_end(self, batch, logs=None):
         if self._saved is not None:
             # TensorFlow makes the metrics in the first step. They are sums
-            # over batches, so those of before the interruption are added. At
-            # the beginning of an epoch they are of the epoch before.
+            # over batches, so the saved ones are added. At the beginning of an
+            # epoch, the saved ones are of the previous epoch.
             if self._first_batch:
                 self._assign("metric", add=True)
             self._saved = None
         done = self._first_batch + batch + 1
         if done == self.batches.batches_per_epoch:
-            self._counters = run_state.get_counters(self.model)
+            self._counters = _counters(self.model)
         if self.frequency and done % self.frequency == 0:
             if done < self.batches.batches_per_epoch:
                 self.save(self._epoch, done)
@@ -164,7 +186,7 @@ class Checkpoint(keras.callbacks.Callback):
         self.model._initial_epoch = None
 
     def save(self, epoch, batch):
-        """Writes the checkpoint: the next batch to train on is `batch`."""
+        """Writes a checkpoint before the batch `batch` of `epoch`."""
         optimizer = self.model.optimizer
         distribution.gather_rows(
             self.model,
@@ -179,41 +201,40 @@ class Checkpoint(keras.callbacks.Callback):
             "epoch": epoch,
             "batch": batch,
             "ended": batch == 0 and bool(self.model.stop_training),
-            "batches": run_state.plain(self.batches.identity()),
-            "optimizer": run_state.get_optimizer_config(optimizer),
+            "batches": plain(self.batches.identity()),
+            "optimizer": _optimizer_config(optimizer),
             "first_learning_rate": self._first_rate,
             "callbacks": [],
         }
         arrays = {
             key: _array(variable) for key, variable in self._variables().items()
         }
-        if isinstance(run_state.get_rate(optimizer), float):
+        if isinstance(_rate(optimizer), float):
             arrays["learning_rate"] = _array(optimizer.learning_rate)
-        counters = self._counters or run_state.get_counters(self.model)
+        counters = self._counters or _counters(self.model)
         for index, value in enumerate(counters):
             arrays[f"counter_{index}"] = value
         for index, callback in enumerate(self.callbacks):
             name = type(callback).__name__
-            state = run_state.get_callback_state(callback)
-            meta["callbacks"].append([name, state])
-            best_weights = run_state.get_best_weights(callback)
+            meta["callbacks"].append([name, _callback_state(callback)])
+            best_weights = getattr(callback, "best_weights", None) or []
             for position, weight in enumerate(best_weights):
                 arrays[f"callback_{index}_weight_{position}"] = weight
-        run_state.write(self.path, meta, arrays)
+        write(self.path, meta, arrays)
 
     def _variables(self, group=None):
         """Variables by key, of one group or of all."""
         metrics = self.model.metrics_variables
         left_out = {id(variable) for variable in metrics}
         groups = {
-            # Each evaluation begins anew, so what it carries need not be kept.
+            # Each evaluation begins with an empty state.
             "model": [
                 variable
                 for variable in self.model.variables
                 if id(variable) not in left_out
                 and "carried_evaluation_state_" not in variable.path
             ],
-            # The learning rate is no variable where it follows a schedule.
+            # With a schedule, the learning rate is not a variable.
             "optimizer": [
                 variable
                 for variable in self.model.optimizer.variables
@@ -250,7 +271,10 @@ class Checkpoint(keras.callbacks.Callback):
                 "`path`."
             )
         for variable, array in zip(variables, arrays):
-            (variable.assign_add if add else variable.assign)(array)
+            if add:
+                variable.assign_add(array)
+            else:
+                variable.assign(array)
 
     def _numbered(self, name):
         """The arrays `<name>_0`, `<name>_1` and so on of the checkpoint."""
@@ -279,10 +303,8 @@ class Checkpoint(keras.callbacks.Callback):
                 f"The checkpoint {self.path} belongs to the callbacks {saved}, "
                 f"in this order. Received: callbacks {given}"
             )
-        expected, received = (
-            meta["batches"],
-            run_state.plain(self.batches.identity()),
-        )
+        expected = meta["batches"]
+        received = plain(self.batches.identity())
         if received != expected:
             raise ValueError(
                 f"The checkpoint {self.path} belongs to other batches: "
@@ -292,7 +314,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _check_optimizer(self):
         expected = self._saved["meta"]["optimizer"]
-        received = run_state.get_optimizer_config(self.model.optimizer)
+        received = _optimizer_config(self.model.optimizer)
         if received["class_name"] != expected["class_name"]:
             expected = {"class_name": expected["class_name"]}
             received = {"class_name": received["class_name"]}
@@ -306,9 +328,9 @@ class Checkpoint(keras.callbacks.Callback):
     def _choose_rate(self):
         first = self._saved["meta"]["first_learning_rate"]
         last = self._saved.get("learning_rate")
-        # Of a schedule there is none but the first.
+        # A schedule has no other rate than the first.
         last = first if last is None else float(last)
-        asked = run_state.get_rate(self.model.optimizer)
+        asked = _rate(self.model.optimizer)
         self._first_rate, self._next_rate = first, last
         if self.learning_rate == "model":
             self._first_rate, self._next_rate = asked, asked
@@ -329,6 +351,85 @@ class Checkpoint(keras.callbacks.Callback):
             )
 
 
+# === Parts of the state ===
+
+
+def _counters(model):
+    """Seeds of a model, its optimizer's steps, and torch's random states.
+
+    A Keras dropout layer without a seed draws from torch's global generators.
+    """
+    counters = [
+        keras.ops.convert_to_numpy(variable).copy()
+        for variable in _counter_variables(model)
+    ]
+    if keras.backend.backend() == "torch":
+        import torch
+
+        states = [torch.get_rng_state()]
+        if torch.cuda.is_available():
+            states += torch.cuda.get_rng_state_all()
+        counters += [state.numpy() for state in states]
+    return counters
+
+
+def _set_counters(model, counters):
+    """Restores the result of `_counters`."""
+    variables = _counter_variables(model)
+    for variable, value in zip(variables, counters):
+        variable.assign(value)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        cpu, *devices = (
+            torch.from_numpy(np.array(state))
+            for state in counters[len(variables) :]
+        )
+        torch.set_rng_state(cpu)
+        for index, state in enumerate(devices):
+            torch.cuda.set_rng_state(state, index)
+
+
+def _counter_variables(model):
+    seeds = [v for v in model.variables if v.name == "seed_generator_state"]
+    # `iterations` is a quotient where gradients are accumulated; the variable
+    # that counts the steps is the first one.
+    return [*seeds, _inner(model.optimizer).variables[0]]
+
+
+def _callback_state(callback):
+    if hasattr(callback, "get_state"):
+        return callback.get_state()
+    names = _CALLBACK_STATE.get(type(callback).__name__, ())
+    state = {name: getattr(callback, name, None) for name in names}
+    return json.loads(json.dumps(state, default=float))
+
+
+def _inner(optimizer):
+    """The optimizer that a `LossScaleOptimizer` wraps, or the same one."""
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def _rate(optimizer):
+    """Learning rate as a float, or its schedule as plain values."""
+    return plain(_inner(optimizer).get_config()["learning_rate"])
+
+
+def _optimizer_config(optimizer):
+    """Class and arguments of an optimizer, without its learning rate."""
+    config = {"class_name": type(optimizer).__name__, **optimizer.get_config()}
+    if hasattr(optimizer, "inner_optimizer"):
+        config["inner_optimizer"] = _optimizer_config(optimizer.inner_optimizer)
+    for key in ("learning_rate", "name"):
+        config.pop(key, None)
+    return plain(config)
+
+
+def plain(value):
+    """A value after it was written to JSON and read again."""
+    return json.loads(json.dumps(value, default=repr))
+
+
 def _array(variable):
     array = keras.ops.convert_to_numpy(variable)
     # NumPy's file format has no bfloat16; float32 holds it exactly.
@@ -336,7 +437,7 @@ def _array(variable):
 
 
 def _shown(rate):
-    # Of a float in single precision no more digits are meant.
+    # More digits than these are noise of single precision.
     if isinstance(rate, float):
         return f"{rate:.6g}"
     return rate["class_name"] if isinstance(rate, dict) else str(rate)
@@ -350,3 +451,43 @@ def _differences(expected, received):
         if received.get(key) != expected.get(key)
     ]
     return "; ".join(differences)
+
+
+# === File ===
+
+
+def write(path, meta, arrays):
+    """Writes arrays, and plain values as `meta`, whole or not at all."""
+    meta = json.loads(json.dumps({"format": FORMAT, **meta}))
+    meta["checksum"] = _checksum(meta, arrays)
+    with files.atomic_path(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, meta=np.array(json.dumps(meta)), **arrays)
+
+
+def read(path):
+    """Reads the arrays of a checkpoint, and its plain values as `meta`."""
+    remedy = "Remove it to begin anew, or put an intact copy in its place."
+    with files.reading(path, "checkpoint", remedy):
+        with np.load(path, allow_pickle=False) as archive:
+            saved = {key: archive[key] for key in archive.files}
+        meta = json.loads(str(saved.pop("meta")))
+        if meta["format"] == FORMAT:
+            # Archives have checksums of arrays, but not of their names.
+            if meta.pop("checksum") != _checksum(meta, saved):
+                raise ValueError("its checksum is wrong")
+    if meta["format"] != FORMAT:
+        raise ValueError(
+            f"The checkpoint {path} is of format {meta['format']}; "
+            f"this version reads format {FORMAT}. Resume it with the version "
+            "of memlm_keras that wrote it."
+        )
+    return {**saved, "meta": meta}
+
+
+def _checksum(meta, arrays):
+    sum_ = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        array = np.ascontiguousarray(array)
+        sum_ = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), sum_)
+        sum_ = zlib.crc32(array, sum_)
+    return sum_

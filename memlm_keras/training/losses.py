@@ -8,20 +8,25 @@ from memlm_keras.training import distribution
 
 
 class TokenLoss(keras.losses.Loss):
-    """Base class of what is made of the losses of single tokens.
+    """Base class of reductions of the losses of single tokens.
 
-    A `memlm_keras.LanguageModel` that is handed the targets gives the loss of
-    each token, `(batch, time)`; whoever holds logits may give those instead.
+    A `memlm_keras.LanguageModel` with targets among its inputs returns the loss
+    of each token, `(batch, time)`; these losses accept logits too.
 
     Call arguments:
         y_true: int32 tensor `(batch, time)`.
         y_pred: logits `(batch, time, vocabulary)`, or the losses of the tokens
             `(batch, time)`.
-        sample_weight: optional float tensor `(batch, time)`.
+        sample_weight: optional float tensor `(batch, time)`, or `(batch,)` with
+            one weight for all tokens of a row.
 
     Returns:
         A scalar.
     """
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        weights = _weights_of_tokens(sample_weight, y_true)
+        return super().__call__(y_true, y_pred, weights)
 
     def call(self, y_true, y_pred):
         return _losses(y_true, y_pred)
@@ -32,9 +37,9 @@ class TokenLoss(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class TokenCrossEntropy(TokenLoss):
-    """Cross-entropy in nats, averaged over what is predicted.
+    """Cross-entropy in nats, averaged over the predicted tokens.
 
-    Call arguments and result as of `TokenLoss`.
+    See `TokenLoss` for call arguments and result.
 
     Example:
 
@@ -51,12 +56,12 @@ class TokenCrossEntropy(TokenLoss):
 class SentenceCrossEntropy(TokenLoss):
     """Cross-entropy summed over a sentence and averaged over the batch.
 
-    Tran et al. (2016) do not divide by the length of the sentence, which is
-    what makes their learning rate of 1 and their clipping at a norm of 5 right.
-    The rows of a batch are all counted, also the empty ones that fill up
-    `memlm_keras.data.SentenceBatches`: so each sentence weighs the same.
+    Tran et al. (2016) do not divide by the length of the sentence; their
+    learning rate of 1 and their clipping at a norm of 5 depend on it. All rows
+    of a batch count, also the empty ones at the end of
+    `memlm_keras.data.SentenceBatches`, so each sentence has the same weight.
 
-    Call arguments and result as of `TokenLoss`.
+    See `TokenLoss` for call arguments and result.
 
     Example:
 
@@ -77,11 +82,10 @@ class SentenceCrossEntropy(TokenLoss):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Nats(keras.metrics.Mean):
-    """Cross-entropy of a token, in nats, in the mean over all tokens.
+    """Mean cross-entropy of all tokens, in nats.
 
-    Keras' `SparseCategoricalCrossentropy` takes the mean over time in each row
-    before it sums, so that a token of a long batch counts less than one of a
-    short batch.
+    Keras' `SparseCategoricalCrossentropy` first takes the mean over time in
+    each row, so a token of a long batch counts less than one of a short batch.
 
     Args:
         name: string.
@@ -92,18 +96,19 @@ class Nats(keras.metrics.Mean):
         super().__init__(name=name, dtype=dtype)
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Adds a batch; arguments as of `TokenLoss`."""
+        """Adds a batch; see `TokenLoss` for the arguments."""
         losses = ops.reshape(_losses(y_true, y_pred), (-1,))
-        if sample_weight is not None:
-            sample_weight = ops.reshape(sample_weight, (-1,))
-        super().update_state(losses, sample_weight)
+        weights = _weights_of_tokens(sample_weight, y_true)
+        if weights is not None:
+            weights = ops.reshape(weights, (-1,))
+        super().update_state(losses, weights)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Perplexity(Nats):
     """`exp(nats)`: the perplexity of all tokens.
 
-    As `keras_nlp.metrics.Perplexity` has it, which takes logits only.
+    Equals `keras_nlp.metrics.Perplexity`, which accepts logits only.
 
     Args:
         name: string.
@@ -114,7 +119,7 @@ class Perplexity(Nats):
         super().__init__(name=name, dtype=dtype)
 
     def result(self):
-        """Returns the perplexity of all that was added, a scalar."""
+        """Returns the perplexity of all added batches, a scalar."""
         return ops.exp(super().result())
 
 
@@ -122,3 +127,13 @@ def _losses(y_true, y_pred):
     if len(y_pred.shape) == len(y_true.shape):
         return y_pred
     return token_losses(y_pred, ops.cast(y_true, "int32"))
+
+
+def _weights_of_tokens(sample_weight, y_true):
+    """Weights `(batch, time)`, given by row or by token; `None` stays."""
+    if sample_weight is None:
+        return None
+    weights = ops.cast(sample_weight, "float32")
+    if len(weights.shape) < len(y_true.shape):
+        weights = weights[:, None]
+    return weights * ops.ones_like(y_true, dtype="float32")

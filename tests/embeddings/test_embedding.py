@@ -11,6 +11,9 @@ from memlm_keras.embeddings import Embedding
 from memlm_keras.embeddings import look_up
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import MemoryNetwork
+from memlm_keras.smoothing import SmoothedEmbedding
+from memlm_keras.smoothing import StreamStatistics
+from memlm_keras.smoothing import VariationalSmoothing
 
 pytestmark = pytest.mark.backend
 
@@ -130,3 +133,25 @@ def test_a_word_is_dropped_wherever_it_occurs_in_a_row():
 def test_wrong_rate_of_words_that_are_dropped():
     with pytest.raises(ValueError, match="`word_dropout`.*word_dropout=1.0"):
         Embedding(5, 3, word_dropout=1.0)
+
+
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_zeros_are_masked_like_in_keras(smoothed):
+    arguments = {}
+    layer = Embedding
+    if smoothed:
+        smoothing = VariationalSmoothing("linear_interpolation", 0.0)
+        smoothing.adapt(StreamStatistics.count(np.arange(V), V))
+        layer, arguments = SmoothedEmbedding, {"smoothing": smoothing}
+    embedding = layer(V, 4, mask_zero=True, **arguments)
+    expected = keras.layers.ReversibleEmbedding(V, 4, mask_zero=True)
+    lstm = keras.layers.LSTM(5)
+    token_ids = np.array([[1, 0, 2, 0], [0, 0, 3, 4]])
+    embedding.build()
+    expected.build()
+    embedding.embeddings.assign(expected.embeddings)
+    np.testing.assert_allclose(
+        keras.ops.convert_to_numpy(lstm(embedding(token_ids))),
+        keras.ops.convert_to_numpy(lstm(expected(token_ids))),
+        rtol=1e-6,
+    )

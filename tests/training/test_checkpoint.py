@@ -17,8 +17,8 @@ from memlm_keras.data import Batches
 from memlm_keras.data import PairBatches
 from memlm_keras.memory import NGram
 from memlm_keras.training import Checkpoint
+from memlm_keras.training import checkpoint as checkpoint_module
 from memlm_keras.training import halve_after
-from memlm_keras.training import run_state
 
 pytestmark = pytest.mark.backend
 
@@ -105,6 +105,67 @@ def resume(path, epochs=2, **kwargs):
     callbacks = [*checkpoint.callbacks, checkpoint]
     model.fit(batches, epochs=epochs, callbacks=callbacks, verbose=0)
     return model
+
+
+class Interrupt(keras.callbacks.Callback):
+    """Raises after a number of batches, like Ctrl-C."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.batches = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.batches -= 1
+        if not self.batches:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    "dtype, arguments",
+    [
+        ("float32", {"gradient_accumulation_steps": 2}),
+        ("float32", {"use_ema": True, "ema_momentum": 0.9}),
+        ("mixed_float16", {}),
+    ],
+    ids=["accumulated_gradients", "averaged_weights", "scaled_loss"],
+)
+def test_optimizers_resume_within_an_epoch(tmp_path, dtype, arguments):
+    def train(path, batches_to_train=0):
+        keras.utils.set_random_seed(3)
+        model = LanguageModel(11, 4, [keras.layers.LSTM(6)], dtype=dtype)
+        model.compile(keras.optimizers.Adam(0.01, **arguments))
+        batches = Batches(np.arange(80) % 11, 2, 5)
+        checkpoint = Checkpoint(path, batches, frequency=3)
+        callbacks = [checkpoint]
+        if batches_to_train:
+            callbacks.append(Interrupt(batches_to_train))
+        try:
+            model.fit(batches, epochs=3, callbacks=callbacks, verbose=0)
+        except KeyboardInterrupt:
+            pass
+        return model, checkpoint
+
+    whole, _ = train(tmp_path / "whole.npz")
+    scaled = isinstance(whole.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert scaled == (dtype == "mixed_float16")
+    train(tmp_path / "resumed.npz", batches_to_train=13)
+    resumed, checkpoint = train(tmp_path / "resumed.npz")
+    assert checkpoint.resumed_from == (1, 3)
+    for found, expected in zip(
+        resumed.get_weights(), whole.get_weights(), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_a_loss_scale_optimizer_resumes_under_a_global_policy(tmp_path):
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        resume(tmp_path / "checkpoint.npz", epochs=1)
+        model = resume(tmp_path / "checkpoint.npz", epochs=2)
+    finally:
+        keras.config.set_dtype_policy(before)
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
 
 
 @pytest.fixture
@@ -243,8 +304,8 @@ def test_killed_while_saving(saved):
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        run_state.np.savez = write_half
-        run_state.write(saved, meta, arrays)
+        checkpoint_module.np.savez = write_half
+        checkpoint_module.write(saved, meta, arrays)
 
     context = multiprocessing.get_context("fork")
     process = context.Process(target=save_and_be_killed)

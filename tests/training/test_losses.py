@@ -1,0 +1,55 @@
+"""Losses and metrics of tokens."""
+
+import keras
+import numpy as np
+
+from memlm_keras import LanguageModel
+from memlm_keras.training import Nats
+from memlm_keras.training import Perplexity
+from memlm_keras.training import SentenceCrossEntropy
+from memlm_keras.training import TokenCrossEntropy
+
+
+def test_weights_of_rows_are_those_of_their_tokens(random):
+    losses = random.random((3, 4)).astype("float32")
+    targets = np.ones((3, 4), "int32")
+    rows = np.array([1.0, 0.0, 0.5], "float32")
+    tokens = np.repeat(rows[:, None], 4, axis=1)
+    mean = np.sum(losses * tokens) / tokens.sum()
+    for weights in (rows, rows[:, None], tokens):
+        nats, perplexity = Nats(), Perplexity()
+        nats.update_state(targets, losses, weights)
+        perplexity.update_state(targets, losses, weights)
+        np.testing.assert_allclose(float(nats.result()), mean, rtol=1e-5)
+        np.testing.assert_allclose(
+            float(perplexity.result()), np.exp(mean), rtol=1e-5
+        )
+        loss = TokenCrossEntropy()(targets, losses, weights)
+        np.testing.assert_allclose(float(loss), mean, rtol=1e-5)
+        loss = SentenceCrossEntropy()(targets, losses, weights)
+        np.testing.assert_allclose(
+            float(loss), np.sum(losses * tokens) / 3, rtol=1e-5
+        )
+
+
+def test_fit_takes_a_weight_for_each_row(random):
+    ids = random.integers(0, 11, (6, 8))
+    rows = random.random(6).astype("float32")
+    histories = []
+    for weights in (rows, np.repeat(rows[:, None], 7, axis=1)):
+        keras.utils.set_random_seed(1)
+        model = LanguageModel(11, 4, [keras.layers.GRU(6)])
+        model.compile("adam")
+        histories.append(
+            model.fit(
+                ids[:, :-1],
+                ids[:, 1:],
+                sample_weight=weights,
+                batch_size=3,
+                shuffle=False,
+                verbose=0,
+            ).history
+        )
+    assert histories[0].keys() == {"loss", "nats", "perplexity"}
+    for name, values in histories[1].items():
+        np.testing.assert_allclose(histories[0][name], values, rtol=1e-5)
