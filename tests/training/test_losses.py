@@ -2,12 +2,15 @@
 
 import keras
 import numpy as np
+import pytest
 
 from memlm_keras import LanguageModel
 from memlm_keras.training import Nats
 from memlm_keras.training import Perplexity
 from memlm_keras.training import SentenceCrossEntropy
 from memlm_keras.training import TokenCrossEntropy
+
+pytestmark = pytest.mark.backend
 
 
 def test_weights_of_rows_are_those_of_their_tokens(random):
