@@ -7,6 +7,7 @@ import zlib
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 
 _CHUNK = 1 << 20
@@ -16,17 +17,8 @@ class EpochBatches(keras.utils.PyDataset):
     """Batches that can begin at any batch of any epoch.
 
     Subclasses set `batches_per_epoch` and implement `identity`, `_batch` and,
-    where they shuffle, `_shuffle`.
-
-    Args:
-        batch_size: Number of rows.
-        shuffle: Whether there is another order every epoch.
-        seed: Integer from which the orders follow.
-
-    Attributes:
-        batches_per_epoch: Number of batches of a whole epoch.
-        vocabulary: `None`, or the `Vocabulary` of the tokens, as a corpus sets
-            it: a model that has another one refuses the batches.
+    if they shuffle, `_shuffle`. A corpus sets `vocabulary`: a model with
+    another vocabulary refuses the batches.
     """
 
     vocabulary = None
@@ -41,7 +33,7 @@ class EpochBatches(keras.utils.PyDataset):
         self.start_batch = 0
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
+        """Plain values that identify the batches, for checkpoints."""
         return {
             "batch_size": self.batch_size,
             "seed": self.seed,
@@ -88,20 +80,11 @@ class EpochBatches(keras.utils.PyDataset):
 
 
 class TokenBatches(EpochBatches):
-    """Batches of a text, each row a part of it.
-
-    Args:
-        tokens: 1-D integer array or memory map.
-        batch_size, shuffle, seed: As of `EpochBatches`.
-        end_of_sentence_id: Input before the first token, and padding.
-
-    Attributes:
-        num_tokens: Number of tokens of the text.
-    """
+    """Batches of a text of `num_tokens` tokens, each row a part of it."""
 
     def __init__(self, tokens, batch_size, shuffle, seed, end_of_sentence_id):
         super().__init__(batch_size, shuffle, seed)
-        self.tokens = _check_tokens(tokens)
+        self.tokens = require_integers("tokens", tokens)
         self.num_tokens = len(self.tokens)
         self.end_of_sentence_id = int(end_of_sentence_id)
 
@@ -119,7 +102,6 @@ class TokenBatches(EpochBatches):
         return self._read_once[0]
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
         return {
             **super().identity(),
             "num_tokens": self.num_tokens,
@@ -141,14 +123,10 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def _rows(self, begins, ends, time, reset, blind):
-        """One batch, of a span of the text in each row.
+        """One batch, with a span of the text in each row.
 
-        Args:
-            begins, ends: Integer arrays `(batch_size,)`, or of fewer rows.
-            time: Integer, at least as long as each span.
-            reset: Boolean array `(batch_size,)`.
-            blind: Boolean array, whether a row's first input is the end of a
-                sentence instead of the token before.
+        `begins` and `ends` are `(batch_size,)`, or fewer rows. The first input
+        of a `blind` row is the end of a sentence, not the token before.
         """
         shape = (self.batch_size, time)
         token_ids = np.full(shape, self.end_of_sentence_id, np.int32)
@@ -167,21 +145,8 @@ class TokenBatches(EpochBatches):
 
 
 def checksum(integers, start=0):
-    """Checksum of integers, whatever their dtype and where they are stored."""
+    """Checksum of integers of any dtype."""
     return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
-
-
-def _check_tokens(tokens):
-    # `asanyarray` leaves a memory map what it is.
-    tokens = np.asanyarray(tokens)
-    if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
-        raise ValueError(
-            "`tokens` must be a 1-D array of integers. Received: shape "
-            f"{tokens.shape} and dtype {tokens.dtype}"
-        )
-    if not len(tokens):
-        raise ValueError("`tokens` must not be empty. Received: no tokens")
-    return tokens
 
 
 class Batches(TokenBatches):
@@ -195,11 +160,11 @@ class Batches(TokenBatches):
     * `targets`: int32 `(batch_size, segment_length)`
     * `sample_weight`: float32 `(batch_size, segment_length)`, 0 at padding
 
-    Row `b` of a batch goes on where row `b` of the batch before ended. Every
-    token is a target exactly once an epoch, whatever the two sizes, and its
-    input is the token before it. All batches have the same shapes.
+    Row `b` of a batch continues row `b` of the batch before. Every token is a
+    target exactly once an epoch, whatever the two sizes, and its input is the
+    token before it. All batches have the same shapes.
 
-    Without `document_starts` the tokens are parted into `batch_size`
+    Without `document_starts` the tokens are split into `batch_size`
     contiguous streams whose lengths differ by at most one. The first input of
     a row is the token before the row (the end of a sentence at the very
     beginning) and `reset` is true in the first batch only.
@@ -207,12 +172,12 @@ class Batches(TokenBatches):
     With `document_starts` each document in turn goes to the row that is free
     first. Documents begin at the beginning of a segment, with the end of a
     sentence as first input and with `reset` true; their last segment is
-    padded. `shuffle` reorders the documents within each row every epoch, by
-    `seed` and epoch alone: rows and so the number of batches stay the same.
+    padded. `shuffle` reorders the documents within each row every epoch; the
+    order depends on `seed` and epoch alone. Rows, and so the number of
+    batches, stay the same.
 
-    The order of an epoch follows from `seed` and the number that
-    `memlm_keras.LanguageModel.fit` counts for it. There is no need to raise
-    `workers`: the tokens are indexed in place.
+    `memlm_keras.LanguageModel.fit` counts the epochs. There is no need to
+    raise `workers`: the tokens are indexed in place.
 
     Args:
         tokens: 1-D integer array or memory map.
@@ -221,10 +186,10 @@ class Batches(TokenBatches):
         document_starts: `None`, or 1-D integer offsets into `tokens` at which
             documents begin: the first 0, each larger than the one before.
         shuffle: Whether to reorder documents every epoch.
-        seed: Integer from which the orders follow.
+        seed: Integer that determines the orders.
         end_of_sentence_id: Input before the first token, and padding.
-        context_of: `"document"` or `"sentence"`, what `document_starts` are the
-            beginnings of; reports say it.
+        context_of: `"document"` or `"sentence"`, which of them begin at
+            `document_starts`, for reports.
 
     Attributes:
         epoch: Current epoch, from 0.
@@ -266,8 +231,8 @@ class Batches(TokenBatches):
             if shuffle:
                 raise ValueError(
                     "`shuffle=True` needs `document_starts`: without documents "
-                    "there is nothing to reorder, as each row goes on where "
-                    "it ended. Received: document_starts=None"
+                    "there is nothing to reorder. Received: "
+                    "document_starts=None"
                 )
             self._layout = _Streams(self.num_tokens, batch_size, segment_length)
         else:
@@ -281,7 +246,6 @@ class Batches(TokenBatches):
         self.start_at(0)
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
         return {
             **super().identity(),
             "segment_length": self.segment_length,
@@ -308,8 +272,8 @@ class _Streams:
         self.checksum = None
 
     def spans(self, index):
-        """Returns, for each row of batch `index`, int64 `begins` and `ends`
-        of its tokens, bool `reset`, and bool `blind`: no token precedes."""
+        """int64 `begins` and `ends` of each row of a batch, bool `reset`, and
+        bool `blind`: the row has no token before it."""
         begins = self._begins + index * self._segment_length
         begins = np.minimum(begins, self._ends)
         ends = np.minimum(begins + self._segment_length, self._ends)
@@ -319,8 +283,8 @@ class _Streams:
 class _Documents:
     """Where the rows of each batch lie in a text of documents.
 
-    Holds a few integers per document and none per segment, so that a text
-    larger than memory can be laid out.
+    Holds a few integers per document and none per segment, for texts larger
+    than memory.
     """
 
     def __init__(self, starts, num_tokens, batch_size, segment_length):
@@ -336,7 +300,7 @@ class _Documents:
         self._place(np.argsort(self._rows, kind="stable"))
 
     def shuffle(self, generator):
-        """Reorders the documents of each row, whatever their order was."""
+        """Reorders the documents of each row, independent of earlier orders."""
         keys = generator.random(len(self._rows))
         self._place(np.lexsort((keys, self._rows)))
 
@@ -346,14 +310,13 @@ class _Documents:
         self._first_segments = np.cumsum(segments) - segments
 
     def spans(self, index):
-        """Spans of the rows of batch `index`, in the form of `_Streams`."""
-        wanted = self._row_edges[:-1] + index
-        busy = wanted < self._row_edges[1:]
-        # Rows that have run out get an empty span of the first document.
-        wanted = np.where(busy, wanted, 0)
-        place = np.searchsorted(self._first_segments, wanted, "right") - 1
+        segment = self._row_edges[:-1] + index
+        busy = segment < self._row_edges[1:]
+        # Rows without documents left get an empty span of the first document.
+        segment = np.where(busy, segment, 0)
+        place = np.searchsorted(self._first_segments, segment, "right") - 1
         document = self._order[place]
-        segment = wanted - self._first_segments[place]
+        segment = segment - self._first_segments[place]
         begins = self._starts[document] + segment * self._segment_length
         ends = np.minimum(begins + self._segment_length, self._ends[document])
         reset = busy & (segment == 0)
@@ -361,14 +324,10 @@ class _Documents:
 
 
 def _deal(segments, batch_size):
-    """Gives each document to the row that is free first (the lowest of equals).
+    """Row of each document, int64, and the number of segments of each row.
 
-    Args:
-        segments: 1-D int64, number of segments of each document.
-        batch_size: Number of rows.
-
-    Returns:
-        Row of each document, 1-D int64, and list of the segments of each row.
+    Each document goes to the row that is free first, the lowest of equals.
+    `segments` are the numbers of segments of the documents.
     """
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
@@ -382,14 +341,9 @@ def _deal(segments, batch_size):
 
 
 def _check_document_starts(document_starts, num_tokens):
-    starts = np.asarray(document_starts)
-    if starts.ndim != 1 or not np.issubdtype(starts.dtype, np.integer):
-        raise ValueError(
-            "`document_starts` must be a 1-D array of integers. Received: "
-            f"shape {starts.shape} and dtype {starts.dtype}"
-        )
-    starts = starts.astype(np.int64)
-    if not len(starts) or starts[0] != 0:
+    starts = require_integers("document_starts", document_starts)
+    starts = np.array(starts, np.int64)
+    if starts[0] != 0:
         raise ValueError(
             "`document_starts` must begin with 0, or tokens would be in no "
             f"document. Received: {starts[:3]} ..."

@@ -34,10 +34,10 @@ _FILE_ENDINGS = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClozeQuestion:
-    """A sentence with a blank, what stands before it, and words to choose from.
+    """A sentence with a blank, its context, and words to choose from.
 
-    The blank, `XXXXX`, is most often a token of its own. Where it is a part of
-    one, as in `XXXXX's`, a candidate takes its place within that token.
+    The blank, `XXXXX`, is most often a token of its own. If it is part of a
+    token, as in `XXXXX's`, a candidate replaces it within that token.
 
     Args:
         context: Tuple of sentences, tuples of tokens; any number, even none.
@@ -106,7 +106,7 @@ class ClozeQuestion:
         """Fills the blank.
 
         Args:
-            candidate: String; white space in it parts tokens.
+            candidate: String; white space separates its tokens.
 
         Returns:
             Tuple of tokens, the whole sentence.
@@ -123,13 +123,13 @@ class ClozeQuestion:
 def cbt_questions(word_type, split, data_dir=None, cache_dir=None):
     """Loads questions of the Children's Book Test.
 
-    There are 2,000 for validation and 2,500 for testing of each type. Those
-    for training, more than 100,000, take much memory as a list:
-    `read_cloze_questions` gives them one by one.
+    Each type has 2,000 for validation and 2,500 for testing. The training
+    questions, more than 100,000, take much memory as a list:
+    `read_cloze_questions` yields them one by one.
 
     Args:
-        word_type: `"NE"`, `"CN"`, `"V"` or `"P"`: which words are asked for,
-            named entities, common nouns, verbs or prepositions.
+        word_type: `"NE"`, `"CN"`, `"V"` or `"P"`: questions for named
+            entities, common nouns, verbs or prepositions.
         split: `"train"`, `"validation"` or `"test"`.
         data_dir, cache_dir: As for `memlm_keras.data.load`.
 
@@ -230,8 +230,8 @@ def read_cloze_questions(path):
 
     A question is twenty lines `1 tokens ...` to `20 tokens ...` and a line
     `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
-    be missing, and blank lines mean nothing. An empty candidate is left out: in
-    place it would shorten the sentence, and so win. Repeated ones are kept.
+    be missing, and blank lines are skipped. An empty candidate is left out: it
+    would shorten the sentence, and so win. Repeated candidates are kept.
 
     Args:
         path: Path of the file, in UTF-8.
@@ -253,12 +253,22 @@ def read_cloze_questions(path):
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
-        last, text = _parse_number(line, len(context) + 1, path, number)
+        last = len(context) + 1
+        first, *rest = line.split(maxsplit=1)
+        if first != str(last):
+            raise ValueError(
+                f"{path}, line {number}: a question has lines numbered 1 to "
+                f"{_CONTEXT_SENTENCES + 1}, the last of them its query. "
+                f"Expected number {last}. Received: {line[:40]!r}"
+            )
+        text = "".join(rest)
         if last <= _CONTEXT_SENTENCES:
             context.append(_tokens(text))
             continue
         try:
-            question = ClozeQuestion(tuple(context), *_parse_query(text))
+            question = ClozeQuestion(
+                tuple(context), *_parse_query("".join(text))
+            )
         except ValueError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
         yield question
@@ -273,17 +283,6 @@ def read_cloze_questions(path):
             f"sentences of a question. Expected {_CONTEXT_SENTENCES} and a "
             "query."
         )
-
-
-def _parse_number(line, expected, path, line_number):
-    first, *rest = line.split(maxsplit=1)
-    if first != str(expected):
-        raise ValueError(
-            f"{path}, line {line_number}: a question has lines numbered 1 to "
-            f"{_CONTEXT_SENTENCES + 1}, the last of them its query. Expected "
-            f"number {expected}. Received: {line[:40]!r}"
-        )
-    return expected, "".join(rest)
 
 
 def _parse_query(text):
@@ -302,12 +301,12 @@ def _parse_query(text):
 
 
 def _tokens(text):
-    # Contexts overlap and words recur: one string of each will do.
+    # Contexts overlap and words recur: keep one string of each.
     return tuple(map(sys.intern, text.split()))
 
 
 class _QuestionTexts:
-    """Questions as `memlm_keras.data.text_store.TextSource` gives texts."""
+    """The texts of questions, with the interface of `TextSource`."""
 
     has_documents = True
 
@@ -340,11 +339,11 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       question. They are numbered one by one, from any number on.
     * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
       `<s> You are crying alone </s>`, without the stop at their ends. The
-      blank is what the five do not have in common.
+      blank is where the five differ.
 
-    The first line tells the form. Blank lines mean nothing. To learn on novels
-    of `prepare_novels`, give the same `lowercase` and `tokenize` to both, and
-    take the machine form: the other lacks the stop that ends their sentences.
+    The first line determines the form. Blank lines are skipped. To train on
+    novels of `prepare_novels`, give both the same `lowercase` and `tokenize`,
+    and take the machine form: the other lacks the stop that ends sentences.
     The archive recommends the first 520 of the 1,040 questions for validation
     and the last 520 for testing; Tran et al. report all of them.
 
@@ -361,8 +360,8 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
     Raises:
         FileNotFoundError: A file is not there.
         ValueError: A file is empty, not UTF-8 or of another form, a line is
-            not the one that must follow, an answer is none of its question's
-            candidates, or the files do not hold as many questions.
+            not the expected one, an answer is none of its question's
+            candidates, or the numbers of questions and answers differ.
         ImportError: `"syntok"` is not installed.
 
     Example:
@@ -416,22 +415,22 @@ def _read_numbered(questions, lines, answers, solutions):
     for index, (place, line) in enumerate(lines):
         question, letter = divmod(index, 5)
         expected = (first + question, _LETTERS[letter])
-        number, found, *parts = _parse_numbered(questions, place, line)
-        if (number, found) != expected:
+        *received, before, word, after = _parse_numbered(questions, place, line)
+        if tuple(received) != expected:
             raise ValueError(
                 f"{questions}, line {place}: questions are numbered one by "
                 f"one, with lines a to e. Expected {first + question}"
                 f"{_LETTERS[letter]}). Received: {line[:40]!r}"
             )
         if not letter:
-            groups.append((place, *parts[::2], []))
-        if parts[::2] != list(groups[-1][1:3]):
+            groups.append((place, before, after, []))
+        if (before, after) != groups[-1][1:3]:
             raise ValueError(
                 f"{questions}, line {place}: the five sentences of a question "
-                "must be the same but for the words in brackets. Received: "
+                "must differ only in the words in brackets. Received: "
                 f"{line!r}, other than line {groups[-1][0]}"
             )
-        groups[-1][3].append(parts[1])
+        groups[-1][3].append(word)
     _check_counts(questions, lines, answers, solutions)
     for index, (group, (place, line)) in enumerate(zip(groups, solutions)):
         number, letter, _, answer, _ = _parse_numbered(answers, place, line)
@@ -467,7 +466,7 @@ def _read_enclosed(questions, lines, answers, solutions):
         if not begin and not end:
             raise ValueError(
                 f"{questions}, line {first}: the five sentences from here on "
-                "must be the same but for one place. Received: sentences that "
+                "must differ in one place only. Received: sentences that "
                 "neither begin nor end alike. Lines may be missing before."
             )
         candidates = [
@@ -494,10 +493,8 @@ def _parse_enclosed(path, place, line):
 
 
 def _blank(sentences):
-    """Counts the words that sentences share, at the begin and at the end.
-
-    At least one word of each is left, which is its candidate.
-    """
+    """Numbers of words that sentences share at the beginning and at the end,
+    leaving at least one word of each, its candidate."""
     shortest = min(map(len, sentences))
 
     def shared(sentences, most):

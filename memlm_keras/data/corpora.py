@@ -25,7 +25,7 @@ _SILENCE_SECONDS = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _PublicCorpus:
-    """Where a corpus comes from, how it is checked and how it is read."""
+    """Addresses, checksums and reading options of a corpus."""
 
     urls: tuple
     archive_checksum: str
@@ -219,7 +219,7 @@ def load(
                 "whose entropy is known for all of its words only. Received: "
                 f"vocabulary_size={vocabulary_size}"
             )
-        # Loaded where first used: few programs need its grammar.
+        # Few programs need its grammar.
         from memlm_keras.data import embedded
 
         return embedded.load()
@@ -232,7 +232,7 @@ def load(
     sources = public_sources(name, data_dir, cache_dir, verify)
     if sentences and _PUBLIC[name].paragraphs:
         if vocabulary is None:
-            # Its words are the same, and those of the other form may be known.
+            # Both forms have the same words, so they share a vocabulary.
             vocabulary = stored_vocabulary(
                 sources["train"],
                 cache_folder(cache_dir),
@@ -250,18 +250,7 @@ def load(
 def public_sources(
     name, data_dir=None, cache_dir=None, verify=True, sentences=False
 ):
-    """Finds or downloads the texts of a public corpus.
-
-    Args:
-        name, data_dir, cache_dir, verify: As for `load`.
-        sentences: Whether to split lines into sentences.
-
-    Returns:
-        Dict from `"train"`, `"validation"` and `"test"` to `TextSource`.
-
-    Raises:
-        ValueError, FileNotFoundError, OSError: As for `load`.
-    """
+    """Dict by split of the `TextSource`s of a public corpus, for `load`."""
     public = _PUBLIC[name]
     names = [file for file, *_ in public.files.values()]
     paths = public_files(name, names, data_dir, cache_dir)
@@ -278,24 +267,23 @@ def public_sources(
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Finds files of a public corpus, downloading it if need be.
-
-    Args:
-        name, data_dir, cache_dir: As for `load`.
-        files: List of file names.
-
-    Returns:
-        List of `pathlib.Path`.
-
-    Raises:
-        FileNotFoundError: A file is not in `data_dir`.
-        OSError: The download failed.
-    """
+    """Paths of files of a public corpus, which is downloaded if need be."""
     public = _PUBLIC[name]
     if data_dir is None:
-        folder = _downloaded(name, public, cache_folder(cache_dir))
+        archive = cache_folder(cache_dir) / "downloads" / name
+        if not archive.exists():
+            checksum = public.archive_checksum
+            download(public.urls, archive, checksum, extract=True)
+        folder = archive / public.folder_in_archive
     else:
-        folder = _folder_of(name, public, files, data_dir)
+        data_dir = pathlib.Path(data_dir)
+        if not data_dir.is_dir():
+            raise FileNotFoundError(
+                f"`data_dir` must be a folder. Received: data_dir={data_dir}, "
+                f"which is none. The corpus {name!r} consists of {files}."
+            )
+        folders = (data_dir / name, data_dir / public.folder_in_archive)
+        folder = next(filter(pathlib.Path.is_dir, folders), data_dir)
     for file in files:
         if not (folder / file).is_file():
             raise FileNotFoundError(
@@ -305,28 +293,7 @@ def public_files(name, files, data_dir=None, cache_dir=None):
     return [folder / file for file in files]
 
 
-def _downloaded(name, public, cache_dir):
-    folder = cache_dir / "downloads" / name
-    if not folder.exists():
-        download(public.urls, folder, public.archive_checksum, extract=True)
-    return folder / public.folder_in_archive
-
-
-def _folder_of(name, public, files, data_dir):
-    data_dir = pathlib.Path(data_dir)
-    if not data_dir.is_dir():
-        raise FileNotFoundError(
-            f"`data_dir` must be a folder. Received: data_dir={data_dir}, "
-            f"which is none. The corpus {name!r} consists of {files}."
-        )
-    for folder in (data_dir / name, data_dir / public.folder_in_archive):
-        if folder.is_dir():
-            return folder
-    return data_dir
-
-
 def _verify(path, size, digest):
-    # As for `download`, the length tells.
     algorithm = "md5" if len(digest) == 32 else "sha256"
     received_size = path.stat().st_size
     with open(path, "rb") as file:
@@ -344,25 +311,12 @@ def _verify(path, size, digest):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file and puts it in place once it is known to be right.
+    """Downloads a file, checks it and puts it at the path `destination`.
 
-    The addresses are tried in order, and then again after a wait, three
-    times in all.
-
-    Args:
-        urls: Address, or list of addresses of the same file.
-        destination: Path of the file to make, or of the folder to make of
-            the archive's contents if `extract`.
-        checksum: Expected SHA-256 of the downloaded file, in hexadecimal, or
-            its MD5, which is half as long, where no SHA-256 is published.
-        extract: Whether the file is a zip or tar archive to unpack.
-
-    Returns:
-        `destination`, as a `pathlib.Path`.
-
-    Raises:
-        OSError: No address gave the file, or `destination` cannot be
-            written. Nothing is left behind.
+    The addresses `urls` are tried in order, three times in all. `checksum` is
+    the SHA-256 of the file in hexadecimal, or its MD5 if no SHA-256 is
+    published. With `extract` the file is an archive, and `destination` the
+    folder of its contents. On failure nothing is left there.
     """
     urls = [urls] if isinstance(urls, str) else list(urls)
     destination = pathlib.Path(destination)
@@ -382,7 +336,22 @@ def _fetch_with_retries(urls, folder, checksum, extract):
             time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         for url in urls:
             try:
-                return _fetch(url, folder, checksum, extract)
+                with (
+                    _socket_timeout(_SILENCE_SECONDS),
+                    warnings.catch_warnings(),
+                ):
+                    # Keras only warns where an archive cannot be unpacked.
+                    message = "Could not extract archive"
+                    warnings.filterwarnings("error", message)
+                    return keras.utils.get_file(
+                        fname="contents",
+                        origin=url,
+                        file_hash=checksum,
+                        extract=extract,
+                        force_download=True,
+                        cache_dir=folder,
+                        cache_subdir="",
+                    )
             # Keras raises bare `Exception` where an address cannot be read.
             except Exception as error:
                 reasons[url] = f"{type(error).__name__}: {error}"
@@ -394,24 +363,9 @@ def _fetch_with_retries(urls, folder, checksum, extract):
     )
 
 
-def _fetch(url, folder, checksum, extract):
-    with _socket_timeout(_SILENCE_SECONDS), warnings.catch_warnings():
-        # Keras only warns where an archive cannot be unpacked.
-        warnings.filterwarnings("error", "Could not extract archive")
-        return keras.utils.get_file(
-            fname="contents",
-            origin=url,
-            file_hash=checksum,
-            extract=extract,
-            force_download=True,
-            cache_dir=folder,
-            cache_subdir="",
-        )
-
-
 @contextlib.contextmanager
 def _socket_timeout(seconds):
-    # `get_file` cannot be given one, and would wait for a dead host forever.
+    # `get_file` takes no timeout, and would wait for a dead host forever.
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

@@ -45,7 +45,7 @@ class Corpus:
         name: Name to report results under.
         vocabulary: `Vocabulary`.
         train, validation, test: `Split`s.
-        description: How the texts were parted, where not by their files.
+        description: How one text was split into three, if it was.
 
     Example:
 
@@ -74,31 +74,31 @@ class Corpus:
         digest = hashlib.sha256("\0".join(self.vocabulary.tokens).encode())
         for split in (self.train, self.validation, self.test):
             for array in (split.tokens, split.document_starts):
-                # The dtype tells tokens, document starts and their lack apart.
+                # Tokens, document starts and `None` have different dtypes.
                 digest.update(repr(getattr(array, "dtype", None)).encode())
                 if array is not None:
                     digest.update(np.ascontiguousarray(array))
         return digest.hexdigest()[:16]
 
     def with_first_lines(self, lines):
-        """The same corpus with less of the training text.
+        """The same corpus with the first lines of the training text.
 
         Args:
-            lines: integer, how many of its first lines are left.
+            lines: integer, how many lines to keep.
 
         Returns:
-            `Corpus` of the words of these lines; others are unknown.
+            `Corpus` with the words of these lines; other words are unknown.
 
         Raises:
-            ValueError: There are not so many lines.
+            ValueError: The text has fewer lines.
         """
         tokens, documents = self.train.tokens, self.train.document_starts
         end_of_sentence_id = self.vocabulary.end_of_sentence_id
         starts = sentence_starts(tokens, end_of_sentence_id)
         if not 1 <= lines <= len(starts):
             raise ValueError(
-                f"`lines` must be 1 .. {len(starts)}, as the training text has "
-                f"so many. Received: lines={lines}"
+                f"`lines` must be 1 .. {len(starts)}, the number of lines of "
+                f"the training text. Received: lines={lines}"
             )
         tokens = tokens[: [*starts, len(tokens)][lines]]
         if documents is not None:
@@ -210,30 +210,13 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a corpus of three texts, encoding them if need be.
+    """Makes a `Corpus` of three texts, encoding them if need be.
 
-    Args:
-        name: Name of the corpus.
-        sources: Dict from `"train"`, `"validation"` and `"test"` to
-            `TextSource`, or what has its `path`, `has_documents`, `identity`
-            and `sentences`.
-        cache_dir: As for `load`.
-        vocabulary: `Vocabulary`, or `None` to build one of the training text.
-        size, minimum_count: Arguments of `Vocabulary.build`.
-        description: As of `Corpus`.
-        **rules: Arguments of `Tokenizer` that are asked for.
-
-    Returns:
-        `Corpus`.
-
-    Raises:
-        ValueError: A text is not UTF-8 or empty, or `vocabulary` is given
-            together with arguments to build another.
-        OSError: The cache cannot be written.
-
-    Warns:
-        UserWarning: Validation or test have unknown tokens, and training,
-            which would have to teach what they are like, has none.
+    `sources` is a dict by split of `TextSource`s, or of objects with the same
+    `path`, `has_documents`, `identity` and `sentences`; `rules` are arguments
+    of `Tokenizer`, of which false ones are defaults. Warns if validation or
+    test have unknown tokens and training, which would have to teach what they
+    are like, has none.
     """
     cache_dir = cache_folder(cache_dir)
     tokenizer = asked_tokenizer(vocabulary, **rules)
@@ -257,21 +240,7 @@ def encode_sources(
 
 
 def stored_vocabulary(source, cache_dir, name, **options):
-    """Builds the vocabulary of `source` once, and reads it from then on.
-
-    Args:
-        source: `TextSource` to count.
-        cache_dir: Folder of the cache.
-        name: First part of the file's name, for a human reader.
-        **options: Arguments of `Vocabulary.build`.
-
-    Returns:
-        `Vocabulary`.
-
-    Raises:
-        ValueError: The text is not UTF-8.
-        OSError: The cache cannot be written.
-    """
+    """Vocabulary of `source`, built once and then read from the cache."""
     key = fingerprint(source.identity(), options)
 
     def make(folder):
@@ -285,12 +254,7 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 
 def asked_tokenizer(vocabulary, **rules):
-    """Returns the tokenizer that is asked for.
-
-    Args:
-        vocabulary: `Vocabulary`, which has what is not asked for, or `None`.
-        **rules: Arguments of `Tokenizer`; none is asked for by a false value.
-    """
+    """The vocabulary's tokenizer, or the default, changed by true `rules`."""
     asked = {name: rule for name, rule in rules.items() if rule}
     known = Tokenizer() if vocabulary is None else vocabulary.tokenizer
     if not asked:
@@ -300,7 +264,7 @@ def asked_tokenizer(vocabulary, **rules):
 
 
 def require_no_building(vocabulary, size, minimum_count, tokenizer):
-    """Raises `ValueError` unless a vocabulary is all that is asked for."""
+    """Raises `ValueError` if a vocabulary comes with arguments to build one."""
     if size is not None or minimum_count not in (None, 1):
         raise ValueError(
             "`vocabulary` cannot be combined with `vocabulary_size` or "
@@ -310,14 +274,14 @@ def require_no_building(vocabulary, size, minimum_count, tokenizer):
         )
     if tokenizer != vocabulary.tokenizer:
         raise ValueError(
-            "`vocabulary` says itself how text becomes tokens: `tokenize`, "
-            "`lowercase` and `numbers` cannot say otherwise. Received: "
+            "`vocabulary` has a tokenizer of its own: `tokenize`, "
+            "`lowercase` and `numbers` cannot change it. Received: "
             f"vocabulary={vocabulary!r} and {tokenizer!r}"
         )
 
 
 def split_of(corpus, split):
-    """Returns a split of a corpus by its name; a split stays what it is."""
+    """Returns a split of a corpus by its name; a split is returned as it is."""
     if not isinstance(split, str):
         return split
     if split not in SPLITS:
@@ -348,7 +312,7 @@ def _warn_of_unknown(name, splits, unknown_id):
 
 
 def cache_folder(cache_dir=None):
-    """Returns the folder of the cache, for `cache_dir` as of `load`."""
+    """Folder of the cache; `None` is the default of `load`."""
     if cache_dir is None:
         cache_dir = os.environ.get("MEMLM_KERAS_HOME")
     if cache_dir is None:
@@ -357,7 +321,7 @@ def cache_folder(cache_dir=None):
 
 
 def name_of(path):
-    """Name of the corpus that a file is the training text of."""
+    """Name of the corpus with this training file."""
     # Every corpus has a `train.txt`; its folder says more.
     return path.parent.resolve().name if path.stem == "train" else path.stem
 
@@ -383,17 +347,16 @@ def load_text(
 
     Every line that is not blank becomes its tokens and an end of sentence.
 
-    A text given alone is parted in the order it stands in: the first 90% of
-    its lines (or documents, where it has them) are for training, the next 5%
-    for validation and the last 5% for test. `corpus.description` says which.
+    One text alone is split in its order: the first 90% of its lines (or
+    documents, if it has them) are for training, the next 5% for validation and
+    the last 5% for test. `corpus.description` says which.
 
     Args:
         train, validation, test: Path of a UTF-8 text file each, or of a
             folder in which every `.txt` file is one document. `train` alone is
-            parted.
-        vocabulary: `Vocabulary` to encode with, which says how text becomes
-            tokens; `None` builds one of the training text, as the next five
-            arguments say.
+            split into three.
+        vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
+            builds one from the training text, as the next five arguments say.
         vocabulary_size, minimum_count: As `size` and `minimum_count` of
             `Vocabulary.build`: by default words seen once are unknown, so that
             a model can learn what unknown words are like, unless the text has
@@ -401,8 +364,8 @@ def load_text(
         tokenize, lowercase, numbers: As `split` (by default
             `"white_space"`), `lowercase` and `numbers` of `Tokenizer`.
         document_start: `None`, or a regular expression that matches, from
-            their first character on, the lines that begin a document. What
-            stands before the first of them belongs to the first document.
+            their first character on, the lines that begin a document. Lines
+            before the first of them belong to the first document.
         cache_dir: As for `load`.
 
     Returns:
@@ -430,7 +393,7 @@ def load_text(
     if (validation is None) != (test is None):
         raise ValueError(
             "Give `train`, `validation` and `test`, or `train` alone, which "
-            f"is then parted. Received: validation={validation!r} and "
+            f"is then split. Received: validation={validation!r} and "
             f"test={test!r}"
         )
     given = (train,) if test is None else (train, validation, test)
@@ -473,29 +436,29 @@ def load_documents(
 ):
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
 
-    Whole documents are dealt to the three splits: in an order drawn from
-    `seed`, they go to validation until it holds at least its share of all
-    tokens, ends of sentences counted, then likewise to test, and the rest to
-    training. Within a split they stand in the order of the text.
+    Whole documents are assigned to the three splits: in an order drawn from
+    `seed`, they go to validation until it has at least its share of all
+    tokens, ends of sentences included, then likewise to test, and the rest to
+    training. Within a split they keep the order of the text.
 
     Numbers become one word, the most frequent words of the training documents
     are the vocabulary, and other words are unknown. The paper has about 22.5,
-    1.2 and 1.2 million words; its parameter counts fit 77,003 words, the
-    special tokens counted. It names no tokenizer and no seed: these are ours.
+    1.2 and 1.2 million words; its parameter counts fit 77,003 words, special
+    tokens included. It names no tokenizer and no seed: these are ours.
 
     Args:
         path: Path of a folder in which every `.txt` file is one document (in
             the order of their names), or of one file of many documents. UTF-8.
         document_start: For a file, regular expression that matches, from their
-            first character on, the lines that begin a document. What stands
-            before the first of them belongs to the first document.
+            first character on, the lines that begin a document. Lines before
+            the first of them belong to the first document.
         validation, test: Share of the tokens, between 0 and 1, of each.
-        seed: Integer from which the order of dealing follows.
-        vocabulary: `Vocabulary` to encode with, which says how text becomes
-            tokens; `None` builds one, as the next five arguments say.
+        seed: Integer that determines the assignment.
+        vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
+            builds one, as the next five arguments say.
         vocabulary_size: Largest number of entries, the two special tokens
-            counted; `None` keeps all words.
-        minimum_count, tokenize, lowercase, numbers: As for `load_text`, but
+            included; `None` keeps all words.
+        minimum_count, tokenize, lowercase, numbers: As for `load_text`, except
             that numbers become one word unless `numbers=None`.
         cache_dir: As for `memlm_keras.data.load`.
 
@@ -506,10 +469,10 @@ def load_documents(
         FileNotFoundError: There is no such file, or no `.txt` file in the
             folder.
         ValueError: A share is not between 0 and 1, nothing would be left to
-            train on, a split gets no document, a file is not UTF-8, nothing
-            says where the documents of a file begin, `vocabulary` reads
-            text otherwise than `tokenize` or `lowercase`, or the text has no
-            spaces between words, as for `load_text`.
+            train on, a split gets no document, a file is not UTF-8, a file
+            has no `document_start`, the tokenizer of `vocabulary` differs from
+            `tokenize` or `lowercase`, or the text has no spaces between words,
+            as for `load_text`.
         OSError: The cache cannot be written.
 
     Example:
@@ -518,7 +481,17 @@ def load_documents(
     >>> batches = corpus.batches("train", 64, 20, documents=True, shuffle=True)
     """
     shares = {"validation": validation, "test": test}
-    _check_shares(shares)
+    for name, share in shares.items():
+        if not 0 < share < 1:
+            raise ValueError(
+                f"`{name}` must be a share of the tokens between 0 and 1. "
+                f"Received: {name}={share}"
+            )
+    if sum(shares.values()) >= 1:
+        raise ValueError(
+            "`validation` and `test` must leave something to train on. "
+            f"Received: {shares}, of which the sum is not below 1"
+        )
     source = TextSource(path, document_start=document_start)
     if not source.has_documents:
         raise ValueError(
@@ -536,12 +509,12 @@ def load_documents(
     lengths = stored_document_lengths(
         source, tokenizer, cache_folder(cache_dir), name
     )
-    dealt = deal_documents(lengths, shares, seed)
+    assigned = deal_documents(lengths, shares, seed)
     return encode_sources(
         name,
         {
             split: TextPart(source, documents)
-            for split, documents in dealt.items()
+            for split, documents in assigned.items()
         },
         cache_dir,
         vocabulary,
@@ -570,29 +543,20 @@ def _require_spaces(source):
 
 
 def deal_documents(lengths, shares, seed):
-    """Parts documents as `load_documents` describes.
+    """Sorted indices of the documents of each split, as `load_documents` says.
 
-    Args:
-        lengths: 1-D integer array, tokens of each document.
-        shares: Dict of the share of all tokens of `"validation"` and `"test"`.
-        seed: Integer.
-
-    Returns:
-        Dict from `"train"`, `"validation"` and `"test"` to the sorted indices
-        of their documents.
-
-    Raises:
-        ValueError: A split gets no document.
+    `lengths` are the tokens of each document, `shares` those of `"validation"`
+    and `"test"`.
     """
     order = np.random.default_rng(seed).permutation(len(lengths))
-    dealt = {"train": order}
+    splits = {"train": order}
     for split, share in shares.items():
-        held = np.cumsum(lengths[dealt["train"]])
-        count = 1 + np.searchsorted(held, share * np.sum(lengths))
-        dealt[split] = np.sort(dealt["train"][:count])
-        dealt["train"] = dealt["train"][count:]
-    dealt["train"] = np.sort(dealt["train"])
-    for split, documents in dealt.items():
+        tokens = np.cumsum(lengths[splits["train"]])
+        count = 1 + np.searchsorted(tokens, share * np.sum(lengths))
+        splits[split] = np.sort(splits["train"][:count])
+        splits["train"] = splits["train"][count:]
+    splits["train"] = np.sort(splits["train"])
+    for split, documents in splits.items():
         if not len(documents):
             raise ValueError(
                 f"The {split} split gets no document: there are too few, or "
@@ -600,18 +564,18 @@ def deal_documents(lengths, shares, seed):
                 f"seed={seed} and the shares {shares}. Give more documents, or "
                 "other shares."
             )
-    return dealt
+    return splits
 
 
 def _parts(source):
-    """Parts one text into three sources, and says how."""
+    """Splits one text into three sources, and describes the split."""
     unit = "documents" if source.has_documents else "lines"
     count = sum(
         bool(begins) or unit == "lines" for _, begins in source.sentences()
     )
     if count < 3:
         raise ValueError(
-            f"{source.path} must have at least three {unit} to be parted into "
+            f"{source.path} must have at least three {unit} to be split into "
             f"training, validation and test. Received: {count}. Give three "
             "files, or more text."
         )
@@ -626,17 +590,3 @@ def _parts(source):
         for split, start, stop in zip(SPLITS, edges, edges[1:])
     )
     return parts, f"Of the {unit} of {source.path.name}, {', '.join(shares)}."
-
-
-def _check_shares(shares):
-    for name, share in shares.items():
-        if not 0 < share < 1:
-            raise ValueError(
-                f"`{name}` must be a share of the tokens between 0 and 1. "
-                f"Received: {name}={share}"
-            )
-    if sum(shares.values()) >= 1:
-        raise ValueError(
-            "`validation` and `test` must leave something to train on. "
-            f"Received: {shares}, of which the sum is not below 1"
-        )

@@ -25,7 +25,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 
 _RANDOM_BLOCK = 4096
 
-# What is known of a person, and the words that tell people apart.
+# Facts of a person, and the words that distinguish people.
 FACTS = {
     "first": (
         "albert anna arthur clara david edith flora george grace helen john "
@@ -45,8 +45,8 @@ FACTS = {
     ),
 }
 INTRODUCTION = "{first} {last} was born in {city} in {year} <eos>".split()
-# Of somebody introduced before, whom the first fact tells. Each sentence is
-# told from the others by its first word.
+# Of somebody introduced before, whom the first fact identifies. Each sentence
+# begins with another word.
 REMINDERS = {
     sentence.split()[0]: sentence.split()
     for sentence in (
@@ -60,21 +60,13 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Documents of a fixed number of sentences about a few people.
+    """Documents of `length` sentences about a few people.
 
     A sentence introduces somebody by words that are nobody else's, or reminds
-    of somebody introduced before. Every choice is spoken at once: a text has
-    one derivation, and its probability is the product of that of its choices.
-
-    Args:
-        facts: dict from the name of a fact to its words, in one string.
-        min_people: Introductions that a document begins with.
-        max_people: Most introductions in a document.
-        length: Number of sentences of a document.
-
-    Raises:
-        ValueError: The numbers are not in order, or `facts` has a word twice
-            or too few words for so many people.
+    of somebody introduced before. Every choice is one token: a text has one
+    derivation, and its probability is the product of those of its choices.
+    `facts` maps the name of a fact to its words, in one string; a document
+    begins with `min_people` introductions and has at most `max_people`.
     """
 
     facts: dict
@@ -111,17 +103,11 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Speaks the next sentence.
+        """Speaks the next sentence; returns `people` after it.
 
-        After its first word, all words that may be spoken at any place are
-        alike: the sentence goes on in as many tokens, as likely, whichever is.
-
-        Args:
-            speaker: `Speaker`.
-            people: Tuple of dicts, the facts of everybody introduced.
-
-        Returns:
-            `people` after the sentence.
+        `people` are the dicts of facts of everybody introduced. After its first
+        word, all words that may follow at any place are alike: the sentence
+        continues with as many tokens, as likely.
         """
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
@@ -159,21 +145,14 @@ class Grammar:
 
 
 def _fact(token):
-    """The fact that a token of a sentence stands for, or nothing."""
+    """The fact that a token of a sentence stands for, or `None`."""
     return token[1:-1] if token.startswith("{") else None
 
 
 class Speaker:
-    """Speaks a text one choice at a time.
+    """Speaks a text one choice at a time, with its log-probabilities.
 
-    Args:
-        choose: Function from a dict, of tokens and their weights, to one of
-            these tokens.
-
-    Attributes:
-        tokens: What was spoken.
-        log_probabilities: Natural-log probability of each token, given those
-            before it.
+    `choose` is a function from a dict of tokens and weights to one token.
     """
 
     def __init__(self, choose):
@@ -203,16 +182,16 @@ def by_chance(numbers):
             left -= weight
             if left < 0:
                 break
-        # Rounding may leave a little; the last token takes it.
+        # Rounding may leave a remainder for the last token.
         return token
 
     return choose
 
 
 def uniforms(seed):
-    """Yields numbers in [0, 1) without end, alike on every platform."""
-    # NumPy promises that raw bits stay the same between its versions, and makes
-    # no such promise of the numbers that its `Generator` draws from them.
+    """Yields numbers in [0, 1) without end, equal on every platform."""
+    # NumPy keeps raw bits the same between versions, but not the numbers that
+    # its `Generator` draws from them.
     bits = np.random.PCG64(seed)
     while True:
         block = bits.random_raw(_RANDOM_BLOCK) >> np.uint64(11)
@@ -346,7 +325,7 @@ def entropy(grammar=GRAMMAR):
     ahead = {}
 
     def expect(people, left):
-        # No more counts of the people than how many they are.
+        # The expectation depends only on the number of people.
         key = len(people), left
         if key not in ahead:
             ahead[key] = np.zeros(2)
@@ -363,7 +342,7 @@ def entropy(grammar=GRAMMAR):
 
 
 def _first_but_for(start):
-    """A `choose` of a `Speaker`: `start`, and then whatever comes first."""
+    """A `choose` of a `Speaker`: `start`, and then the first token."""
     starts = iter([start])
     return lambda weights: next(starts, None) or next(iter(weights))
 

@@ -10,10 +10,10 @@ premise has, whatever its label:
 * neutral: it says nothing of this kind of this person, and this thing of
   someone else.
 
-So words tell nothing of the label, nor does how often they occur: a neutral
-premise has the facts of another one, two of them at each other's people. Who is
-bound to what tells it, over the length of the premise. Nothing is downloaded,
-and a pair is the same for a seed on every platform.
+So neither words nor their frequencies predict the label: a neutral premise has
+the facts of another premise, two of them with their people exchanged. Only who
+is bound to what predicts it, over the length of the premise. Nothing is
+downloaded, and a pair is the same for a seed on every platform.
 """
 
 import itertools
@@ -26,7 +26,7 @@ NAMES = tuple(
     "ada bert clara dan edith frank greta hugo "
     "ida jack kate leo mary noah olga paul".split()
 )
-# One kind of fact: what is said, and of what.
+# Each kind of fact: the predicate, and its objects.
 FACTS = (
     ("lives in", ("bath", "cork", "derby", "leeds", "oslo", "paris", "york")),
     ("works as a", ("baker", "judge", "nurse", "pilot", "tailor", "weaver")),

@@ -31,12 +31,12 @@ def prepare_novels(
     """Prepares novels of Project Gutenberg as text to train on.
 
     Each `.txt` file becomes one of the same name with a sentence a line, its
-    tokens parted by spaces, so that `load_documents(output)` deals the novels
-    to training, validation and testing and `load_text` reads such folders.
-    Header and footer are cut off by their marker lines, where there are any.
-    Lines without a letter or digit are no sentences. With `tokenize="syntok"`
-    the underscores that mark italics go, dashes are tokens, and quotes become
-    straight, as with `completion_questions`.
+    tokens separated by spaces, so that `load_documents(output)` splits the
+    novels into training, validation and testing and `load_text` reads such
+    folders. Marker lines, if there are any, tell header and footer from the
+    text. Lines without a letter or digit are no sentences. With
+    `tokenize="syntok"` underscores, which mark italics, are removed, dashes
+    are tokens, and quotes become straight, as with `completion_questions`.
 
     The questions of the challenge come from *The Sign of the Four*, *The Hound
     of the Baskervilles*, *The Adventures* and *The Memoirs of Sherlock Holmes*
@@ -72,7 +72,7 @@ def prepare_novels(
     ...     "novels", validation=0.01, test=0.01, vocabulary_size=64_000
     ... )
     """
-    # Sentences need it whatever tokenizes: its lack is told before all else.
+    # Raises at once if syntok, which splits sentences, is not installed.
     load_syntok("segmenter")
     split = word_splitter(tokenize)
     case = str.lower if lowercase else str

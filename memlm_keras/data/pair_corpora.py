@@ -7,7 +7,6 @@ al. (2014), in the files of the SemEval task or in the one of the later release.
 import json
 import pathlib
 
-from memlm_keras.data import embedded_pairs
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.pairs import LABELS
@@ -43,7 +42,7 @@ def load_pairs(
 
     Args:
         name: One of the names above.
-        data_dir: Folder of the files; `None` downloads what can be.
+        data_dir: Folder of the files; `None` downloads those of SNLI.
         cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
         lowercase: Whether all tokens become lower case.
@@ -53,8 +52,8 @@ def load_pairs(
 
     Raises:
         ValueError: There is no such corpus, or a file is damaged.
-        FileNotFoundError: A file is not in `data_dir`, or `"sick"` is asked
-            for without one.
+        FileNotFoundError: A file is not in `data_dir`, or `"sick"` has no
+            `data_dir`.
         OSError: The download failed.
 
     Example:
@@ -64,6 +63,9 @@ def load_pairs(
     (20000, ('entailment', 'neutral', 'contradiction'))
     """
     if name == "embedded":
+        # Few programs need its grammar.
+        from memlm_keras.data import embedded_pairs
+
         splits = {
             split: embedded_pairs.generate_pairs(size, [0, index])
             for index, (split, size) in enumerate(embedded_pairs.SIZES.items())
@@ -111,7 +113,11 @@ def read_snli(path):
     columns = "gold_label", "sentence1_binary_parse", "sentence2_binary_parse"
     for label, premise, hypothesis in _fields(path, records(path), columns):
         if label != "-":
-            yield SentencePair(_leaves(premise), _leaves(hypothesis), label)
+            sentences = (
+                tuple(token for token in parse.split() if token not in "()")
+                for parse in (premise, hypothesis)
+            )
+            yield SentencePair(*sentences, label)
 
 
 def read_sick(path, part=None):
@@ -138,10 +144,10 @@ def read_sick(path, part=None):
     label = "entailment_judgment" if part is None else "entailment_label"
     columns = [label, "sentence_A", "sentence_B"]
     columns += [] if part is None else ["SemEval_set"]
-    for label, premise, hypothesis, *found in _fields(
+    for label, premise, hypothesis, *parts in _fields(
         path, _table(path), columns
     ):
-        if part is None or found == [part]:
+        if part is None or parts == [part]:
             yield SentencePair(
                 tuple(premise.split()), tuple(hypothesis.split()), label.lower()
             )
@@ -177,7 +183,7 @@ def _sick(data_dir):
 
 
 def _fields(path, records, columns):
-    """Yields the named columns of each record; there is at least one."""
+    """Yields the named columns of each record, or raises if there is none."""
     number = None
     for number, record in records:
         missing = [column for column in columns if record.get(column) is None]
@@ -202,13 +208,9 @@ def _json_records(path):
 
 
 def _table(path):
-    # Quotation marks are part of the sentences, and quote nothing.
+    # Quotation marks belong to the sentences, so this is no CSV.
     lines = enumerate(read_lines(path), 1)
     header = next(lines, (1, ""))[1].split("\t")
     for number, line in lines:
         if line.strip():
             yield number, dict(zip(header, line.split("\t")))
-
-
-def _leaves(parse):
-    return tuple(token for token in parse.split() if token not in "()")

@@ -6,6 +6,7 @@ import hashlib
 
 import numpy as np
 
+from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 from memlm_keras.data.batches import checksum
@@ -23,8 +24,7 @@ class SentencePair:
     """A premise, a hypothesis, and whether the second follows from the first.
 
     Args:
-        premise: Tuple of tokens, at least one.
-        hypothesis: Tuple of tokens, at least one.
+        premise, hypothesis: Tuple of tokens, at least one.
         label: String.
 
     Raises:
@@ -146,10 +146,11 @@ def encode_pairs(
         splits: Dict by `"train"`, `"validation"` and `"test"` of iterables of
             `SentencePair`s.
         labels: Tuple of strings, all that a pair may have.
-        vocabulary: `Vocabulary`; `None` builds one of the training pairs.
-        vocabulary_size: Largest number of entries of the one that is built.
-        minimum_count: Tokens seen fewer times are left out of it.
-        lowercase: Whether it makes all tokens lower case.
+        vocabulary: `Vocabulary`; `None` builds one from the training pairs, as
+            the next three arguments say.
+        vocabulary_size: Largest number of entries.
+        minimum_count: Tokens seen fewer times are left out.
+        lowercase: Whether all tokens become lower case.
 
     Returns:
         `PairCorpus`.
@@ -209,7 +210,7 @@ class PairBatches(EpochBatches):
 
     * `inputs["premise"]`, `inputs["hypothesis"]`: int32 `(batch_size, time)`
     * `inputs["premise_length"]`, `inputs["hypothesis_length"]`: int32
-      `(batch_size,)`, how many tokens of a row are its sentence
+      `(batch_size,)`, number of tokens of each sentence
     * `labels`: int32 `(batch_size,)`
     * `sample_weight`: float32 `(batch_size,)`, 0 in the rows that fill up the
       last batch
@@ -218,21 +219,21 @@ class PairBatches(EpochBatches):
     `bucket_batches` batches in the order drawn, and each chunk is sorted by
     length. Every pair is in exactly one batch of a pass. Times are rounded up
     to a multiple of `length_multiple`, so that few shapes are ever compiled.
-    What is padded is told by the lengths, and changes nothing.
+    Lengths mark the padding, which changes no result.
 
-    An epoch of `fit` is a pass over the pairs, or, with `batches_per_epoch`, so
-    many batches, with validation after them: pass follows pass, whatever the
-    epochs are. The `fit` of this package's models moves them to each epoch; for
-    other models, `start_at` does.
+    An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches,
+    with validation after them; passes continue across epochs. The `fit` of
+    this package's models moves the batches to each epoch; for other models,
+    `start_at` does.
 
     Args:
         premises, hypotheses: Sequences of 1-D integer arrays, none empty.
         labels: 1-D integer array.
         batch_size: Number of rows.
-        shuffle: Whether to draw the order anew every pass, by `seed` and its
-            number alone; otherwise pairs are sorted by length, all in one
-            chunk.
-        seed: Integer from which the orders follow.
+        shuffle: Whether to draw an order for every pass, which depends on
+            `seed` and the number of the pass alone; otherwise all pairs are
+            sorted by length, in one chunk.
+        seed: Integer that determines the orders.
         bucket_batches: Batches of a chunk.
         length_multiple: Integer, times are a multiple of it.
         batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
@@ -277,7 +278,7 @@ class PairBatches(EpochBatches):
         counts = {len(self.premises), len(self.hypotheses), len(self.labels)}
         if len(counts) > 1 or not len(self.labels):
             raise ValueError(
-                "`premises`, `hypotheses` and `labels` must be of one number, "
+                "`premises`, `hypotheses` and `labels` must have one length, "
                 f"at least 1. Received: {len(self.premises)}, "
                 f"{len(self.hypotheses)} and {len(self.labels)}"
             )
@@ -323,12 +324,11 @@ class PairBatches(EpochBatches):
 
     @property
     def order(self):
-        """Int array, the pair that each row holds, -1 where it holds none."""
+        """Int array, the pair of each row, -1 in rows without one."""
         indices = range(self.start_batch, self.batches_per_epoch)
         return np.concatenate([self._rows(index) for index in indices])
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
         return {
             **super().identity(),
             "num_pairs": self.num_pairs,
@@ -342,25 +342,25 @@ class PairBatches(EpochBatches):
         rows = self._rows(index)
         premise, premise_length = self._padded(self.premises, rows)
         hypothesis, hypothesis_length = self._padded(self.hypotheses, rows)
-        held = rows >= 0
+        filled = rows >= 0
         inputs = {
             "premise": premise,
             "premise_length": premise_length,
             "hypothesis": hypothesis,
             "hypothesis_length": hypothesis_length,
         }
-        labels = np.where(held, self.labels[rows], 0).astype("int32")
-        return inputs, labels, held.astype("float32")
+        labels = np.where(filled, self.labels[rows], 0).astype("int32")
+        return inputs, labels, filled.astype("float32")
 
     def _shuffle(self, generator):
-        """Each pass has an order of its own, whatever the epochs are."""
+        """Nothing: orders belong to passes, not to epochs."""
 
     def _rows(self, index):
         """The pairs of a batch of the epoch."""
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
-            # An epoch may end one pass and begin the next.
+            # An epoch may contain the end of one pass and the next.
             self._orders = {
                 n: order for n, order in self._orders.items() if n == number - 1
             }
@@ -398,20 +398,17 @@ class PairBatches(EpochBatches):
         return padded, lengths
 
 
-# A row without a pair: a sentence as any other, which does not count.
+# The sentence of rows without a pair, of weight 0.
 _FILLER = np.zeros(1, "int32")
 
 
 def _sentences(name, sentences):
-    arrays = [np.asarray(sentence) for sentence in sentences]
-    for index, array in enumerate(arrays):
-        whole = np.issubdtype(array.dtype, np.integer)
-        right = array.ndim == 1 and len(array) and whole
-        if not right or array.min() < 0:
-            received = array.tolist() if right else f"dtype {array.dtype}"
+    arrays = []
+    for index, sentence in enumerate(sentences):
+        arrays.append(require_integers(f"{name}[{index}]", sentence))
+        if arrays[-1].min() < 0:
             raise ValueError(
-                f"`{name}` must hold 1-D arrays of at least one token id each, "
-                f"none negative. Received: shape {array.shape} and {received} "
-                f"at position {index}"
+                f"`{name}` must not be negative. Received: "
+                f"{arrays[-1].tolist()} at position {index}"
             )
     return arrays

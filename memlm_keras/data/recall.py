@@ -1,15 +1,16 @@
-"""Recall: tasks that nothing but a memory can do, drawn from a seed.
+"""Recall: tasks that need a memory, drawn from a seed.
 
-A task draws rows of token ids, the steps at which it asks, and the answers;
-`RecallBatches` makes of them what `LanguageModel.fit` and `evaluate` read.
-Every task can be solved without error, and `chance` is the share of right
-answers of a reader that knows all words of the answers, and not which is which.
+A task draws rows of token ids, the steps of its queries, and the answers;
+`RecallBatches` makes batches of them for `LanguageModel.fit` and `evaluate`.
+Every task can be solved without error; `chance` is the accuracy of a reader
+that knows the possible answers, but not which of them is right.
 """
 
 import dataclasses
 
 import numpy as np
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 
@@ -20,20 +21,20 @@ FILLERS = ("zeros", "uniform")
 class MQAR:
     """Multi-query associative recall (Arora et al., 2023, "Zoology").
 
-    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. Behind
+    A row begins with D pairs of a key and a value, `k1 v1 .. kD vD`. After
     them are slots of two tokens, of which D, drawn without replacement, hold
     one key each in their first token; slot i is drawn with a probability
-    proportional to i^(a - 1). At these steps the value of the key is asked for,
-    which is not shown there. Keys are the ids from 1 below V / 2, values those
-    from V / 2, and a row has none of either twice.
+    proportional to i^(a - 1). These steps are the queries: the target is the
+    value of the key, which is not shown there. Keys are the ids from 1 below
+    V / 2, values those from V / 2, all different within a row.
 
-    With `forgetting`, so many of the keys, in any order, are written again
-    behind the pairs with a new value, and the last one counts.
+    `forgetting` is the number of keys, in any order, that are written a second
+    time after the pairs with a new value, which is then their value.
 
     Args:
         vocabulary_size: Integer, V.
         length: Integer, T, tokens of a row.
-        pairs: Integer, D, keys of a row, each asked for once.
+        pairs: Integer, D, keys of a row, each queried once.
         filler: `"zeros"`, or `"uniform"` for any id in place of each zero.
         forgetting: Integer, keys that are given a new value.
         power: Float, a.
@@ -61,15 +62,11 @@ class MQAR:
     def __post_init__(self):
         _require_integers(self, vocabulary_size=4, length=4, pairs=1)
         require_positive_integer("forgetting", self.forgetting, minimum=0)
-        if self.filler not in FILLERS:
-            raise ValueError(
-                f"`filler` must be one of {FILLERS}. Received: "
-                f"filler={self.filler!r}"
-            )
+        require_one_of("filler", self.filler, FILLERS)
         if self.forgetting > self.pairs:
             raise ValueError(
-                "`forgetting` must be at most `pairs`, as a key is written "
-                f"anew once. Received: forgetting={self.forgetting} and "
+                "`forgetting` must be at most `pairs`, as a key is rewritten "
+                f"once. Received: forgetting={self.forgetting} and "
                 f"pairs={self.pairs}"
             )
         least = 2 * self._written + 2 * self.pairs
@@ -92,7 +89,7 @@ class MQAR:
 
     @property
     def queries(self):
-        """Number of steps of a row at which is asked."""
+        """Number of queries of a row."""
         return self.pairs
 
     @property
@@ -108,26 +105,27 @@ class MQAR:
             generator: `numpy.random.Generator`.
 
         Returns:
-            int32 arrays: token ids `(rows, length)`, and the steps at which is
-            asked and the answers, `(rows, queries)`.
+            int32 arrays: token ids `(rows, length)`, and the steps of the
+            queries and the answers, `(rows, queries)`.
         """
         half, context = self.vocabulary_size // 2, 2 * self._written
         values_left = self.vocabulary_size - half
         keys = 1 + _distinct(generator, rows, self.pairs, half - 1)
         values = half + _distinct(generator, rows, self._written, values_left)
-        again = _distinct(generator, rows, self.forgetting, self.pairs)
-        rewritten = np.take_along_axis(keys, again, axis=1)
+        rewritten = _distinct(generator, rows, self.forgetting, self.pairs)
+        rewritten_keys = np.take_along_axis(keys, rewritten, axis=1)
 
         token_ids = np.zeros((rows, self.length), np.int32)
-        token_ids[:, 0:context:2] = np.concatenate([keys, rewritten], axis=1)
-        token_ids[:, 1:context:2] = values
-        slots = _drawn_slots(
-            generator,
-            rows,
-            self.pairs,
-            (self.length - context) // 2,
-            self.power,
+        token_ids[:, 0:context:2] = np.concatenate(
+            [keys, rewritten_keys], axis=1
         )
+        token_ids[:, 1:context:2] = values
+        # The largest log-weights with Gumbel noise are draws without
+        # replacement, one after the other.
+        slots = (self.length - context) // 2
+        log_weights = (self.power - 1) * np.log(np.arange(1, slots + 1))
+        noisy = log_weights + generator.gumbel(size=(rows, slots))
+        slots = np.argsort(-noisy, axis=1)[:, : self.pairs]
         positions = context + 2 * slots
         np.put_along_axis(token_ids, positions, keys, axis=1)
         if self.filler == "uniform":
@@ -136,22 +134,22 @@ class MQAR:
             )
             token_ids = np.where(token_ids == 0, fillers, token_ids)
         targets = values[:, : self.pairs].copy()
-        np.put_along_axis(targets, again, values[:, self.pairs :], axis=1)
+        np.put_along_axis(targets, rewritten, values[:, self.pairs :], axis=1)
         return _integers(token_ids, positions, targets)
 
 
 @dataclasses.dataclass(frozen=True)
 class Copy:
-    """The word that stood exactly `distance` steps before the last one read.
+    """The word exactly `distance` steps before the last one read.
 
-    Words are independent and uniform, so whoever does not keep that one can
-    only guess. A window of fewer outputs does not hold it.
+    Words are independent and uniform, so a model that does not keep that word
+    can only guess. A window of fewer outputs does not contain it.
 
     Args:
         distance: Integer, from 1.
         vocabulary_size: Integer, V.
         length: Integer, T, tokens of a row.
-        queries: Integer, steps of a row at which is asked.
+        queries: Integer, queries of a row.
 
     Raises:
         ValueError: A size does not fit the others.
@@ -199,16 +197,16 @@ class Copy:
 
 @dataclasses.dataclass(frozen=True)
 class Binding:
-    """The object that one of n people has, each told in a sentence.
+    """The object that one of n people has, one sentence for each.
 
     A row is n sentences `person has object .` and the beginning of a last one,
-    `what person`, whose next word is asked for: id 0 ends a sentence, 1 is
-    "has" and 2 "what"; people and then objects follow. A row has nobody and
-    nothing twice.
+    `what person`, whose next word is the answer: id 0 ends a sentence, 1 is
+    "has" and 2 "what"; people and then objects follow. The people and objects
+    of a row are all different.
 
     Args:
         n: Integer, people of a row.
-        names: Integer, at least `n`, people there are, and as many objects.
+        names: Integer, at least `n`, number of people, and of objects.
 
     Raises:
         ValueError: A size does not fit the other.
@@ -271,21 +269,21 @@ class RecallBatches(EpochBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["token_ids"]`: int32 `(batch_size, length)`
-    * `inputs["positions"]`: int32 `(batch_size, queries)`, the steps at which
-      is asked, the only ones that a model has to read its memory at
+    * `inputs["positions"]`: int32 `(batch_size, queries)`, the steps of the
+      queries, the only ones at which a model has to read its memory
     * `targets`: int32 `(batch_size, queries)`
     * `sample_weight`: float32 `(batch_size, queries)`, 0 in the rows that fill
       the last batch up
 
-    Each row begins from an empty context. Rows of another seed are others.
+    Each row begins from an empty context.
 
     Args:
-        task: `MQAR`, `Copy`, `Binding`, or what draws rows as they do.
+        task: `MQAR`, `Copy`, `Binding`, or an object with the same attributes.
         rows: Integer, rows of an epoch.
         batch_size: Number of rows of a batch.
         fresh: Whether every epoch has rows of its own.
         shuffle: Whether the rows are in another order every epoch.
-        seed: Integer from which rows and orders follow.
+        seed: Integer that determines rows and orders.
 
     Example:
 
@@ -320,7 +318,6 @@ class RecallBatches(EpochBatches):
         return self.rows * self.task.queries
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
         return {
             **super().identity(),
             "task": repr(self.task),
@@ -345,10 +342,10 @@ class RecallBatches(EpochBatches):
         begin = index * self.batch_size
         chosen = self._order[begin : begin + self.batch_size]
         weights = np.ones((len(chosen), self.task.queries), np.float32)
-        found = [array[chosen] for array in self._arrays]
+        arrays = [array[chosen] for array in self._arrays]
         missing = [(0, self.batch_size - len(chosen)), (0, 0)]
         token_ids, positions, targets, weights = (
-            np.pad(array, missing) for array in (*found, weights)
+            np.pad(array, missing) for array in (*arrays, weights)
         )
         inputs = {"token_ids": token_ids, "positions": positions}
         return inputs, targets, weights
@@ -365,21 +362,11 @@ def _integers(*arrays):
 
 def _distinct(generator, rows, count, size):
     """Draws `count` different integers below `size` in each row."""
-    found = np.zeros((rows, count), np.int64)
+    chosen = np.zeros((rows, count), np.int64)
     for column in range(count):
-        # A place among the integers that are left, past those that are not.
+        # A place among the remaining integers, shifted past the chosen ones.
         drawn = generator.integers(size - column, size=rows)
-        for taken in np.sort(found[:, :column], axis=1).T:
+        for taken in np.sort(chosen[:, :column], axis=1).T:
             drawn += drawn >= taken
-        found[:, column] = drawn
-    return found
-
-
-def _drawn_slots(generator, rows, count, slots, power):
-    """Draws `count` slots of each row one after the other, by their weights.
-
-    The largest of log-weights with Gumbel noise are such a draw, in order.
-    """
-    log_weights = (power - 1) * np.log(np.arange(1, slots + 1))
-    noisy = log_weights + generator.gumbel(size=(rows, slots))
-    return np.argsort(-noisy, axis=1)[:, :count]
+        chosen[:, column] = drawn
+    return chosen

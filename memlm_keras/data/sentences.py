@@ -17,11 +17,10 @@ class SentenceBatches(TokenBatches):
 
     The sentences of a batch have equal lengths, as in Tran et al. (2016,
     Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
-    cut long ones: `longest=35, equal_lengths=False`. What is left over of a
-    length makes a smaller batch, filled up with empty rows; and the time is
-    rounded up to a multiple of `length_multiple`, so that few shapes are ever
-    compiled. None of this changes anything: what is padded has the weight 0,
-    and lies behind what counts.
+    cut long ones: `longest=35, equal_lengths=False`. The last batch of a
+    length is filled up with empty rows, and the time is rounded up to a
+    multiple of `length_multiple`, so that few shapes are ever compiled.
+    Padding has the weight 0, follows the sentence and changes no result.
 
     Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
     evaluate, `Batches` with `sentence_starts` as `document_starts` are the same
@@ -33,13 +32,13 @@ class SentenceBatches(TokenBatches):
         batch_size: Number of rows.
         length_multiple: Integer, the time of every batch is a multiple of it.
         shuffle: Whether to draw the sentences of each batch and the order of
-            the batches anew every epoch, by `seed` and epoch alone.
-        seed: Integer from which the orders follow.
+            the batches every epoch; they depend on `seed` and epoch alone.
+        seed: Integer that determines the orders.
         end_of_sentence_id: Integer, ends each sentence.
-        longest: `None`, or integer: of longer sentences, their ends counted,
-            only so many targets are trained on.
+        longest: `None`, or integer, the largest number of targets of a
+            sentence, its end included; the rest is left out.
         equal_lengths: Whether the sentences of a batch have equal lengths;
-            otherwise they are any, of the order of the text unless shuffled.
+            otherwise they have any, in the order of the text unless shuffled.
 
     Attributes:
         varies_in_time: True, as the batches have different times.
@@ -100,16 +99,13 @@ class SentenceBatches(TokenBatches):
 
     @property
     def whole_sentences(self):
-        """Whether each row is one sentence to its end."""
         return self.longest is None
 
     @property
     def predicted_tokens(self):
-        """Number of targets of a whole epoch."""
         return int(self._lengths.sum())
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
         return {
             **super().identity(),
             "length_multiple": self.length_multiple,
@@ -145,15 +141,15 @@ class AutoencodingBatches(SentenceBatches):
     Item `index` is `(inputs, targets, sample_weight)`:
 
     * `inputs["source"]`: int32 `(batch_size, time)`, each sentence with its end
-    * `inputs["source_length"]`: int32 `(batch_size,)`, the end counted
+    * `inputs["source_length"]`: int32 `(batch_size,)`, the end included
     * `inputs["target"]`: int32 `(batch_size, time)`, what the decoder reads:
-      the end of what came before, and all words
+      an end of sentence, and all words
     * `targets`: int32 `(batch_size, time)`, all words and their end
-    * `sample_weight`: float32 `(batch_size, time)`, 0 behind the end
+    * `sample_weight`: float32 `(batch_size, time)`, 0 after the end
 
     Args:
-        *arguments, **keywords: as of `SentenceBatches`; with `longest`, longer
-            sentences are read and written to there.
+        *arguments, **keywords: as of `SentenceBatches`; `longest` cuts both
+            source and target.
 
     Example:
 

@@ -3,6 +3,7 @@
 import base64
 import functools
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -17,33 +18,27 @@ WORD_START = "\u2581"
 
 
 class SentencePieceTokenizer:
-    """Parts texts into the pieces of a SentencePiece model.
-
-    Args:
-        model: bytes, what the file of the model holds.
-    """
+    """Splits texts into pieces by a SentencePiece model, bytes of its file."""
 
     def __init__(self, model):
         self.model = model
 
     def tokenize(self, text):
-        """Parts a text into pieces, a list of strings."""
         try:
             text = text.encode()
         except UnicodeEncodeError:
             text = text.encode("utf-8", "replace")
-        return _at_work(self.model).tokenize(text)
+        return _running(self.model).tokenize(text)
 
     def normalize(self, tokens):
-        """Parts a text of given words into pieces."""
         return self.tokenize(" ".join(tokens))
 
     def pieces(self):
-        """Returns all pieces, a list of strings in the order of their ids."""
-        return list(_at_work(self.model).all)
+        """All pieces, a list of strings in the order of their ids."""
+        return list(_running(self.model).all)
 
     def in_graph(self):
-        """Returns the same as a tokenizer of tensorflow_text, for graphs."""
+        """The same as a tokenizer of tensorflow_text, for graphs."""
         return _tensorflow_text().SentencepieceTokenizer(
             model=self.model, out_type="string"
         )
@@ -53,20 +48,16 @@ class SentencePieceTokenizer:
 
 
 class LongestMatchTokenizer:
-    """Parts words into the longest tokens that there are, from the left.
+    """Splits words into the longest tokens of a vocabulary, from the left.
 
-    A character that no token begins with is a token that is unknown; the mark
-    before a word, where it is none, is left out.
-
-    Args:
-        tokens: tuple of strings.
-        unit: as of `SubwordVocabulary`.
+    A character that begins no token becomes an unknown token; the mark before
+    a word, if it begins none, is left out. `unit` is as of `SubwordVocabulary`.
     """
 
     def __init__(self, tokens, unit):
         self.tokens = tokens
         self.unit = unit
-        # What is written `<so>` means something to the engine, not as text.
+        # Tokens such as `<so>` mean something to the engine, and are no text.
         self.matched = frozenset(
             token
             for token in tokens
@@ -77,24 +68,20 @@ class LongestMatchTokenizer:
         self.longest = max(map(len, self.matched), default=1)
 
     def tokenize(self, text):
-        """Parts a text into tokens, a list of strings."""
         return self.normalize(text.split())
 
     def normalize(self, tokens):
-        """Parts given words into tokens, a list of strings."""
         if self.unit == "words":
             return list(tokens)
-        words = (word for token in tokens for word in token.split())
-        return [piece for word in words for piece in self._pieces(word)]
-
-    def _pieces(self, word):
-        rest, pieces = self.mark + word, []
-        while rest:
-            lengths = range(min(self.longest, len(rest)), 0, -1)
-            found = next((n for n in lengths if rest[:n] in self.matched), None)
-            if found or rest[0] != WORD_START:
-                pieces.append(rest[: found or 1])
-            rest = rest[found or 1 :]
+        pieces = []
+        for word in (word for token in tokens for word in token.split()):
+            rest = self.mark + word
+            while rest:
+                sizes = range(min(self.longest, len(rest)), 0, -1)
+                size = next((n for n in sizes if rest[:n] in self.matched), 0)
+                if size or rest[0] != WORD_START:
+                    pieces.append(rest[: size or 1])
+                rest = rest[size or 1 :]
         return pieces
 
     def get_config(self):
@@ -102,10 +89,10 @@ class LongestMatchTokenizer:
 
 
 class _Pieces:
-    """A SentencePiece model at work, in a TensorFlow session of its own.
+    """A SentencePiece model in a TensorFlow session of its own.
 
-    Called as other operators are, the one that holds the model may lose it to
-    the next function that TensorFlow gives up.
+    Called as other operators are, the operator that holds the model may lose it
+    when TensorFlow discards another function.
     """
 
     def __init__(self, model):
@@ -135,7 +122,7 @@ class _Pieces:
 
 
 @functools.lru_cache(maxsize=8)
-def _at_work(model):
+def _running(model):
     return _Pieces(model)
 
 
@@ -159,27 +146,26 @@ _UNITS = ("pieces", "characters", "words")
 class SubwordVocabulary(Vocabulary):
     """Pieces of words with the ids that another program gave them.
 
-    A language model that rescores what a recogniser or translator writes must
+    A language model that rescores the output of a recogniser or translator must
     have its pieces, and their ids. These come from the SentencePiece model of
     that engine (`from_sentencepiece`), or from its `tokens.txt`, as sherpa and
-    icefall write it (`from_tokens_file`). No id means anything by itself: the
-    end of a sentence and the unknown piece are where the file has them.
+    icefall write it (`from_tokens_file`). No id is special by itself: the
+    end of a sentence and the unknown piece keep the ids of the file.
 
-    Text becomes pieces by the SentencePiece model, where there is one, with
-    `tensorflow_text`. Otherwise each word is matched from its left with the
-    longest piece that there is, which is not always how the engine parts it:
-    give its model too where you have it.
+    With a SentencePiece model `tensorflow_text` splits text into pieces.
+    Otherwise each word is matched from its left with the longest piece, which
+    is not always how the engine splits it: give its model too if you have it.
 
     Args:
         tokens: Iterable of distinct, non-empty strings, in the order of ids.
-        unknown: The one of them that stands for what no piece matches; `None`
-            finds `<unk>`.
-        end_of_sentence: The one that ends each sentence; `None` finds `</s>`,
-            `<eos>` or `<sos/eos>`.
+        unknown: The token for text that no piece matches; `None` finds
+            `<unk>`.
+        end_of_sentence: The token that ends each sentence; `None` finds
+            `</s>`, `<eos>` or `<sos/eos>`.
         sentencepiece: `None`, or the SentencePiece model, bytes of its file.
-        unit: What a token is: `"pieces"`, of which those that begin a word
-            begin with U+2581; `"characters"`; or `"words"`. `None` tells it by
-            the tokens.
+        unit: Kind of tokens: `"pieces"`, of which those at the beginning of a
+            word begin with U+2581; `"characters"`; or `"words"`. `None` infers
+            it from the tokens.
 
     Raises:
         ValueError: A token is empty or given twice, a special token is not
@@ -207,7 +193,14 @@ class SubwordVocabulary(Vocabulary):
     ):
         tokens = checked_tokens(tokens)
         if isinstance(sentencepiece, str):
-            sentencepiece = _decoded(sentencepiece)
+            try:
+                sentencepiece = base64.b64decode(sentencepiece, validate=True)
+            except ValueError as error:
+                raise ValueError(
+                    "`sentencepiece` must be the bytes of a SentencePiece "
+                    "model, or base64 of them. Received: "
+                    f"{sentencepiece[:40]!r}"
+                ) from error
         self.tokens = tokens
         self.unknown = _special("unknown", unknown, _UNKNOWN, tokens)
         self.end_of_sentence = _special(
@@ -224,10 +217,10 @@ class SubwordVocabulary(Vocabulary):
 
     @classmethod
     def build(cls, *arguments, **keywords):
-        """Refused: pieces are found by the engine, or by SentencePiece."""
+        """Refused: an engine or SentencePiece makes the pieces."""
         raise ValueError(
-            "A `SubwordVocabulary` is not built of a text here: train a "
-            "SentencePiece model, and take `from_sentencepiece`."
+            "A `SubwordVocabulary` is not built from a text: train a "
+            "SentencePiece model, and use `from_sentencepiece`."
         )
 
     @classmethod
@@ -267,7 +260,7 @@ class SubwordVocabulary(Vocabulary):
         Args:
             path: Path of the file, in UTF-8.
             sentencepiece: `None`, or path of the SentencePiece model that
-                parts words into these tokens. Its own ids do not matter.
+                splits words into these tokens. Its own ids are not used.
             unknown, end_of_sentence, unit: As for the class.
 
         Returns:
@@ -331,7 +324,10 @@ class SubwordVocabulary(Vocabulary):
         """
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
-        return _bytes_of(token).replace(WORD_START.encode(), b" ")
+        # `<0xE4>` is a byte of a character that is no piece.
+        if re.fullmatch("<0x[0-9a-fA-F]{2}>", token):
+            return bytes.fromhex(token[3:5])
+        return token.replace(WORD_START, " ").encode()
 
     def count_words(self, ids):
         ids = np.asarray(ids)
@@ -371,16 +367,6 @@ class SubwordVocabulary(Vocabulary):
         )
 
 
-def _decoded(text):
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as error:
-        raise ValueError(
-            "`sentencepiece` must be the bytes of a SentencePiece model, or "
-            f"base64 of them. Received: {text[:40]!r}"
-        ) from error
-
-
 def _special(name, token, candidates, tokens):
     if token is None:
         token = next((item for item in candidates if item in tokens), None)
@@ -404,13 +390,3 @@ def _unit(unit, tokens, specials):
     if unit not in _UNITS:
         raise ValueError(f"`unit` must be one of {_UNITS}. Received: {unit!r}")
     return unit
-
-
-def _bytes_of(token):
-    """UTF-8 of a piece; `<0xE4>` is a byte of a character with no piece."""
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
-        try:
-            return bytes.fromhex(token[3:5])
-        except ValueError:
-            pass
-    return token.encode()

@@ -26,36 +26,13 @@ _TOKENS_PER_UPDATE = 100_000
 
 
 class TextSource:
-    """The lines of a text file, or of a folder of documents.
+    """The lines of a UTF-8 file, or of a folder of a `.txt` file a document.
 
-    Args:
-        path: Path of a file, or of a folder in which every `.txt` file is
-            one document (in the order of their names). UTF-8.
-        keep_blank_lines: Whether a blank line counts as an empty sentence;
-            otherwise it is passed over.
-        document_start: `None`, or a regular expression; a line begins a
-            document if it matches from its first character on (`re.match`;
-            the line end is not part of the line).
-        lone_titles: Whether a line must also stand between two blank lines
-            to begin a document.
-        drop_titles: Whether the lines that `document_start` matches are no
-            text themselves; the document then begins with the line after.
-        by_sentence: Whether lines, of tokens with white space between them,
-            are split into sentences, of which a blank line has none, by
-            `syntok`.
-
-    Raises:
-        FileNotFoundError: There is no such file, or no `.txt` file in the
-            folder.
-        ValueError: `document_start` is not one of the above, or `by_sentence`
-            is given with `keep_blank_lines`.
-        ImportError: Sentences need `syntok`, which is not installed.
-
-    Example:
-
-    >>> source = TextSource("train.txt")
-    >>> next(source.sentences())
-    ("no it was n't", False)
+    A line that matches `document_start` (`re.match`, without the line end)
+    begins a document; with `lone_titles` only if it stands between two blank
+    lines. `drop_titles` leaves these lines out of the text. A blank line is
+    skipped unless `keep_blank_lines`. With `by_sentence` syntok splits lines,
+    tokens separated by white space, into sentences.
     """
 
     def __init__(
@@ -79,16 +56,24 @@ class TextSource:
         self.lone_titles = lone_titles
         self.drop_titles = drop_titles
         self.by_sentence = by_sentence
-        # Its lack is told before all else.
+        # Raises at once if syntok is not installed.
         self._splitter = splitter_version() if by_sentence else None
-        self._pattern = _compile(document_start)
+        try:
+            self._pattern = None
+            if document_start is not None:
+                self._pattern = re.compile(document_start)
+        except (re.error, TypeError) as error:
+            raise ValueError(
+                "`document_start` must be a regular expression, as a string. "
+                f"Received: document_start={document_start!r} ({error})"
+            ) from error
 
     @property
     def has_documents(self):
         return self.path.is_dir() or self.document_start is not None
 
     def identity(self):
-        """Describes files and options: equal as long as the text is."""
+        """Plain values that are equal as long as the text is."""
         return {
             "files": files_identity(self.files),
             "keep_blank_lines": self.keep_blank_lines,
@@ -99,53 +84,43 @@ class TextSource:
         }
 
     def sentences(self):
-        """Reads the text once, holding a few lines of it in memory.
+        """Yields each line, or the list of tokens of each sentence, and whether
+        a document begins with it."""
+        if not self.by_sentence:
+            yield from self._lines()
+            return
+        for line, begins in self._lines():
+            for sentence in split_sentences(line.split()):
+                yield sentence, begins
+                begins = False
 
-        Yields:
-            For each line, the line, which is for a vocabulary to tokenize, or
-            for each sentence its list of tokens; and whether a document begins
-            with it.
-
-        Raises:
-            ValueError: A file is not UTF-8.
-        """
-        marked = self._marked_lines()
-        return _sentences(marked) if self.by_sentence else marked
-
-    def _marked_lines(self):
+    def _lines(self):
         for file in self.files:
             begins = self.path.is_dir()
-            for previous, line, following in _with_neighbours(read_lines(file)):
+            before, at, after = itertools.tee(read_lines(file), 3)
+            next(after, None)
+            for previous, line, following in zip(
+                itertools.chain([""], before),
+                at,
+                itertools.chain(after, [""]),
+            ):
                 if not (self.keep_blank_lines or line.strip()):
                     continue
-                if self._is_title(previous, line, following):
+                title = self._pattern is not None and self._pattern.match(line)
+                if title and self.lone_titles:
+                    title = not (previous.strip() or following.strip())
+                if title:
                     begins = True
                     if self.drop_titles:
                         continue
                 yield line, begins
                 begins = False
 
-    def _is_title(self, previous, line, following):
-        if self._pattern is None or not self._pattern.match(line):
-            return False
-        return not (
-            self.lone_titles and (previous.strip() or following.strip())
-        )
-
 
 class TextPart:
-    """Some documents of a text, as `TextSource` gives a whole text.
+    """Some documents of a `TextSource`, or some lines if it has no documents.
 
-    Args:
-        source: `TextSource`.
-        units: 1-D integer array, indices of the documents to keep or, in a text
-            without documents, of the lines that are not blank.
-
-    Example:
-
-    >>> source = TextSource("documents.txt", document_start="= ")
-    >>> next(TextPart(source, [1]).sentences())
-    ('= York =', True)
+    `units` are their indices; blank lines are not counted.
     """
 
     def __init__(self, source, units):
@@ -156,12 +131,11 @@ class TextPart:
         self.units = np.asarray(units, np.int64)
 
     def identity(self):
-        """Describes text and selection: equal as long as both are."""
+        """Plain values that are equal as long as text and selection are."""
         digest = hashlib.sha256(self.units.astype("<i8").tobytes())
         return {**self.source.identity(), "units": digest.hexdigest()}
 
     def sentences(self):
-        """Reads the text once, as `TextSource.sentences`."""
         kept = np.zeros(self.units.max(initial=0) + 1, bool)
         kept[self.units] = True
         unit = -1
@@ -172,23 +146,8 @@ class TextPart:
                 yield line, begins
 
 
-def _sentences(lines):
-    """Splits lines as of `TextSource.sentences` into sentences."""
-    for line, begins in lines:
-        for sentence in split_sentences(line.split()):
-            yield sentence, begins
-            begins = False
-
-
 def files_identity(files):
-    """Describes files, for JSON: equal as long as they are not written to.
-
-    Args:
-        files: Iterable of `pathlib.Path`.
-
-    Returns:
-        List of `[absolute path, size, time of last change]`.
-    """
+    """Absolute path, size and time of last change of each file, for JSON."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
@@ -199,13 +158,6 @@ def read_lines(path):
     Only a line feed, or carriage return and line feed, ends a line: other
     characters that Python takes for line ends occur within real sentences. In a
     file without any line feed, as old Macs wrote them, a carriage return does.
-
-    Args:
-        path: Path of the file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: The file is not UTF-8.
     """
     offset = 0
     with open(path, "rb") as file:
@@ -219,7 +171,7 @@ def read_lines(path):
 
 
 def read_text(path):
-    """Reads a small UTF-8 file whole; raises as `read_lines` does."""
+    """Reads a small UTF-8 file whole."""
     return _decode(pathlib.Path(path).read_bytes(), path, 0)
 
 
@@ -232,15 +184,8 @@ def _decode(data, path, offset):
             f"0x{data[error.start]:02x} at byte offset "
             f"{offset + error.start} ({error.reason}). Convert it to UTF-8."
         ) from error
-    # Some editors begin a file with a byte order mark, which is no text.
+    # Some editors begin a file with a byte order mark.
     return text if offset else text.removeprefix("\ufeff")
-
-
-def _with_neighbours(lines):
-    """Yields (previous, line, following), empty where there is none."""
-    before, at, after = itertools.tee(lines, 3)
-    next(after, None)
-    return zip(itertools.chain([""], before), at, itertools.chain(after, [""]))
 
 
 def _list_files(path):
@@ -257,18 +202,6 @@ def _list_files(path):
             f"The folder {path} holds no .txt file. Expected one per document."
         )
     return files
-
-
-def _compile(document_start):
-    if document_start is None:
-        return None
-    try:
-        return re.compile(document_start)
-    except (re.error, TypeError) as error:
-        raise ValueError(
-            "`document_start` must be a regular expression, as a string. "
-            f"Received: document_start={document_start!r} ({error})"
-        ) from error
 
 
 # === Encoded text on disk ===
@@ -299,26 +232,11 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Opens the encoded text of `source`, encoding it if need be.
+    """Returns the memory-mapped `Split` of `source`, encoding it if need be.
 
     The folder `tokens/<name>-<fingerprint>` of the cache is named after all
     that it depends on (files, their sizes and times, vocabulary, options),
-    so a change to any of them makes a new one. A folder that was damaged since
-    is made anew, with a warning.
-
-    Args:
-        source: `TextSource` to encode.
-        vocabulary: `Vocabulary` that gives the ids.
-        cache_dir: Folder of the cache.
-        name: First part of the folder's name, for a human reader.
-
-    Returns:
-        `Split` whose tokens are memory-mapped.
-
-    Raises:
-        ValueError: The text is not UTF-8, has no tokens, or no line begins
-            a document though a title pattern was given.
-        OSError: The cache cannot be written.
+    so a change to any of them makes a new one.
     """
     key = fingerprint(source.identity(), vocabulary.get_config())
 
@@ -336,21 +254,9 @@ def stored_split(source, vocabulary, cache_dir, name):
 
 
 def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Counts the tokens of each document once, and reads them from then on.
+    """Tokens of each document of `source`, ends of sentences included, int64.
 
-    Args:
-        source: `TextSource` with documents.
-        tokenizer: `Tokenizer`, or what has its `tokenize` and `get_config`.
-        cache_dir: Folder of the cache.
-        name: First part of the file's name, for a human reader.
-
-    Returns:
-        1-D int64 array, the tokens of each document, ends of sentences counted.
-
-    Raises:
-        ValueError: The text is not UTF-8, has no tokens, or no line begins
-            a document.
-        OSError: The cache cannot be written.
+    They are counted once, and then read from the cache.
     """
     key = fingerprint(source.identity(), tokenizer)
 
@@ -367,17 +273,10 @@ def stored_document_lengths(source, tokenizer, cache_dir, name):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads a folder of the cache, which is made if need be.
+    """Reads the folder `kind/name` of the cache, which `make` writes first.
 
-    A damaged one is made anew, with a warning. Processes that want the same one
-    at once each make it, and each replaces it whole.
-
-    Args:
-        cache_dir: Folder of the cache.
-        kind: Folder in there.
-        name: Folder in that one.
-        make: Function that writes the files into a folder given.
-        read: Function that reads them from the folder given.
+    A damaged folder is made anew, with a warning. Processes that need the same
+    folder at once each make it, and each replaces it whole.
     """
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
@@ -385,7 +284,7 @@ def stored(cache_dir, kind, name, make, read):
             _check_sums(folder)
             return read(folder)
         except FileNotFoundError:
-            # Never made, or just being replaced by another process.
+            # Not made yet, or just replaced by another process.
             pass
         except ValueError as error:
             warnings.warn(str(error), stacklevel=3)
@@ -408,7 +307,7 @@ def _check_sums(folder):
 
 
 def _sum(file):
-    """CRC-32 of a file, at the speed of reading it."""
+    """CRC-32 of a file."""
     sum_ = 0
     with open(file, "rb") as opened:
         while chunk := opened.read(1 << 20):
@@ -417,6 +316,7 @@ def _sum(file):
 
 
 def fingerprint(*parts):
+    """Hash of plain values, and of what has a `get_config`."""
     text = json.dumps(
         [_FORMAT_VERSION, *parts],
         sort_keys=True,
@@ -426,17 +326,34 @@ def fingerprint(*parts):
 
 
 def _write(source, vocabulary, folder):
+    count, starts, next_update = 0, [], _TOKENS_BEFORE_PROGRESS
+    progress = keras.utils.Progbar(None, unit_name="token")
     with open(folder / "tokens.npy", "wb") as file:
         _write_header(file, 0)
-        count, starts = _append_tokens(source, vocabulary, file)
+        for line, begins in source.sentences():
+            if begins:
+                starts.append(count)
+            ids = vocabulary.encode_sentence(line)
+            file.write(ids.astype("<i4").tobytes())
+            count += len(ids)
+            if count >= next_update:
+                progress.update(count)
+                next_update = count + _TOKENS_PER_UPDATE
         # NumPy pads the header so that a longer length fits in its place.
         file.seek(0)
         _write_header(file, count)
+    if count >= _TOKENS_BEFORE_PROGRESS:
+        progress.update(count, finalize=True)
     _check(source, count, starts)
     if source.has_documents:
-        # What stands before the first title belongs to the first document.
+        # Lines before the first title belong to the first document.
         starts[0] = 0
         np.save(folder / "document_starts.npy", np.array(starts, np.int64))
+
+
+def _write_header(file, length):
+    header = {"descr": "<i4", "fortran_order": False, "shape": (length,)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def _check(source, count, starts):
@@ -454,33 +371,10 @@ def _check(source, count, starts):
 
 def _count_documents(source, tokenizer):
     count, starts = 0, []
-    for line, begins_document in source.sentences():
-        if begins_document:
+    for line, begins in source.sentences():
+        if begins:
             starts.append(count)
         count += len(tokenizer.tokenize(line)) + 1
     _check(source, count, starts)
     # As in `_write`, the first document begins with the text.
     return np.diff([0, *starts[1:], count])
-
-
-def _write_header(file, length):
-    header = {"descr": "<i4", "fortran_order": False, "shape": (length,)}
-    np.lib.format.write_array_header_1_0(file, header)
-
-
-def _append_tokens(source, vocabulary, file):
-    count, starts = 0, []
-    progress = keras.utils.Progbar(None, unit_name="token")
-    next_update = _TOKENS_BEFORE_PROGRESS
-    for line, begins_document in source.sentences():
-        if begins_document:
-            starts.append(count)
-        ids = vocabulary.encode_sentence(line)
-        file.write(ids.astype("<i4").tobytes())
-        count += len(ids)
-        if count >= next_update:
-            progress.update(count)
-            next_update = count + _TOKENS_PER_UPDATE
-    if count >= _TOKENS_BEFORE_PROGRESS:
-        progress.update(count, finalize=True)
-    return count, starts

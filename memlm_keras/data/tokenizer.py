@@ -14,12 +14,12 @@ import numpy as np
 
 SPLITS = ("white_space", "unicode_script", "characters")
 
-# The characters that Python's `str.split` splits at, a test says so.
+# The characters that Python's `str.split` splits at.
 WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004"
     "\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-# Read alike by Python's `re` and by RE2, of TensorFlow.
+# Python's `re` and TensorFlow's RE2 both read it.
 NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 
 _NUMBER = re.compile(NUMBER_PATTERN)
@@ -30,21 +30,21 @@ _SPACE_CLASS = 255
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Tokenizer:
-    """Parts texts into tokens, and makes tokens that count as one the same.
+    """Splits texts into tokens, and normalizes case and numbers.
 
     * `split="white_space"`: at white space, as Python's `str.split`.
     * `split="unicode_script"`: there, and wherever the Unicode script changes,
-      which parts words from punctuation and figures: `"can't stop."` becomes
-      `can ' t stop .`, and `"<unk>"` three tokens. Scripts are those of
-      TensorFlow's core operator `tf.strings.unicode_script`. (Its sibling,
-      `tensorflow_text.UnicodeScriptTokenizer`, joins what stands on both sides
-      of a space if it is of one script: of `", 12"` it makes `,12`.)
+      which separates words from punctuation and figures: `"can't stop."`
+      becomes `can ' t stop .`, and `"<unk>"` three tokens. Scripts are those of
+      TensorFlow's core operator `tf.strings.unicode_script`.
+      (`tensorflow_text.UnicodeScriptTokenizer` differs: it joins characters of
+      one script across a space, and makes `,12` of `", 12"`.)
     * `split="characters"`: at white space and between all characters, for
       text that puts no spaces between its words, such as Chinese.
 
-    Then, if asked for, each character becomes lower case (by itself: unlike
-    `str.lower`, a Greek sigma does not look at its place in the word), and
-    each token that is a number becomes the token `numbers`.
+    Then each character becomes lower case if `lowercase` (by itself: unlike
+    `str.lower`, whatever the place of a Greek sigma in the word), and each
+    token that is a number becomes the token `numbers`.
 
     Args:
         split: `"white_space"`, `"unicode_script"` or `"characters"`.
@@ -76,7 +76,7 @@ class Tokenizer:
         self.numbers = numbers
 
     def tokenize(self, text):
-        """Parts a text into tokens.
+        """Splits a text into tokens.
 
         Args:
             text: String.
@@ -98,7 +98,7 @@ class Tokenizer:
             tokens: Iterable of strings.
 
         Returns:
-            List of strings, as many.
+            List of as many strings.
         """
         if self.lowercase:
             table = lower_case()
@@ -136,7 +136,7 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Returns the lower case of each code point that has one, as a dict.
+    """Dict of the lower case of each code point that has one.
 
     One code point becomes one: the dotted capital I, of which `str.lower` makes
     two, becomes a plain i, as in Unicode's own simple mapping.
@@ -189,7 +189,7 @@ def word_splitter(tokenize):
     words = _syntok_tokenizer()
 
     def split(text):
-        # Dashes without spaces around them join clauses, for syntok too.
+        # syntok does not split at dashes without spaces around them.
         text = re.sub(
             "-{2,}|—", " -- ", text.translate(_PLAIN).replace("_", " ")
         )
@@ -199,7 +199,7 @@ def word_splitter(tokenize):
 
 
 def _syntok_tokenizer():
-    # By default it would drop hyphens, and make "not" of "n't".
+    # By default syntok drops hyphens, and makes "not" of "n't".
     return load_syntok("tokenizer").Tokenizer(
         emit_hyphen_or_underscore_sep=True, replace_not_contraction=False
     )
@@ -224,35 +224,24 @@ def sentences_of(text):
         paragraph = " ".join(paragraph.split())
         for tokens in segmenter.segment(words.tokenize(paragraph)):
             sentence = "".join(map(str, tokens)).strip()
-            # Lines of stars and the like part sections.
+            # Lines of stars and the like separate sections.
             if any(map(str.isalnum, sentence)):
                 yield sentence
 
 
 def split_sentences(tokens):
-    """Yields the sentences of a text that is split into tokens already.
+    """Yields the sentences of a list of tokens, as lists of these tokens.
 
-    The tokens stay what they are: a stop is a token of its own where it ends a
-    sentence, and part of the word in an abbreviation. Quotation marks that end
-    a sentence belong to it, semicolons end none.
-
-    Args:
-        tokens: List of strings.
-
-    Yields:
-        Lists of strings, which together are `tokens`.
-
-    Example:
-
-    >>> list(split_sentences("He left No. 2 . She stayed .".split()))
-    [['He', 'left', 'No.', '2', '.'], ['She', 'stayed', '.']]
+    A stop is a token of its own at the end of a sentence, and part of the word
+    in an abbreviation. Quotation marks after a sentence belong to it;
+    semicolons end none.
     """
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False
     for token in tokens:
         quotes = token == '"'
-        # What tells a closing mark from an opening one is the space before.
+        # syntok takes a mark with a space before it for an opening one.
         space = "" if quotes and quoting else " "
         quoting ^= quotes
         value = "," if token == ";" else token

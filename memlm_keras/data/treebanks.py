@@ -35,14 +35,14 @@ def load_conllu(
     """Loads a corpus from CoNLL-U files, such as a treebank's.
 
     Every sentence becomes its word forms and an end of sentence. The words are
-    those that a tree joins, as for `memlm_keras.analysis.read_conllu`: of a
-    multiword token its parts (of Italian `del`, `di` and `il`), and no empty
-    nodes. Parses are not needed, and not looked at.
+    nodes of the tree, as for `memlm_keras.analysis.read_conllu`: the parts of a
+    multiword token (`di` and `il` of Italian `del`), and no empty nodes. Parses
+    are not read.
 
     Args:
         train, validation, test: Path of a UTF-8 file each, or a list of such
             paths, which are read one after the other.
-        vocabulary: `Vocabulary` to encode with; `None` builds one of the
+        vocabulary: `Vocabulary` to encode with; `None` builds one from the
             training text, as the next three arguments say.
         vocabulary_size, minimum_count: As `size` and `minimum_count` of
             `Vocabulary.build`.
@@ -84,21 +84,7 @@ def load_conllu(
 
 
 class ConlluSource:
-    """The sentences of CoNLL-U files, as `TextSource` gives those of a text.
-
-    Args:
-        paths: Path of a file, or list of paths.
-
-    Raises:
-        FileNotFoundError: A file is not there.
-        ValueError: The list is empty.
-
-    Example:
-
-    >>> source = ConlluSource("de_gsd-ud-dev.conllu")
-    >>> next(source.sentences())
-    (['Manasse', 'ist', 'ein', 'einzigartiger', 'Parfümeur', '.'], False)
-    """
+    """The sentences of a CoNLL-U file or a list of files, as `TextSource`."""
 
     has_documents = False
 
@@ -119,11 +105,9 @@ class ConlluSource:
         return self.files[0]
 
     def identity(self):
-        """Describes the files: equal as long as the text is."""
         return {"conllu": files_identity(self.files)}
 
     def sentences(self):
-        """Reads the text once, as `TextSource.sentences`."""
         for file in self.files:
             for words in read_words(file):
                 yield words, False
@@ -180,34 +164,13 @@ def read_conllu(path):
 
 
 def read_words(path):
-    """Reads the word forms alone of a CoNLL-U file, parsed or not.
-
-    Args:
-        path: path of a UTF-8 file.
-
-    Yields:
-        List of strings for each sentence, the `words` of `read_conllu`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: naming the file, if it is not UTF-8, and naming the line
-            too, if it has not ten columns or no form, or if words are not
-            numbered from 1.
-
-    Example:
-
-    >>> next(read_words("de_gsd-ud-dev.conllu"))[:3]
-    ['Manasse', 'ist', 'ein']
-    """
+    """Yields the word forms of each sentence of a file, parsed or not."""
     for rows in _sentence_rows(path):
         yield [columns[_FORM] for _, columns in rows]
 
 
 def _sentence_rows(path):
-    """Yields a list for each sentence: number and columns of each word's line.
-
-    Nothing but one sentence is held in memory.
-    """
+    """Yields the numbers and columns of the lines of each sentence's words."""
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):
@@ -221,7 +184,7 @@ def _sentence_rows(path):
 
 
 def _is_word(columns, expected, where):
-    """Whether a line is a word of the tree, not one of those to be skipped."""
+    """Whether a line is a word of the tree, not one to skip."""
     if len(columns) != _COLUMNS:
         raise ValueError(
             f"{where}: a line must have {_COLUMNS} columns with tabs between "
@@ -243,7 +206,17 @@ def _is_word(columns, expected, where):
 
 def _sentence(rows, path):
     for number, columns in rows:
-        _require_dependency(columns, f"{path}, line {number}")
+        head, relation = columns[_HEAD], columns[_RELATION]
+        if not relation or relation == "_":
+            raise ValueError(
+                f"{path}, line {number}: a word must have a relation. "
+                f"Received: {relation!r}"
+            )
+        if not re.fullmatch(r"[0-9]+", head):
+            raise ValueError(
+                f"{path}, line {number}: the head must be the number of a "
+                f"word, or 0 for the root. Received: {head!r}"
+            )
     words, heads, relations = (
         tuple(columns[at] for _, columns in rows)
         for at in (_FORM, _HEAD, _RELATION)
@@ -255,7 +228,7 @@ def _sentence(rows, path):
             f"{where}: the heads of this sentence must lie in 0 .. "
             f"{len(words)}, the number of its words. Received: {max(heads)}"
         )
-    # Whoever follows the heads must come to the root, whose head is itself.
+    # Following the heads must lead to the root, whose head is itself.
     reached = np.array([0, *heads])
     for _ in range(len(words).bit_length()):
         reached = reached[reached]
@@ -265,16 +238,3 @@ def _sentence(rows, path):
             f"a circle at the word {int(np.flatnonzero(reached)[0])}"
         )
     return ParsedSentence(words, np.array(heads) - 1, relations)
-
-
-def _require_dependency(columns, where):
-    head, relation = columns[_HEAD], columns[_RELATION]
-    if not relation or relation == "_":
-        raise ValueError(
-            f"{where}: a word must have a relation. Received: {relation!r}"
-        )
-    if not re.fullmatch(r"[0-9]+", head):
-        raise ValueError(
-            f"{where}: the head must be the number of a word, or 0 for the "
-            f"root. Received: {head!r}"
-        )

@@ -15,14 +15,13 @@ from memlm_keras.files import atomic_path
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Vocabulary:
-    """A fixed list of tokens, each with its id, and how a text becomes them.
+    """A fixed list of tokens, each with its id, and a tokenizer for text.
 
-    The end of a sentence always has id 0 and the unknown token id 1, wherever
-    they stand in `tokens` and even if they do not; the other tokens follow in
-    the order given.
+    The end of a sentence always has id 0 and the unknown token id 1, whether or
+    not they are in `tokens`; the other tokens follow in their order there.
 
-    Whatever reads text reads it by its vocabulary: corpora, `encode`, and the
-    `score` and `generate` of a model and of its exported graph.
+    Corpora, `encode`, and the `score` and `generate` of a model and of its
+    exported graph all read text with the vocabulary's tokenizer.
 
     Args:
         tokens: Iterable of distinct, non-empty strings.
@@ -78,14 +77,13 @@ class Vocabulary:
         """Makes a vocabulary of the most frequent tokens of a text.
 
         Args:
-            lines: Iterable of lines, which the tokenizer parts, or of lists of
-                tokens.
-            size: Largest number of entries, the two special tokens counted;
+            lines: Iterable of lines, which the tokenizer splits, or of lists
+                of tokens.
+            size: Largest number of entries, the two special tokens included;
                 `None` keeps all.
             minimum_count: Tokens seen fewer times are left out. `None` leaves
-                out those seen once where nothing else would make a token of
-                the text unknown: what unknown tokens are like has to be
-                learnt from some.
+                out tokens seen once if otherwise the text had no unknown
+                tokens, from which a model learns about them.
             unknown, end_of_sentence, tokenizer: As for the class.
 
         Returns:
@@ -141,16 +139,20 @@ class Vocabulary:
                 f"The vocabulary file {path} is empty. Expected the JSON that "
                 "`Vocabulary.save` writes, or one token per line."
             )
-        config = _parse_config(text)
+        try:
+            config = json.loads(text)
+        except json.JSONDecodeError:
+            config = None
         if config is None and text.startswith("{\n"):
             raise ValueError(
                 f"The vocabulary file {path} is damaged: it begins like the "
-                "JSON that `Vocabulary.save` writes, and ends too soon."
+                "JSON that `Vocabulary.save` writes, and is cut off."
             )
-        if config is None:
+        # A plain list of tokens may be valid JSON too, such as the line `7`.
+        if not isinstance(config, dict):
             lines = text.removesuffix("\n").split("\n")
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
-        # A file says itself what kind of vocabulary it is.
+        # The file names the class of the vocabulary.
         name = config.pop("class_name", cls.__name__)
         try:
             kind = keras.saving.get_registered_object(f"memlm_keras>{name}")
@@ -182,7 +184,7 @@ class Vocabulary:
         """Looks up ids; no end of sentence is added.
 
         Args:
-            text_or_tokens: A string, which the tokenizer parts, or an iterable
+            text_or_tokens: A string, which the tokenizer splits, or an iterable
                 of tokens, to which only its rules of case and numbers apply.
 
         Returns:
@@ -199,7 +201,7 @@ class Vocabulary:
             text_or_tokens: As for `encode`.
 
         Returns:
-            1-D int32 array, one id per token and the end's.
+            1-D int32 array, one id per token and that of the end.
         """
         ids = self.encode(text_or_tokens)
         return np.append(ids, np.int32(self.end_of_sentence_id))
@@ -246,10 +248,10 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words, the ends of sentences among them.
+        """Counts words, ends of sentences included.
 
-        Perplexity by word has this number under the fraction; by token, the
-        number of tokens. Here they are the same.
+        Perplexity by word divides by this number, perplexity by token by the
+        number of tokens. Here they are equal.
 
         Args:
             ids: Integer array or memory map of ids.
@@ -340,15 +342,15 @@ def _tokenizer(tokenizer, specials):
         )
     if tokenizer.normalize(specials) != list(specials):
         raise ValueError(
-            "`tokenizer` must leave the special tokens as they are, so they "
-            "must be no numbers, and lower case if all is. Received: "
+            "`tokenizer` must not change the special tokens, which must be no "
+            "numbers, and lower case with `lowercase`. Received: "
             f"{specials} and tokenizer={tokenizer!r}"
         )
     return tokenizer
 
 
 def checked_tokens(tokens):
-    """The tokens as a tuple, each a string of its own."""
+    """Distinct non-empty strings as a tuple, or a `ValueError`."""
     if isinstance(tokens, str):
         raise ValueError(
             "`tokens` must be a list of tokens. Received one string: "
@@ -356,20 +358,6 @@ def checked_tokens(tokens):
             "for text."
         )
     tokens = tuple(tokens)
-    _check_tokens(tokens)
-    return tokens
-
-
-def check_specials(end_of_sentence, unknown):
-    if unknown == end_of_sentence:
-        raise ValueError(
-            "`unknown` and `end_of_sentence` must differ. Received "
-            f"{unknown!r} for both."
-        )
-    _check_tokens([end_of_sentence, unknown])
-
-
-def _check_tokens(tokens):
     seen = set()
     for position, token in enumerate(tokens):
         if not isinstance(token, str) or not token:
@@ -383,12 +371,13 @@ def _check_tokens(tokens):
                 f"position {position}."
             )
         seen.add(token)
+    return tokens
 
 
-def _parse_config(text):
-    try:
-        config = json.loads(text)
-    except json.JSONDecodeError:
-        return None
-    # A plain list of tokens may be valid JSON too, such as the one line `7`.
-    return config if isinstance(config, dict) else None
+def check_specials(end_of_sentence, unknown):
+    if unknown == end_of_sentence:
+        raise ValueError(
+            "`unknown` and `end_of_sentence` must differ. Received "
+            f"{unknown!r} for both."
+        )
+    checked_tokens([end_of_sentence, unknown])

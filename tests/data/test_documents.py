@@ -276,7 +276,7 @@ def test_a_vocabulary_says_how_text_is_read(tmp_path):
         built[token] for token in ("don", "'", "t")
     ]
     for arguments in ({"tokenize": "white_space"}, {"numbers": "N"}):
-        with pytest.raises(ValueError, match="says itself how text becomes"):
+        with pytest.raises(ValueError, match="has a tokenizer of its own"):
             data.load_text(path, vocabulary=vocabulary, **arguments)
 
 

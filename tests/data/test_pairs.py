@@ -315,10 +315,13 @@ def test_epochs_of_other_lengths_than_passes(per_epoch):
     "change, message",
     [
         ({"batches_per_epoch": 0}, "`batches_per_epoch` must be .*at least 1"),
-        ({"premises": [[1], []]}, "`premises` must hold.*position 1"),
-        ({"hypotheses": [[1], [0.5]]}, "`hypotheses` must hold.*position 1"),
-        ({"premises": [[1], [-1]]}, "none negative.*position 1"),
-        ({"labels": [0]}, "must be of one number.*2, 2 and 1"),
+        ({"premises": [[1], []]}, r"`premises\[1\]` must be a 1-D array"),
+        (
+            {"hypotheses": [[1], [0.5]]},
+            r"`hypotheses\[1\]` must be",
+        ),
+        ({"premises": [[1], [-1]]}, "not be negative.*position 1"),
+        ({"labels": [0]}, "must have one length.*2, 2 and 1"),
         ({"labels": [0, -1]}, "`labels` must not be negative"),
         ({"batch_size": 0}, "`batch_size` must be .*at least 1"),
         ({"bucket_batches": 0}, "`bucket_batches` must be .*at least 1"),

@@ -187,7 +187,7 @@ def test_a_corpus_of_pieces(write, tmp_path):
     assert targets.tolist() == [[3, 4, 6, 1]]
     again = data.load_text(path, vocabulary=SubwordVocabulary(TOKENS))
     np.testing.assert_array_equal(again.train.tokens, corpus.train.tokens)
-    with pytest.raises(ValueError, match="says itself how text becomes"):
+    with pytest.raises(ValueError, match="has a tokenizer of its own"):
         data.load_text(path, vocabulary=vocabulary, lowercase=True)
 
 
