@@ -1,5 +1,7 @@
 """Validators of arguments. Each raises a `ValueError` that names the remedy."""
 
+import numbers
+
 import numpy as np
 from keras import ops
 
@@ -16,6 +18,10 @@ def require_positive_integer(name, value, minimum=1):
 
 def require_rate(name, value):
     """Raises `ValueError` unless `value` is a rate in [0, 1)."""
+    if not isinstance(value, numbers.Real):
+        raise ValueError(
+            f"`{name}` must be a number. Received: {name}={value!r}"
+        )
     if not 0 <= value < 1:
         raise ValueError(
             f"`{name}` must be at least 0 and less than 1. "
@@ -57,6 +63,12 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     time)`, 1 for `(time,)` and `None` for any rank.
     """
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
+    if ids is None or isinstance(ids, str):
+        raise ValueError(
+            f"`{name}` must be integers of shape {form}; a "
+            "`memlm_keras.data.Vocabulary` encodes text. Received: "
+            f"{name}={ids!r}"
+        )
     try:
         ids = ops.convert_to_numpy(ids)
     except ValueError as error:

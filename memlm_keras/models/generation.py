@@ -36,7 +36,8 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
         tokens[index, : len(row)] = row
         fixed[index, : len(row)] = True
     tokens = require_token_ids("prompt", tokens, model.vocabulary_size)
-    if stop_token_ids is None and vocabulary is not None:
+    by_default = stop_token_ids is None and vocabulary is not None
+    if by_default:
         stop_token_ids = [vocabulary.end_of_sentence_id]
 
     def next_token(prompt, state, index):
@@ -54,12 +55,21 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
         state=model.read(tokens[:, : index - 1]),
         index=index,
         stop_token_ids=stop_token_ids,
+        may_be_empty=not by_default,
     )
     return restore(generated, lengths)
 
 
 def sample(
-    model, sampler, next_token, tokens, fixed, state, index, stop_token_ids
+    model,
+    sampler,
+    next_token,
+    tokens,
+    fixed,
+    state,
+    index,
+    stop_token_ids,
+    may_be_empty=True,
 ):
     """Writes tokens one by one with a sampler of keras_nlp.
 
@@ -69,20 +79,25 @@ def sample(
         next_token: function of tokens, state and the index to be written that
             returns logits `(batch, vocabulary)`, `None` and the new state.
         tokens: int32 array `(batch, time)`.
-        fixed: bool array of that shape, the tokens that stay as they are.
+        fixed: bool array of that shape, the tokens of the prompt.
         state: nested tensors, before the token at `index`.
         index: integer, the first that may have to be written.
         stop_token_ids: list of ids, or `None`.
+        may_be_empty: bool, whether a stop token may follow the prompt.
 
     Returns:
         `(generated, lengths)`: int32 array `(batch, time)`, in which the first
         stop token that a row produced fills the rest of it, and int64 array
-        `(batch,)` of where that is, or `time`.
+        `(batch,)` of its place, or `time`.
     """
     sampler = _sampler(sampler)
     stops = list(stop_token_ids or ())
     if stops:
-        next_token = _ending(next_token, fixed, stops, sampler)
+        # A sampler by beams has the beams of a row one after the other.
+        beams = getattr(sampler, "num_beams", 1)
+        next_token = _ending(
+            next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
+        )
     # Samplers look for stop tokens in all that is not fixed, also where
     # nothing is written yet.
     filler = next(token for token in itertools.count() if token not in stops)
@@ -104,14 +119,14 @@ def sample(
     return generated, lengths
 
 
-def _ending(next_token, fixed, stops, sampler):
-    """`next_token` that writes nothing but its stop token behind one.
+def _ending(next_token, fixed, stops, may_be_empty):
+    """`next_token` that repeats the stop token of a row that has ended.
 
-    Samplers go on with a row that has ended until all have. A beam's score
-    would change with what they write there.
+    Samplers go on with such a row until all have ended, and the score of a
+    beam would change with the tokens that they write there. Unless a row
+    `may_be_empty`, its first token after the prompt is no stop token.
     """
-    # A sampler by beams has the beams of a row one after the other.
-    fixed = np.repeat(fixed, getattr(sampler, "num_beams", 1), axis=0)
+    prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
 
     def next_or_end(prompt, state, index):
         logits, hidden, state = next_token(prompt, state, index)
@@ -124,6 +139,12 @@ def _ending(next_token, fixed, stops, sampler):
         ended = ops.any(ops.logical_and(stopped, written), axis=-1)
         logits = ops.cast(logits, "float32")
         vocabulary = ops.arange(logits.shape[-1])
+        if not may_be_empty:
+            first = ops.equal(prompt_lengths, index)[:, None]
+            stop = ops.any(
+                ops.equal(vocabulary[:, None], ops.array(stops, "int32")), -1
+            )
+            logits = ops.where(ops.logical_and(first, stop), -1e9, logits)
         only_end = ops.where(ops.equal(vocabulary, stops[0]), 0.0, -1e9)
         return (
             ops.where(ended[:, None], only_end[None], logits),
@@ -138,7 +159,7 @@ def _sampler(sampler):
     """Returns a sampler of keras_nlp, or of its name."""
     import keras_nlp
 
-    # A wrong name is no error to keras_nlp, which hands it back.
+    # For a wrong name, keras_nlp returns the name and raises no error.
     if isinstance(sampler, str) and sampler not in SAMPLERS:
         nearest = difflib.get_close_matches(sampler, SAMPLERS, 1)
         hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
@@ -161,7 +182,7 @@ def is_text(tokens):
 
 
 def require_strings(name, text, vocabulary):
-    """Returns a vocabulary, or raises `ValueError` if there is none."""
+    """Returns a vocabulary, or raises `ValueError` if it is `None`."""
     if vocabulary is None:
         raise ValueError(
             f"Strings as `{name}` need a model with a `vocabulary`, a "
@@ -172,7 +193,7 @@ def require_strings(name, text, vocabulary):
 
 
 def _read_prompt(prompt, vocabulary):
-    """Returns rows of ids, and how to give the result the prompt's form."""
+    """Returns rows of ids, and a function to the form of the prompt."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
         require_strings("prompt", prompt, vocabulary)

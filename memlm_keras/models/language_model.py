@@ -397,12 +397,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
-        if sample_weight is not None:
-            sample_weight = ops.cast(sample_weight, "float32")
-            if len(sample_weight.shape) == 1:
-                # A weight for each row counts at each of its steps.
-                ones = ops.ones_like(y, dtype="float32")
-                sample_weight = sample_weight[:, None] * ones
+        sample_weight = _by_step(sample_weight, y)
         if isinstance(self.loss, TokenLoss) and self._measures_losses:
             inputs["sample_weight"] = (
                 ops.ones_like(y, dtype="float32")
@@ -416,6 +411,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
         """Keras' own; a `TokenLoss` takes the losses of tokens, not logits."""
+        sample_weight = _by_step(sample_weight, y)
         if not isinstance(y_pred, dict):
             return super().compute_loss(x, y, y_pred, sample_weight, training)
         if isinstance(self.loss, TokenLoss):
@@ -432,6 +428,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Keras' own, of the losses of tokens if all metrics take them."""
+        sample_weight = _by_step(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]
         elif isinstance(y_pred, dict):
@@ -730,6 +727,16 @@ class LanguageModel(StreamingModel, SequenceModel):
             "vocabulary": serialize(self.vocabulary),
             "dtype": keras.dtype_policies.serialize(self._policy),
         }
+
+
+def _by_step(sample_weight, targets):
+    """Float32 weights `(batch, time)`, given by row or by step, or `None`."""
+    if sample_weight is None:
+        return None
+    weights = ops.cast(sample_weight, "float32")
+    if len(weights.shape) == 1:
+        weights = weights[:, None] * ops.ones_like(targets, dtype="float32")
+    return weights
 
 
 def _is_tensor(value):

@@ -109,9 +109,10 @@ def test_a_model_that_knows_its_vocabulary(tmp_path):
     model.save(tmp_path / "model.keras")
     model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.vocabulary.tokens == vocabulary.tokens
-    # It ends by itself at the end of a sentence, and goes on if it is to.
+    # It stops at the end of a sentence, unless there are no stop tokens.
     model.head.bias.assign(50.0 * (np.arange(V) == 0))
-    assert model.generate("a b", 6, "greedy") == "a b"
+    on = model.generate("a b", 6, "greedy", stop_token_ids=[0])
+    assert on == "a b"
     on = model.generate("a b", 6, "greedy", stop_token_ids=())
     assert on == "a b" + 4 * " <eos>"
     ids = vocabulary.encode("a b").tolist()
@@ -122,6 +123,22 @@ def test_a_model_that_knows_its_vocabulary(tmp_path):
     assert [len(one) for one in several] == [3, 2]
     with pytest.raises(ValueError, match="of 23 tokens|vocabulary_size=24"):
         make(vocabulary_size=V + 1, vocabulary=vocabulary)
+
+
+@pytest.mark.parametrize("sampler", ["greedy", "top_k", "beam"])
+def test_at_least_one_word_follows_each_prompt(sampler):
+    """Also where the end of a sentence is by far the most probable token."""
+    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
+    model = make(vocabulary=vocabulary)
+    model.head.bias.assign(50.0 * (np.arange(V) == 0))
+    prompts = ["a b", "c", "a b c"]
+    texts = model.generate(prompts, 6, sampler)
+    for prompt, text in zip(prompts, texts):
+        assert text.startswith(f"{prompt} ")
+        assert len(text.split()) == len(prompt.split()) + 1
+    rows = model.generate([[3, 4], [5]], 6, sampler)
+    assert rows[0, 2] and rows[1, 1]
+    assert not rows[0, 3:].any() and not rows[1, 2:].any()
 
 
 @pytest.mark.parametrize(

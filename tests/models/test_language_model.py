@@ -304,6 +304,8 @@ def bidirectional():
         ({"embedding_dim": 2.0}, "`embedding_dim`.*at least 1.*=2.0"),
         ({"dropout": 1.0}, "`dropout`.*less than 1.*dropout=1.0"),
         ({"dropout": -0.1}, "`dropout`.*at least 0.*dropout=-0.1"),
+        ({"dropout": "0.5"}, "`dropout` must be.*dropout='0.5'"),
+        ({"dropout": {"outputs": None}}, "outputs.*must be a number.*None"),
         ({"dropout": {"outputs": 1.0}}, "outputs.*less than 1.*1.0"),
         ({"dropout": {"output": 0.5}}, r"dropout with the keys \['output'\]"),
         (
@@ -330,6 +332,29 @@ def test_wrong_arguments(arguments, message):
     }
     with pytest.raises(ValueError, match=message):
         LanguageModel(**arguments)
+
+
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("kind", [keras.layers.LSTM, keras.layers.GRUCell])
+def test_a_recurrent_layer_given_twice_is_refused(kind, above):
+    layer = kind(4)
+    arguments = {"recurrent": [layer, layer]}
+    if above:
+        arguments = {"recurrent": [layer], "recurrent_above": [layer]}
+    with pytest.raises(ValueError, match="different layers.*Received twice"):
+        LanguageModel(V, 4, **arguments)
+
+
+@pytest.mark.parametrize("wrong", ["a string", ["a", "string"], None, 3])
+def test_inputs_that_are_no_token_ids_are_refused(wrong):
+    model = shared()
+    for call, name in (
+        (model, "inputs"),
+        (lambda inputs: model({"token_ids": inputs}), "token_ids"),
+        (lambda tokens: model.step(tokens, model.initial_state(2)), "tokens"),
+    ):
+        with pytest.raises(ValueError, match=f"`{name}` must be .*Received: "):
+            call(wrong)
 
 
 def test_wrong_calls():
