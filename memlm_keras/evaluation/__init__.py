@@ -13,9 +13,9 @@ from memlm_keras.evaluation.neural_cache import CacheChoice
 from memlm_keras.evaluation.neural_cache import choose_cache
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
+from memlm_keras.evaluation.perplexity import sentence_losses
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
-from memlm_keras.evaluation.sentences import sentence_losses
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
 

@@ -26,8 +26,8 @@ class ClozeAccuracy:
         questions: integer, questions that were asked.
         chosen: tuple of strings, the candidate chosen for each question.
         unknown_answers: integer, questions whose answer is not in the
-            vocabulary. The model cannot tell it from other unknown candidates.
-        causal: whether the model read nothing behind what it predicted.
+            vocabulary, so that it equals other unknown candidates.
+        causal: whether the model predicted words from earlier words only.
     """
 
     correct: int
@@ -38,7 +38,7 @@ class ClozeAccuracy:
 
     @property
     def accuracy(self):
-        """Fraction of questions answered rightly."""
+        """Fraction of correct answers."""
         return self.correct / self.questions
 
     @property
@@ -48,12 +48,12 @@ class ClozeAccuracy:
         p = self.accuracy
         center = (p + ratio / 2) / (1 + ratio)
         spread = math.sqrt(p * (1 - p) * ratio + ratio**2 / 4) / (1 + ratio)
-        # At the ends rounding could go beyond.
+        # Rounding could pass the ends.
         return max(0.0, center - spread), min(1.0, center + spread)
 
     @property
     def protocol(self):
-        """String that says how the questions were asked."""
+        """String that describes the protocol."""
         chosen = (
             "with which the whole query, <eos> included, is most probable "
             "after its context"
@@ -83,8 +83,8 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
     The model reads the context of each question, puts every candidate into the
     query, and chooses the one with which the query is most probable, as in
     Daniluk et al. (2017) and Hill et al. (2016). Of candidates of equal
-    probability it chooses the first: repeated ones, and all that are not in the
-    vocabulary.
+    probability it chooses the first; repeated candidates are equal, and so are
+    all that are not in the vocabulary.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a
@@ -94,8 +94,8 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
         questions: iterable of `memlm_keras.data.ClozeQuestion`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
             the model's own.
-        batch_size: integer, rows that the model reads at once. It changes time
-            and memory, and scores by no more than rounding.
+        batch_size: integer, rows that the model reads at once. It affects time
+            and memory, and scores only by rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
     Returns:
@@ -122,8 +122,8 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
     scores = cloze_scores(model, questions, vocabulary, batch_size, verbose)
     vocabulary = require_vocabulary(model, vocabulary)
     chosen = tuple(
-        question.candidates[int(np.argmax(found))]
-        for question, found in zip(questions, scores)
+        question.candidates[int(np.argmax(of_candidates))]
+        for question, of_candidates in zip(questions, scores)
     )
     correct = sum(
         choice == question.answer for choice, question in zip(chosen, questions)
@@ -148,13 +148,12 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
 def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Log-probability of the query with each candidate in place.
 
-    A context is read once, and its state is the beginning for all candidates.
-    Every sentence ends with the end-of-sentence token, which also comes before
-    the first. Questions are read side by side, which changes nothing: their
-    contexts are not padded, and a query is only with ends of sentences, behind
-    its own: there the model has passed it, or, if it is bidirectional, reads
-    none of them. The score of a word is then its probability between the words
-    before and behind it.
+    A context is read once, and all candidates begin with its state. Every
+    sentence ends with the end-of-sentence token, which also comes before the
+    first. Questions are read in batches without any effect on the scores:
+    contexts are not padded, and a query is padded after its end with ends of
+    sentences, which a bidirectional model does not read. The score of a word by
+    such a model is its probability given the words before and after it.
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
@@ -163,7 +162,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     Returns:
         List of float64 arrays `(candidates,)`, one a question: natural-log
         probability of the query's words and the end of the sentence, summed in
-        float64. Candidates that make the same ids have the same score.
+        float64. Candidates with the same ids have the same score.
 
     Raises:
         ValueError: for a model without `score`, no questions, a vocabulary of
@@ -181,7 +180,7 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     questions = list(questions)
     vocabulary = _require_questions(model, questions, vocabulary, batch_size)
     encoded = [_Encoded(question, vocabulary) for question in questions]
-    # Questions of like lengths need the same pieces at the same time.
+    # Questions of similar lengths need the same pieces at the same time.
     order = sorted(range(len(encoded)), key=lambda at: len(encoded[at].context))
     progress = keras.utils.Progbar(
         len(encoded), verbose=verbose, unit_name="question"
@@ -200,15 +199,15 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 class _Encoded:
     """A question as token ids.
 
-    Candidates that make the same ids share one sentence: it is scored once,
-    and that they are equal does not depend on rounding.
+    Candidates with the same ids share one sentence, which is scored once, so
+    that rounding cannot make them differ.
 
     Attributes:
-        context: 1-D int32, what is read before the query.
+        context: 1-D int32, read before the query.
         sentences: list of 1-D int32, the distinct filled queries between two
             ends of sentences.
         places: 1-D int64, the sentence of each candidate.
-        scores: 1-D float64, one a sentence, to be filled.
+        scores: 1-D float64, one a sentence, filled later.
     """
 
     def __init__(self, question, vocabulary):
@@ -233,7 +232,7 @@ def _score_whole_texts(model, batch):
     """Fills the scores of a batch by a model that keeps no state."""
     for question in batch:
         for place, ids in enumerate(question.sentences):
-            # An end of sentence is taken to stand before a text.
+            # These models assume an end of sentence before a text.
             text = np.concatenate([question.context, ids])[1:]
             query = model.score(text)[1 - len(ids) :]
             question.scores[place] = query.sum()
@@ -242,7 +241,7 @@ def _score_whole_texts(model, batch):
 def _score(model, batch, batch_size, rows):
     """Fills the scores of a batch of questions."""
     contexts = [question.context for question in batch]
-    # The last batch has as many rows as the others, or it would be compiled.
+    # The last batch has as many rows as the others, to compile one shape.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
     state = model.read(contexts) if model.causal else None
     waiting = [
@@ -262,17 +261,12 @@ def _score(model, batch, batch_size, rows):
 def _score_sentences(model, state, owners, sentences, batch_size):
     """Returns the summed log-probability of each sentence, float64.
 
-    Args:
-        model: the language model.
-        state: dict of tensors, one row a question; `None` for a
-            bidirectional model.
-        owners: rows of `state` from which the sentences begin.
-        sentences: 1-D int32 arrays, no more than `batch_size`.
-        batch_size: rows that the model reads, filled up with padding.
+    `owners` are the rows of `state`, one a question, from which the sentences
+    begin; up to `batch_size` rows, all is padded.
     """
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
-    # The end of a sentence, of which a bidirectional model reads none.
+    # Padding by ends of sentences, which a bidirectional model does not read.
     tokens = np.full((batch_size, steps + 1), sentences[0][-1], "int32")
     for row, ids in enumerate(sentences):
         tokens[row, : len(ids)] = ids

@@ -1,4 +1,4 @@
-"""Dynamic evaluation of Krause et al. (2018): weights that follow the text."""
+"""Dynamic evaluation of Krause et al. (2018): weights adapt to the text."""
 
 import copy
 import dataclasses
@@ -113,7 +113,7 @@ class DynamicEvaluator:
 
     @property
     def description(self):
-        """The rule and its numbers, for the protocol of a perplexity."""
+        """The rule and its rates, for the protocol of a perplexity."""
         rule = "sgd" if self.mean_squares is None else "rms"
         return (
             f"dynamic evaluation by the rule {rule}, rate={self.rate:g}, "
@@ -352,7 +352,7 @@ def choose_dynamic(
 
 
 def _require_model(lm):
-    """Raises `ValueError` unless a model can be evaluated so."""
+    """Raises `ValueError` unless a model is one causal language model."""
     if not isinstance(lm, LanguageModel):
         raise ValueError(
             "`lm` must be a single `memlm_keras.LanguageModel`. Received: "
@@ -386,7 +386,7 @@ def _gradients_of(lm, measured=False):
 
 
 def _factors(variables, rate, decay, mean_squares, epsilon):
-    """Factors of the gradient and of the way back, of each weight."""
+    """Factors of the gradient and of the pull back, for each weight."""
     if mean_squares is None:
         return [rate] * len(variables), [decay] * len(variables)
     shapes = [tuple(variable.shape) for variable in variables]
@@ -406,7 +406,7 @@ def _factors(variables, rate, decay, mean_squares, epsilon):
 
 
 def _updated(weights, trained, gradients, steps, pulls):
-    """The weights behind a segment."""
+    """The weights after a segment."""
     return [
         weight - step * gradient + pull * (origin - weight)
         for weight, origin, gradient, step, pull in zip(

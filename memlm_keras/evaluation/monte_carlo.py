@@ -1,6 +1,4 @@
-"""Perplexity of Monte Carlo averages: over dropout masks, and over draws of
-smoothed matrices.
-"""
+"""Perplexity of Monte Carlo averages, over dropout or smoothed matrices."""
 
 import math
 
@@ -18,11 +16,11 @@ from memlm_keras.models import copies
 def monte_carlo_perplexity(
     model, batches, samples=100, seed=0, verbose=1, also=()
 ):
-    """Perplexity of the mean of what networks with fixed dropout predict.
+    """Perplexity of the mean prediction of networks with fixed dropout.
 
-    Gal and Ghahramani (2016) average the probabilities that a trained model
-    gives with dropout masks drawn anew, one set for the whole text. That is the
-    perplexity of an `Ensemble` of `model.with_fixed_dropout(seed)`,
+    Gal and Ghahramani (2016) average the probabilities of a trained model with
+    random dropout masks, one set for the whole text. This is the perplexity of
+    an `Ensemble` of `model.with_fixed_dropout(seed)`,
     `model.with_fixed_dropout(seed + 1)` and so on, but only one of them is in
     memory at a time.
 
@@ -56,9 +54,9 @@ def monte_carlo_perplexity(
     require_method("with_fixed_dropout", model)
     if not copies.drops(model):
         raise ValueError(
-            "`model` must drop something, as all its networks with fixed "
-            "dropout are the same otherwise. Received: a model whose rates of "
-            "dropout are zero"
+            "`model` must have dropout, as all its networks with fixed dropout "
+            "are equal otherwise. Received: a model whose rates of dropout are "
+            "zero"
         )
     average = _Average(model, samples, seed, verbose)
     result = perplexity(average, batches, verbose=0, also=also)
@@ -68,7 +66,7 @@ def monte_carlo_perplexity(
 
 
 class _Average:
-    """Mean of networks with fixed dropout, as `perplexity` asks for it."""
+    """Mean of networks with fixed dropout, a model for `perplexity`."""
 
     def __init__(self, model, samples, seed, verbose):
         self.model = model
@@ -81,7 +79,7 @@ class _Average:
         self.description = f"mean of {samples} networks with fixed dropout"
 
     def score_batches(self, batches, verbose=0):
-        """Natural-log probabilities of the targets, as by `LanguageModel`."""
+        """Natural-log probabilities as of `LanguageModel`."""
         total, copy = -np.inf, None
         progress = keras.utils.Progbar(self.samples, verbose=self.verbose)
         for index in range(self.samples):
@@ -95,25 +93,25 @@ class _Average:
 def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     """Perplexity of a smoothed model that predicts by samples.
 
-    The text is read as often as there are samples, with the rows of embedding
-    and output projection drawn as in training, and no dropout. A token's
-    probability is the mean of those of the samples,
+    The text is read once for each sample, with the rows of embedding and output
+    projection drawn as in training, without dropout. A token's probability is
+    the mean over the samples,
 
         p(y) = 1/K sum_k p(y | E_k)
 
-    (Kong et al., 2019, Section 3). Beside it is the perplexity by the mean of
-    the samples' log-probabilities, which is how the paper's Section 5.4 puts
-    it; that was far higher there than by the mean of the matrices, which
-    `perplexity` takes. With the scheme `kneser_ney` a sample draws the output
-    vector of the target apart from all others, as training does, so what all
-    words would get does not sum to one: where the others have their means, the
-    target stands out, and its probability comes out too high.
+    (Kong et al., 2019, Section 3). The result also has the perplexity by the
+    mean of the samples' log-probabilities, as in the paper's Section 5.4, where
+    it is far higher than by the mean of the matrices, which `perplexity` uses.
+    With the scheme `kneser_ney` a sample draws the output vector of the target
+    separately from all others, as in training, so the probabilities of all
+    words do not sum to one: where the others have their means, the probability
+    of the target is too high.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a `smoothing`.
         batches: as for `perplexity`.
         samples: integer, K.
-        seed: integer from which the draws follow.
+        seed: integer that determines the samples.
         verbose: 0 prints nothing, 1 the result.
 
     Returns:
@@ -148,9 +146,9 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
 
     other = perplexity_of_mean("log-probability", scores.mean(axis=0))
     mean = np.logaddexp.reduce(scores, axis=0) - math.log(samples)
-    found = perplexity_of_mean(
+    result = perplexity_of_mean(
         "probability", mean, others={"mean_log_probability": other}
     )
     if verbose:
-        print(found)
-    return found
+        print(result)
+    return result

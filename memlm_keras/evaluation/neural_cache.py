@@ -24,7 +24,7 @@ class CacheChoice:
 
     Attributes:
         size: integer, outputs in the cache.
-        thetas, weights: tuples of floats that were tried.
+        thetas, weights: tuples of floats, the grid.
         perplexities: float64 array `(thetas, weights)`.
         without: float, perplexity without a cache.
         predicted_tokens: integer, tokens that were predicted.
@@ -60,8 +60,8 @@ def choose_cache(
 ):
     """Finds theta and weight of a neural cache on a text, in one pass.
 
-    The model reads the text once, and its outputs are compared once; all
-    pairs are tried on that.
+    The model reads the text once and its outputs are compared once, for all
+    pairs of theta and weight.
 
     Args:
         model: a `memlm_keras.LanguageModel` without a mixture.
@@ -75,9 +75,9 @@ def choose_cache(
         `CacheChoice`.
 
     Raises:
-        ValueError: for a model with a mixture, nothing to try, thetas or
-            weights that a cache cannot have, ids outside the vocabulary, or
-            batches that do not begin at their beginning.
+        ValueError: for a model with a mixture, empty or invalid thetas or
+            weights, ids outside the vocabulary, or batches that do not begin at
+            their first batch.
 
     Example:
 

@@ -1,5 +1,6 @@
-"""Perplexity: every reported one comes from here."""
+"""Perplexity, of whole texts and by sentence."""
 
+import collections
 import dataclasses
 import math
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
+from memlm_keras.data import sentence_starts
 
 OTHER_PROTOCOLS = ("salton2017",)
 
@@ -21,14 +23,13 @@ class Perplexity:
         predicted_tokens: integer, tokens that were predicted.
         total_tokens: integer, tokens of the text, ends of sentences included.
         protocol: string, how the text was read.
-        divided_by: integer, tokens that the loss is divided by; `None` stands
-            for `predicted_tokens`, and all else is another paper's protocol.
+        divided_by: integer, tokens that the loss is divided by; `None` for
+            `predicted_tokens`, another number in another paper's protocol.
         others: dict of `Perplexity` of the same predictions by other
             protocols, by their names.
-        causal: whether the model read nothing behind what it predicted. The
-            number of a bidirectional model is called a pseudo-perplexity: it
-            chooses among epochs of such a model, and is far below what a
-            language model can reach.
+        causal: whether the model predicted words from earlier words only. The
+            number of a bidirectional model is a pseudo-perplexity: it compares
+            epochs of such a model, and is far below that of a language model.
         words: integer, words of the text, ends of sentences counted, where
             tokens are pieces of words; `None` where tokens are words.
     """
@@ -44,7 +45,7 @@ class Perplexity:
 
     @classmethod
     def from_scores(cls, model, batches, scores, weights, note="", **fields):
-        """Perplexity of natural-log probabilities that a model gave.
+        """Perplexity of the natural-log probabilities of a model.
 
         Args:
             model: as for `perplexity`.
@@ -82,12 +83,12 @@ class Perplexity:
 
     @property
     def perplexity(self):
-        """exp(loss / predicted tokens), or as `divided_by` says."""
+        """exp(loss / predicted tokens), or / `divided_by`."""
         return math.exp(self.nats)
 
     @property
     def per_word(self):
-        """exp(loss / words), which vocabularies of pieces have in common."""
+        """exp(loss / words), comparable between vocabularies of pieces."""
         return math.exp(self.loss / (self.words or self.predicted_tokens))
 
     def __str__(self):
@@ -115,15 +116,15 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
     Every token is predicted once, ends of sentences included; padding never
     counts. The log-probabilities are summed in float64.
 
-    That is the protocol `standard`. Papers' own conventions are computed beside
-    it, from the same predictions, where `also` asks for them:
+    This is the protocol `standard`. `also` adds the protocols of papers, for
+    the same predictions:
 
-    * `salton2017`: as the code of Salton et al. (2017) evaluates. The first
-      word of a sentence is read and never predicted, yet the loss of the
-      others is divided by the number of all tokens. On the test text of Penn
-      Treebank these are 78,669 predictions and 82,430 tokens, which makes 70.1
-      of what is 85.9 for a predicted token. The code reads no end of sentence
-      before the first word; models here do.
+    * `salton2017`: as in the code of Salton et al. (2017). The first word of a
+      sentence is not predicted, but the loss of the others is divided by the
+      number of all tokens. On the test text of Penn Treebank these are 78,669
+      predictions and 82,430 tokens: a perplexity of 85.9 per predicted token
+      becomes 70.1. Their code reads no end of sentence before the first word;
+      models here do.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
@@ -138,17 +139,16 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
             progress bar.
         also: tuple of strings, other protocols to report.
         words: integer, words of the text, ends of sentences counted, where
-            tokens are pieces of words: perplexity is then given by word as
-            well. `None` has them counted by the model's vocabulary, if it has
-            one.
+            tokens are pieces of words: the result then has the perplexity per
+            word as well. `None` counts them by the model's vocabulary, if any.
 
     Returns:
         `Perplexity`, with the other protocols in `others`.
 
     Raises:
         ValueError: for a model without `score_batches`; if the batches hold
-            ids outside the vocabulary, do not begin at their beginning, lack a
-            token, or may cut sentences where the model is bidirectional; for
+            ids outside the vocabulary, do not begin at their first batch, miss
+            a token, or may cut sentences where the model is bidirectional; for
             an unknown protocol or number of words; and for `salton2017` if the
             state is not reset at each sentence, or the model is bidirectional.
 
@@ -178,8 +178,67 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
     return result
 
 
+def sentence_losses(model, batches, verbose=0):
+    """Losses of the sentences of a text, in the order of the text.
+
+    Two models can then be compared sentence by sentence, even if their batches
+    divide the text differently.
+
+    Args:
+        model: as for `perplexity`.
+        batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
+            text.
+        verbose: 0 or 1, whether there is a progress bar.
+
+    Returns:
+        `(losses, tokens)`: float64 and int64 arrays of a number a sentence, the
+        sum of its negative natural-log probabilities and how many there are.
+
+    Raises:
+        ValueError: for a model without `score_batches`, and batches that do not
+            begin at their first batch or do not hold each sentence once.
+
+    Example:
+
+    >>> batches = corpus.batches("test", batch_size=8, segment_length=50)
+    >>> losses, tokens = memlm_keras.evaluation.sentence_losses(lm, batches)
+    >>> perplexity = np.exp(losses.sum() / tokens.sum())
+    """
+    require_method("score_batches", model)
+    require_beginning(batches)
+    scores, weights = model.score_batches(batches, verbose=verbose)
+    targets = np.zeros(scores.shape, "int64")
+    for index in range(len(batches)):
+        batch = batches[index][1]
+        rows = slice(index * len(batch), (index + 1) * len(batch))
+        targets[rows, : batch.shape[1]] = batch
+
+    def by_row(numbers):
+        # A row goes on in the same row of the next batch, and its last
+        # sentence possibly in the row below.
+        rows = numbers.reshape(-1, batches.batch_size, numbers.shape[1])
+        return rows.swapaxes(0, 1).ravel()
+
+    predicted = by_row(weights) > 0
+    losses = -by_row(scores)[predicted].astype("float64")
+    end = batches.end_of_sentence_id
+    read, starts = _sentences(by_row(targets)[predicted], end)
+    sums = np.add.reduceat(losses, starts)
+    places = collections.defaultdict(collections.deque)
+    for index, sentence in enumerate(read):
+        places[sentence].append(index)
+    text, starts = _sentences(np.asarray(batches.tokens, "int64"), end)
+    if collections.Counter(text) != collections.Counter(read):
+        raise ValueError(
+            "`batches` must hold each sentence of their text once, and whole. "
+            f"Received: {type(batches).__name__} that do not"
+        )
+    order = [places[sentence].popleft() for sentence in text]
+    return sums[order], np.diff([*starts, len(batches.tokens)])
+
+
 def require_method(name, model):
-    """Raises `ValueError` for a model that lacks a method."""
+    """Raises `ValueError` for a model without a method."""
     if not hasattr(model, name):
         raise ValueError(
             f"`model` must have the method `{name}`, as a "
@@ -209,17 +268,13 @@ def _protocol(model, batches):
             "pseudo-perplexity, NO PERPLEXITY OF A LANGUAGE MODEL: each token "
             "is predicted from the words before and behind it"
         )
+    description = getattr(model, "description", None)
     return (
         f"protocol {name}: natural logarithm, every token with <eos> "
         f"predicted once, padding not counted, {batches.batch_size} "
         f"row{'s' if batches.batch_size > 1 else ''}, {state}"
-        f"{_description(model)}"
+        f"{f'; {description}' if description else ''}"
     )
-
-
-def _description(model):
-    description = getattr(model, "description", None)
-    return f"; {description}" if description else ""
 
 
 def _loss(scores, weights):
@@ -257,13 +312,12 @@ def _require_protocols(also, model, batches):
 
 
 def _salton2017(batches, scores, weights):
-    """Perplexity of the same scores by the protocol of Salton et al."""
+    """The protocol `salton2017` for the same scores."""
     first = np.zeros(weights.shape, "bool")
     for index, (inputs, _, _) in enumerate(batches):
         token_ids = inputs["token_ids"]
         rows = slice(index * len(token_ids), (index + 1) * len(token_ids))
-        # Sentences end nowhere but at their ends, so only their first words
-        # come after an end.
+        # Only the first words of sentences come after an end.
         ended = token_ids == batches.end_of_sentence_id
         first[rows, : token_ids.shape[1]] = ended
     weights = np.where(first, 0.0, weights)
@@ -275,3 +329,9 @@ def _salton2017(batches, scores, weights):
         "each sentence not predicted, but all tokens with <eos> divided by",
         divided_by=batches.num_tokens,
     )
+
+
+def _sentences(tokens, end_of_sentence_id):
+    """The sentences of a text as bytes, and their offsets."""
+    starts = sentence_starts(tokens, end_of_sentence_id)
+    return [part.tobytes() for part in np.split(tokens, starts[1:])], starts

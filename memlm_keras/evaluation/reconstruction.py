@@ -1,4 +1,4 @@
-"""Accuracy of the sequences that an autoencoder gives back."""
+"""Accuracy of the sequences that an autoencoder reconstructs."""
 
 from typing import NamedTuple
 
@@ -7,13 +7,12 @@ import numpy as np
 
 
 class Reconstruction(NamedTuple):
-    """Accuracy of the sequences that an autoencoder wrote again.
+    """Accuracy of the sequences that an autoencoder reconstructed.
 
     Attributes:
-        token_accuracy: float, share of the tokens, ends counted, that stand in
-            their places in what was written.
-        sequence_accuracy: float, share of the sequences written without a
-            fault.
+        token_accuracy: float, share of the tokens, ends counted, that are
+            correct at their positions.
+        sequence_accuracy: float, share of the sequences without an error.
         tokens: integer, tokens compared.
         sequences: integer, sequences compared.
         protocol: string, how it was measured.
@@ -27,9 +26,9 @@ class Reconstruction(NamedTuple):
 
 
 def reconstruction(model, batches, sampler="greedy", verbose=1):
-    """Lets an autoencoder read sequences and write them again.
+    """Measures how well an autoencoder reconstructs sequences.
 
-    The decoder reads what it has written itself, not what it should have.
+    The decoder reads its own tokens, not the correct ones.
 
     Args:
         model: `memlm_keras.SequenceAutoencoder`.
@@ -51,21 +50,22 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
     >>> reconstruction(model, sentences, verbose=0).tokens
     5
     """
+    name = sampler if isinstance(sampler, str) else type(sampler).__name__
     bar = keras.utils.Progbar(len(batches), verbose=1 if verbose else 0)
     right_tokens = right = tokens = sequences = 0
     for index in range(len(batches)):
         inputs, targets, sample_weight = batches[index]
         held = sample_weight[:, 0] > 0
         time = targets.shape[1]
-        # Rows without a sentence, too: one shape is compiled once.
+        # Also of empty rows, so that one shape is compiled.
         sources = [
             row[:length]
             for row, length in zip(inputs["source"], inputs["source_length"])
         ]
-        # Behind its end, nothing was written.
+        # Nothing is written after the end of a row.
         written = np.full((len(targets), time + 1), -1, targets.dtype)
-        found = model.generate(sources, sampler, max_length=time)
-        for row, sequence in enumerate(found):
+        generated = model.generate(sources, sampler, max_length=time)
+        for row, sequence in enumerate(generated):
             written[row, : len(sequence)] = sequence
             written[row, len(sequence)] = model.end_of_sentence_id
         written = written[:, :time]
@@ -83,9 +83,5 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
         tokens,
         sequences,
         "the decoder reads what it has written; tokens at their places, ends "
-        f"counted; {_name(sampler)}",
+        f"counted; {name}",
     )
-
-
-def _name(sampler):
-    return sampler if isinstance(sampler, str) else type(sampler).__name__

@@ -1,4 +1,4 @@
-"""Reading a sequence, and writing it again from what was remembered."""
+"""Sequence autoencoders: read a sequence, and write it from the memory."""
 
 import functools
 
@@ -22,6 +22,7 @@ from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
+from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -29,9 +30,9 @@ class SequenceAutoencoder(DualSequenceModel):
     """Encodes and decodes sequences (Weissenborn, 2016, Section 5.3).
 
     A recurrent layer reads the sequence; another one writes it token by token
-    with what the first left behind. The two share no parameters but the
-    embeddings. While training the decoder reads the tokens that it should have
-    written (teacher forcing); `generate` lets it read its own.
+    from the final memory of the first. The two share no parameters except the
+    embeddings. In training the decoder reads the correct tokens (teacher
+    forcing); in `generate` it reads its own.
 
     Args:
         vocabulary_size: integer, number of tokens; `None` is that of
@@ -42,12 +43,12 @@ class SequenceAutoencoder(DualSequenceModel):
         conditioning: `"source"`, the final memory of the encoder is the source
             memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
             `DualAssociativeMemoryCell`; or `"memory"`, the decoder goes on
-            from it: the cell state of an LSTM, the associative memory, or all
-            there is of a GRU, and no last output besides.
-        dropout: float in [0, 1), rate on embeddings and on what the output
-            layer reads.
-        end_of_sentence_id: integer, begins and ends what is written; `None` is
-            that of `vocabulary`, or else 0.
+            from it: the cell state of an LSTM, the associative memory, or the
+            state of a GRU, without its last output.
+        dropout: float in [0, 1), rate on embeddings and on the inputs of the
+            output layer.
+        end_of_sentence_id: integer, begins and ends a written sequence; `None`
+            is that of `vocabulary`, or else 0.
         initializer: Keras initializer of the embeddings and the output layer;
             `None` for Glorot uniform.
         embeddings_initializer: Keras initializer of the embeddings; `None` for
@@ -62,8 +63,8 @@ class SequenceAutoencoder(DualSequenceModel):
     Call arguments:
         inputs: dict of int32 tensors, as `memlm_keras.data.AutoencodingBatches`
             have: `"source"` `(batch, time)` and `"source_length"` `(batch,)`,
-            at least 1; `"target"` `(batch, time)`, what the decoder reads. What
-            lies behind a length changes nothing.
+            at least 1; `"target"` `(batch, time)`, which the decoder reads.
+            Tokens after a length are ignored.
         training: optional bool.
 
     Returns:
@@ -114,8 +115,8 @@ class SequenceAutoencoder(DualSequenceModel):
         decoder = recurrent_layer("decoder", decoder)
         if conditioning is None:
             raise ValueError(
-                "`conditioning` must be 'memory' or 'source': there is nothing "
-                "to decode without. Received: conditioning=None"
+                "`conditioning` must be 'memory' or 'source': the decoder "
+                "reads from the encoder's memory. Received: conditioning=None"
             )
         require_conditioning(conditioning, encoder, decoder)
         if getattr(encoder, "cell", None) is getattr(decoder, "cell", encoder):
@@ -182,10 +183,10 @@ class SequenceAutoencoder(DualSequenceModel):
 
     @property
     def readers(self):
-        """The layers that read the source and what is written."""
+        """The encoder and the decoder."""
         return self.encoder, self.decoder
 
-    # Compiled once; a cached property is nothing that Keras tracks.
+    # Compiled once; Keras does not track cached properties.
 
     @functools.cached_property
     def _encode(self):
@@ -201,7 +202,7 @@ class SequenceAutoencoder(DualSequenceModel):
         forget_compiled(self)
 
     def generate(self, source, sampler="greedy", max_length=None):
-        """Reads sequences, and writes what is remembered of them.
+        """Reads sequences, and writes them from the memory.
 
         Args:
             source: sequence of 1-D integer arrays, each with its end; or, for
@@ -212,12 +213,12 @@ class SequenceAutoencoder(DualSequenceModel):
                 as the longest source has.
 
         Returns:
-            List of int32 arrays, each up to its end, which is left out; of a
-            string or strings, the same.
+            List of int32 arrays, without their ends; for strings, a string or
+            a list of strings.
 
         Raises:
-            ValueError: if `source` is empty or holds anything else, or strings
-                and there is no vocabulary.
+            ValueError: for an empty `source` or one of another form, and for
+                strings without a vocabulary.
         """
         if is_text(source):
             vocabulary = require_strings("source", source, self.vocabulary)
@@ -233,7 +234,7 @@ class SequenceAutoencoder(DualSequenceModel):
             max_length = 2 * int(lengths.max())
         require_positive_integer("max_length", max_length)
         ids = require_token_ids("source", ids, self.vocabulary_size)
-        # The end of what came before stands first, and is given.
+        # The end of a sentence comes first, as the prompt.
         prompt = np.full(
             (len(ids), 1 + max_length), self.end_of_sentence_id, "int32"
         )
@@ -264,35 +265,30 @@ class SequenceAutoencoder(DualSequenceModel):
 
     def get_config(self):
         return {
-            "name": self.name,
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "encoder": keras.saving.serialize_keras_object(self.encoder),
-            "decoder": keras.saving.serialize_keras_object(self.decoder),
-            "conditioning": self.conditioning,
-            "dropout": self.dropout,
-            "end_of_sentence_id": self.end_of_sentence_id,
-            "initializer": keras.initializers.serialize(self.initializer),
-            "embeddings_initializer": keras.initializers.serialize(
+            **self.serialized_arguments(
+                "name",
+                "vocabulary_size",
+                "embedding_dim",
+                "encoder",
+                "decoder",
+                "conditioning",
+                "dropout",
+                "end_of_sentence_id",
+                "initializer",
+                "vocabulary",
+            ),
+            "embeddings_initializer": serialize(
                 self.embedding.embeddings_initializer
             ),
-            "vocabulary": keras.saving.serialize_keras_object(self.vocabulary),
-            "dtype": keras.dtype_policies.serialize(
-                self.embedding.dtype_policy
-            ),
+            "dtype": serialize(self.embedding.dtype_policy),
         }
 
 
 class EncoderDecoder:
     """The layers of an autoencoder and the one way they are joined.
 
-    The graph, and what is written token by token, run through both methods.
-
-    Args:
-        embedding, encoder, decoder, head: layers.
-        conditioning: as of `SequenceAutoencoder`.
-        dropouts: dict of layers by what they are for, `"source"`, `"target"`
-            and `"outputs"`.
+    The graph and generation both use `encode` and `decode`. `dropouts` is a
+    dict of layers for `"source"`, `"target"` and `"outputs"`.
     """
 
     def __init__(
@@ -307,16 +303,7 @@ class EncoderDecoder:
         self.mask = LengthMask(name="length_mask")
 
     def encode(self, source, lengths, training=False):
-        """Reads sequences.
-
-        Args:
-            source: int32 tensor `(batch, time)`.
-            lengths: int32 tensor `(batch,)`.
-            training: bool.
-
-        Returns:
-            List of tensors, the states that the decoder begins with.
-        """
+        """Returns the first states of the decoder, a list of tensors."""
         vectors = self.dropouts["source"](
             self.embedding(source), training=training
         )
@@ -326,12 +313,7 @@ class EncoderDecoder:
         return starting_states(self.conditioning, states, self.decoder)
 
     def decode(self, target, states, training=False):
-        """Writes on, given what was written.
-
-        Args:
-            target: int32 tensor `(batch, time)`, the tokens before.
-            states: list of tensors as `encode` and this return them.
-            training: bool.
+        """Reads target tokens `(batch, time)` from a list of states.
 
         Returns:
             `(logits, states)`: `(batch, time, vocabulary_size)` and the states

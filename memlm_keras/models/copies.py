@@ -1,4 +1,4 @@
-"""Copies of a model with other weights of the same meaning."""
+"""Copies of a language model with changed layers or weights."""
 
 import numpy as np
 from keras import ops
@@ -13,12 +13,7 @@ from memlm_keras.serialization import serialize
 
 
 def copy_weights(model, copy, but=()):
-    """Gives the layers of a copy the weights of a model.
-
-    Args:
-        model, copy: `memlm_keras.LanguageModel`s.
-        but: names of `Backbone.layers`, which are left as they are.
-    """
+    """Copies weights, except for the `Backbone.layers` named in `but`."""
     copied = copy.backbone.layers()
     for name, layer in model.backbone.layers().items():
         if name not in but:
@@ -83,17 +78,13 @@ def with_fixed_dropout(model, seed, into=None):
 def draw_masks(model, seed):
     """Draws one mask for every place where a model drops units.
 
-    Args:
-        model: `memlm_keras.LanguageModel`.
-        seed: integer.
-
     Returns:
         A dict of float32 arrays, zero where dropped and else `1 / (1 - rate)`:
         `words`, `(vocabulary_size,)`; `inputs`, a list of one `(units,)` for
         the embeddings and one for the outputs of each recurrent layer; and
         `kernels` and `recurrent_kernels`, lists of one `(gates, units)` for
-        each, of what it reads and of its own last output. Where nothing is
-        dropped, these two are `(1, 1)`.
+        each, for its inputs and its own last output, or `(1, 1)` without
+        dropout.
     """
     random = np.random.default_rng(seed)
 
@@ -127,16 +118,16 @@ def _recurrent(model):
 
 
 def _readers(model):
-    """Layers that read the outputs of each dropout layer, in order."""
+    """The layers that read each dropout layer, in order."""
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]
-    # Nothing is dropped between the memory and what reads it.
+    # There is no dropout between the memory and its reader.
     return [*model.recurrent, model.memory, *above[1:]]
 
 
 def _mask_rows(cell, copy, name, rows):
-    """Masks rows of a kernel, `rows` of each gate, in the copy of a cell."""
+    """Multiplies a kernel of the copy by the mask `rows` of each gate."""
     if np.all(rows == 1.0):
         return
     gates = np.split(_array(getattr(cell, name)), len(rows), axis=1)
@@ -164,9 +155,9 @@ def _word_dropout(model):
 
 
 def require_masks(model):
-    """Raises `ValueError` where a mask has no rows to be masked."""
+    """Raises `ValueError` where a mask has no kernel to apply to."""
     readers = _readers(model)
-    # The columns of the embedding are masked for whatever reads it.
+    # The first reader needs no kernel: columns of the embedding are masked.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
         if not dropout.rate:
             continue
@@ -202,9 +193,9 @@ def drops(model):
 
 def _refuse(received):
     raise ValueError(
-        "`with_fixed_dropout` needs a model in which what is dropped is "
-        "multiplied by a kernel, as recurrent layers and the head have. "
-        f"Received: {received}"
+        "`with_fixed_dropout` needs a model in which a kernel multiplies each "
+        "dropped input, as in recurrent layers and the head. Received: "
+        f"{received}"
     )
 
 
@@ -213,14 +204,7 @@ def _array(variable):
 
 
 def in_float32(model):
-    """Makes a copy of a model that computes in float32.
-
-    Args:
-        model: `memlm_keras.LanguageModel`.
-
-    Returns:
-        `LanguageModel`; the model itself, if it does.
-    """
+    """Returns a copy that computes in float32; the model itself, if it does."""
     if not any(computes_in(model, dtype) for dtype in ("float16", "bfloat16")):
         return model
     config = _replaced(model.get_config(), ("dtype",), "float32")
@@ -250,7 +234,7 @@ def with_fixed_matrices(model):
         copy.head.bias.assign(model.head.bias)
     if still_tied:
         return copy
-    # A matrix that was tied and is smoothed as an input only is two now.
+    # A tied matrix that is smoothed as an input only becomes two.
     if smoothing.smooths_output:
         kernel = fixed(model.head.kernel).T
     elif model.tie_embeddings:
@@ -262,12 +246,7 @@ def with_fixed_matrices(model):
 
 
 def _with_own_matrices(config, tied):
-    """A configuration with a plain embedding and a plain projection.
-
-    Args:
-        config: dict as of `LanguageModel.get_config`.
-        tied: bool, whether the two share a matrix.
-    """
+    """A configuration with a plain embedding and projection, tied or not."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}

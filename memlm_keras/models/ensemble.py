@@ -25,7 +25,7 @@ class Ensemble(StreamingModel):
 
     as Zaremba et al. (2014, Table 1) average theirs. The models may differ in
     everything but the vocabulary. An ensemble streams, scores, generates, is
-    evaluated, saved and exported as they are.
+    evaluated, saved and exported like its models.
 
     Args:
         models: list of `memlm_keras.LanguageModel`s.
@@ -73,7 +73,7 @@ class Ensemble(StreamingModel):
         return sum(model.count_params() for model in self.models)
 
     def with_fixed_matrices(self):
-        """Makes an ensemble of its models without smoothing, as of those."""
+        """Makes an ensemble of `with_fixed_matrices` of its models."""
         models = [model.with_fixed_matrices() for model in self.models]
         return self if models == self.models else Ensemble(models)
 
@@ -107,14 +107,10 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """Models side by side, and the mean of what they predict.
+    """The backbone of an ensemble: models, and the mean of their predictions.
 
-    It is to an ensemble what `Backbone` is to one model, and the only layer of
-    its graph: in one of all their layers there could be no two of one name.
-
-    Args:
-        models: list of `LanguageModel`s.
-        **kwargs: arguments of `keras.layers.Layer`.
+    It is the only layer of the graph, since a graph of all their layers could
+    not have two of one name.
     """
 
     memory = None
@@ -174,11 +170,7 @@ def models_of(model):
 
 
 def require_members(models):
-    """Raises `ValueError` unless models can predict together.
-
-    Args:
-        models: list of models.
-    """
+    """Raises `ValueError` unless models can predict together."""
     if not isinstance(models, (list, tuple)) or not models:
         raise ValueError(
             "`models` must be a list of at least one language model. Received: "

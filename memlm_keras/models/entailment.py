@@ -1,4 +1,4 @@
-"""Does a hypothesis follow from a premise? Two sentences joined by a memory."""
+"""Does a hypothesis follow from a premise? A classifier of sentence pairs."""
 
 import keras
 from keras import ops
@@ -16,6 +16,7 @@ from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
+from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -23,12 +24,13 @@ class EntailmentClassifier(DualSequenceModel):
     """Classifies pairs of sentences (Weissenborn, 2016, Section 5.1).
 
     Both sentences are embedded and read by a recurrent layer, the hypothesis
-    with what the premise left behind. A second layer, `top`, summarizes what
-    the first one said of each, `p` and `h`, and `[p; h; |p - h|]` goes through
-    layers of rectifiers to the classes. Without `top`, the last output of the
-    hypothesis goes to the classes, or what a `memory` makes of it and of the
-    premise's outputs, as in Rocktaeschel et al. (2016), or the means of both
-    sentences' outputs, as in Cheng et al. (2016).
+    with the final memory of the premise. A second layer, `top`, summarizes the
+    outputs of the first for each sentence as `p` and `h`, and `[p; h; |p - h|]`
+    goes through layers of rectifiers to the classes. Without `top`, the classes
+    are predicted from the last output of the hypothesis; or from the result of
+    a `memory` that also reads the premise's outputs, as in Rocktaeschel et al.
+    (2016); or from the means of both sentences' outputs, as in Cheng et al.
+    (2016).
 
     Args:
         vocabulary_size: integer, number of tokens; `None` is that of
@@ -36,18 +38,18 @@ class EntailmentClassifier(DualSequenceModel):
         embedding_dim: integer, size of the embedding vectors.
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
-            for the same one, which so shares its weights.
-        conditioning: `"memory"`, the hypothesis is read from the premise's
-            final memory on (conditional encoding): the cell state of an LSTM,
-            the associative memory, or all there is of a GRU, and no last
-            output besides; `"source"`, the final memory of the premise is the
-            source memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
+            for the same one, with shared weights.
+        conditioning: `"memory"`, the hypothesis goes on from the premise's
+            final memory (conditional encoding): the cell state of an LSTM, the
+            associative memory, or the state of a GRU, without its last output;
+            `"source"`, the final memory of the premise is the source memory of
+            a `memlm_keras.cells.DualAssociativeGRUCell` or
             `DualAssociativeMemoryCell`, or the source's tape of an
             `LSTMNetworkCell`; or `None`, each is read by itself.
         memory: a `memlm_keras.memory.WordByWordAttention`, or `None`.
         top: recurrent layer or cell, or `None`; not with a `memory`.
-        pooling: `"mean"`, `[p; h]` are the means over the words of what the
-            first layer said; or `None`. Not with a `memory` or `top`.
+        pooling: `"mean"`, `[p; h]` are the means of the first layer's outputs
+            over the words; or `None`. Not with a `memory` or `top`.
         classifier_units: sequence of integers, sizes of the rectifier layers.
         projection: integer, units that embeddings are projected to, with a
             bias; or `None` for no projection.
@@ -60,8 +62,8 @@ class EntailmentClassifier(DualSequenceModel):
             with an associative memory reads it.
         vocabulary: `memlm_keras.data.Vocabulary` that is saved with the model,
             so that it classifies strings, or `None`.
-        labels: sequence of strings, such as `corpus.labels`, what the classes
-            are called; or `None`.
+        labels: sequence of strings, the names of the classes, such as
+            `corpus.labels`; or `None`.
         name: string or `None`.
         dtype: dtype policy of all but recurrent layers; by default the global
             policy.
@@ -69,8 +71,8 @@ class EntailmentClassifier(DualSequenceModel):
     Call arguments:
         inputs: dict of int32 tensors, as `memlm_keras.data.PairBatches` have:
             `"premise"` and `"hypothesis"` `(batch, time)`, `"premise_length"`
-            and `"hypothesis_length"` `(batch,)`, at least 1. What lies behind
-            a length changes nothing.
+            and `"hypothesis_length"` `(batch,)`, at least 1. Tokens after a
+            length are ignored.
         training: optional bool.
 
     Returns:
@@ -139,8 +141,8 @@ class EntailmentClassifier(DualSequenceModel):
             )
         if sum(given is not None for given in (memory, top, pooling)) > 1:
             raise ValueError(
-                "`memory`, `top` and `pooling` contradict each other: the last "
-                f"word is one's. Received: memory={memory!r}, top={top!r} and "
+                "Only one of `memory`, `top` and `pooling` can be given. "
+                f"Received: memory={memory!r}, top={top!r} and "
                 f"pooling={pooling!r}"
             )
 
@@ -252,7 +254,6 @@ class EntailmentClassifier(DualSequenceModel):
         return self.recurrent, self.recurrent_hypothesis or self.recurrent
 
     def check_data(self, *data):
-        """Raises `ValueError` for batches that the model cannot read."""
         super().check_data(*data)
         for part in data:
             labels = getattr(part, "labels", None)
@@ -264,14 +265,14 @@ class EntailmentClassifier(DualSequenceModel):
                 )
 
     def classify(self, premise, hypothesis):
-        """Classifies sentences, strings as they are.
+        """Classifies sentences given as strings.
 
         Args:
             premise, hypothesis: two strings, or two lists of as many strings.
 
         Returns:
             Dict from each label to its probability, or a list of such dicts.
-            Without `labels`, classes are called 0, 1, 2 and so on.
+            Without `labels`, these are 0, 1, 2 and so on.
 
         Raises:
             ValueError: if the model has no vocabulary, a string has no word, or
@@ -311,11 +312,11 @@ class EntailmentClassifier(DualSequenceModel):
         logits = self.predict_on_batch(inputs)
         probabilities = ops.softmax(ops.cast(logits, "float32"))
         labels = self.labels or range(self.num_classes)
-        found = [
+        rows = [
             dict(zip(labels, row))
             for row in ops.convert_to_numpy(probabilities).tolist()
         ]
-        return found[0] if single else found
+        return rows[0] if single else rows
 
     def attention(self, inputs):
         """Where the model attends in the premise, at each word.
@@ -335,38 +336,37 @@ class EntailmentClassifier(DualSequenceModel):
                 "`memlm_keras.memory.WordByWordAttention`. Received: a model "
                 "with memory=None"
             )
-        # A model of the same layers up to the weights; it is not kept, as Keras
-        # would save it with this one.
+        # A model of the same layers up to the weights; not an attribute, since
+        # Keras would save it with this one.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
 
     # === Serialization ===
 
     def get_config(self):
-        serialized = keras.saving.serialize_keras_object
         return {
-            "name": self.name,
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "recurrent": serialized(self.recurrent),
-            "recurrent_hypothesis": serialized(self.recurrent_hypothesis),
-            "conditioning": self.conditioning,
-            "memory": serialized(self.memory),
-            "top": serialized(self.top),
-            "pooling": self.pooling,
-            "classifier_units": list(self.classifier_units),
-            "projection": self.projection,
-            "num_classes": self.num_classes,
-            "dropout": self.dropout,
-            "initializer": serialized(self.initializer),
-            "embeddings_initializer": serialized(
+            **self.serialized_arguments(
+                "name",
+                "vocabulary_size",
+                "embedding_dim",
+                "recurrent",
+                "recurrent_hypothesis",
+                "conditioning",
+                "memory",
+                "top",
+                "pooling",
+                "classifier_units",
+                "projection",
+                "num_classes",
+                "dropout",
+                "initializer",
+                "vocabulary",
+                "labels",
+            ),
+            "embeddings_initializer": serialize(
                 self.embedding.embeddings_initializer
             ),
-            "vocabulary": serialized(self.vocabulary),
-            "labels": self.labels and list(self.labels),
-            "dtype": keras.dtype_policies.serialize(
-                self.embedding.dtype_policy
-            ),
+            "dtype": serialize(self.embedding.dtype_policy),
         }
 
 

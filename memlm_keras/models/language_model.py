@@ -712,20 +712,22 @@ class LanguageModel(StreamingModel, SequenceModel):
             if shared in head["config"]:
                 head["config"][shared] = None
         return {
-            "name": self.name,
-            "vocabulary_size": self.vocabulary_size,
-            "embedding_dim": self.embedding_dim,
-            "recurrent": serialize(self.recurrent),
-            "memory": serialize(self.memory),
-            "dropout": self.dropout,
-            "tie_embeddings": self.tie_embeddings,
-            "initializer": keras.initializers.serialize(self.initializer),
-            "recurrent_above": serialize(self.recurrent_above),
-            "mixture": serialize(self.mixture),
-            "embedding": serialize(self.embedding),
+            **self.serialized_arguments(
+                "name",
+                "vocabulary_size",
+                "embedding_dim",
+                "recurrent",
+                "memory",
+                "dropout",
+                "tie_embeddings",
+                "initializer",
+                "recurrent_above",
+                "mixture",
+                "embedding",
+                "vocabulary",
+            ),
             "head": head,
-            "vocabulary": serialize(self.vocabulary),
-            "dtype": keras.dtype_policies.serialize(self._policy),
+            "dtype": serialize(self._policy),
         }
 
 

@@ -1,4 +1,4 @@
-"""The layers of a model: those given to it, and those made where none is."""
+"""The layers of a model: checks of given ones, and defaults."""
 
 import keras
 
@@ -14,7 +14,7 @@ from memlm_keras.memory.base import Memory
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.smoothing import SmoothedProjection
 
-# Rates of a dict of dropout, and what it may hold besides.
+# Rates in a dict of dropout.
 _PLACES = ("embeddings", "between", "outputs")
 
 
@@ -22,11 +22,7 @@ _PLACES = ("embeddings", "between", "outputs")
 
 
 def size_of(vocabulary_size, vocabulary):
-    """The size of a vocabulary where none is given.
-
-    Raises:
-        ValueError: if `vocabulary` is no `Vocabulary`, nor `None`.
-    """
+    """Returns `vocabulary_size`, or the length of `vocabulary` if `None`."""
     if vocabulary is not None and not isinstance(vocabulary, Vocabulary):
         raise ValueError(
             "`vocabulary` must be a `memlm_keras.data.Vocabulary`, or None. "
@@ -38,15 +34,12 @@ def size_of(vocabulary_size, vocabulary):
 
 
 def as_recurrent_layers(name, layers, at_least=1):
-    """Returns recurrent layers that give sequences and states.
+    """Returns recurrent layers that return sequences and states.
 
     Args:
         name: string, name of the argument.
         layers: list of Keras recurrent layers and cells.
-        at_least: 0 or 1, how many there must be.
-
-    Raises:
-        ValueError: if the list is too short or holds something else.
+        at_least: 0 or 1, the smallest number of them.
     """
     if not isinstance(layers, (list, tuple)) or len(layers) < at_least:
         some = (
@@ -62,9 +55,9 @@ def as_recurrent_layers(name, layers, at_least=1):
 def _as_recurrent_layer(name, layer):
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
-            f"`{name}` must not hold a `Bidirectional` layer: it would read "
-            "the very words that are to be predicted. Received: "
-            f"{layer!r}. Give the layer that it wraps"
+            f"`{name}` must not hold a `Bidirectional` layer, which would read "
+            f"the words to predict. Received: {layer!r}. Give the layer that "
+            "it wraps"
         )
     if not isinstance(layer, keras.layers.RNN):
         if not (hasattr(layer, "state_size") and callable(layer)):
@@ -99,12 +92,7 @@ def require_different(layers):
 
 
 def require_memory(memory, vocabulary_size):
-    """Makes a memory that looks words up fit the vocabulary.
-
-    Raises:
-        ValueError: if `memory` is neither a memory nor `None`, or is for a
-            vocabulary of another size.
-    """
+    """Requires a memory or `None`, and gives it the size of the vocabulary."""
     if memory is not None and not isinstance(memory, Memory):
         raise ValueError(
             "`memory` must be a layer of `memlm_keras.memory`, such as "
@@ -132,11 +120,11 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` for layers with a state behind what is not causal.
+    """Raises `ValueError` for layers after a memory that is not causal.
 
     Args:
         memory: a memory, or `None`.
-        **layers: by the name of the argument, what reads the memory's outputs.
+        **layers: the layers that read its outputs, by name of the argument.
     """
     if memory is None or memory.causal:
         return
@@ -144,7 +132,7 @@ def require_causal_end(memory, **layers):
         if layer:
             raise ValueError(
                 f"`{name}` cannot follow a memory that is not causal: it would "
-                "carry a word, read too early, to the step that predicts it. "
+                "carry a later word to the step that predicts it. "
                 f"Received: memory={memory} and {name}={layer}"
             )
 
@@ -153,31 +141,20 @@ def require_causal_end(memory, **layers):
 
 
 class Initializers:
-    """Initializers of the weights around the recurrent layers and memory.
-
-    Args:
-        initializer: Keras initializer of them all, or `None` for Keras' usual.
-    """
+    """Initializers of the weights around the recurrent layers and memory."""
 
     def __init__(self, initializer):
         self._initializer = initializer
 
     def get(self, index, default):
-        """Returns the initializer of the weight of an index of its own."""
+        """Returns the initializer of the weight of an index."""
         if self._initializer is None:
             return default
         return distinct(self._initializer, index)
 
 
 def embeddings_start(readers):
-    """Initializer of embeddings of which nothing is said.
-
-    Args:
-        readers: recurrent layers that read them.
-
-    Returns:
-        Keras' own start, or the initializer that a reader's cell needs.
-    """
+    """Default initializer of embeddings, given the layers that read them."""
     for layer in readers:
         limit = getattr(getattr(layer, "cell", None), "embedding_range", None)
         if limit is not None:
@@ -191,14 +168,10 @@ def make_embedding(embedding, sizes, initializers, start, dtype):
     Args:
         embedding: a `keras.layers.ReversibleEmbedding`, or `None` for a plain
             `Embedding`.
-        sizes: dict of `vocabulary_size` and `embedding_dim`, `None` for those
-            of the layer.
+        sizes: dict of `vocabulary_size` and `embedding_dim`.
         initializers: `Initializers`.
-        start: as of `embeddings_start`.
+        start: default initializer.
         dtype: dtype policy.
-
-    Raises:
-        ValueError: if a layer has other sizes, or none.
     """
     if embedding is None:
         embedding = Embedding(
@@ -235,10 +208,6 @@ def make_head(head, embedding, tie_embeddings, initializers, dtype):
         tie_embeddings: bool, whether they share a matrix.
         initializers: `Initializers`.
         dtype: dtype policy.
-
-    Raises:
-        ValueError: if a layer is of another vocabulary, or cannot share or
-            draw what the embedding does.
     """
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
@@ -292,18 +261,12 @@ def make_head(head, embedding, tie_embeddings, initializers, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Makes the dropout layers of embeddings and recurrent outputs.
+    """Makes a dropout layer for the embeddings and one a recurrent layer.
 
     Args:
         dropout: as of `memlm_keras.LanguageModel`.
         count: integer, number of recurrent layers.
         dtype: dtype policy.
-
-    Returns:
-        List of layers, one for the embeddings and one for each recurrent layer.
-
-    Raises:
-        ValueError: for a rate outside [0, 1), and unknown keys.
     """
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)

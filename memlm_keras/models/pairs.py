@@ -1,4 +1,4 @@
-"""Models of two sequences: reading one after the other."""
+"""Parts of models that read two sequences, one after the other."""
 
 import keras
 import numpy as np
@@ -18,9 +18,9 @@ CONDITIONINGS = ("memory", "source")
 class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
 
-    Subclasses have `embedding`, `projection_layer` (or `None`), `readers`, the
-    recurrent layers of source and target, and `conditioning`, as
-    `starting_states` takes it; some have a `gradient_mask`.
+    Subclasses have `embedding`, `projection_layer` (or `None`), `readers` (the
+    recurrent layers of source and target) and the `conditioning` of
+    `starting_states`; some have a `gradient_mask`.
     """
 
     def vectors(self, token_ids):
@@ -32,19 +32,19 @@ class DualSequenceModel(SequenceModel):
         Returns:
             Float tensor `(batch, time, units)`.
         """
-        found = self.embedding(token_ids)
+        vectors = self.embedding(token_ids)
         if self.projection_layer is not None:
-            found = self.projection_layer(found)
-        return found
+            vectors = self.projection_layer(vectors)
+        return vectors
 
     def states_for_target(self, states):
-        """The states that a target is read from.
+        """The initial states of the layer that reads the target.
 
         Args:
             states: list of the source's final states.
 
         Returns:
-            List of tensors, the states of the layer that reads the target.
+            List of tensors.
         """
         _, reader = self.readers
         start = starting_states(self.conditioning, states, reader)
@@ -55,17 +55,18 @@ class DualSequenceModel(SequenceModel):
     def fit(self, *args, **kwargs):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        Batches of `memlm_keras.data` that begin within an epoch are trained on
-        from there.
+        Training on batches of `memlm_keras.data` goes on from where they begin
+        within an epoch.
 
         Raises:
-            ValueError: if the batches hold what the model has no room for.
+            ValueError: if the batches contain token ids outside the vocabulary
+                or labels that are no classes.
         """
         self._unfreeze()
         try:
             return super().fit(*args, **kwargs)
         finally:
-            # Whatever callbacks did: it is of this training only.
+            # Freezing by callbacks is for one training only.
             self._unfreeze()
 
     def _unfreeze(self):
@@ -76,15 +77,7 @@ class DualSequenceModel(SequenceModel):
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class LengthMask(keras.layers.Layer):
-    """Which steps of padded rows count: the first `lengths` of each.
-
-    Call arguments:
-        tokens: tensor `(batch, time)`.
-        lengths: int32 tensor `(batch,)`.
-
-    Returns:
-        Boolean tensor `(batch, time)`.
-    """
+    """Mask `(batch, time)` of the first `lengths` `(batch,)` steps of rows."""
 
     def call(self, tokens, lengths):
         steps = ops.arange(ops.shape(tokens)[1], dtype="int32")
@@ -95,18 +88,7 @@ class LengthMask(keras.layers.Layer):
 
 
 class LayerMaker:
-    """Makes the layers of a model that are not recurrent.
-
-    Args:
-        dropout: float in [0, 1).
-        initializer: Keras initializer of all matrices, or `None` for Keras'
-            own: Glorot uniform, but for embeddings.
-        dtype: dtype policy, or `None` for the global one.
-
-    Raises:
-        ValueError: for another dropout; the methods, for sizes that are not
-            positive integers.
-    """
+    """Makes the layers of a model that are not recurrent."""
 
     def __init__(self, dropout, initializer, dtype):
         require_rate("dropout", dropout)
@@ -123,14 +105,7 @@ class LayerMaker:
         return self._initializers.get(self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
-        """Makes an `Embedding`.
-
-        Args:
-            vocabulary_size, embedding_dim: integers.
-            initializer: Keras initializer, or `None` for that of all matrices
-                or else `layers.embeddings_start`.
-            readers: recurrent layers that read the vectors.
-        """
+        """Makes an `Embedding`; `readers` are the layers that read it."""
         require_positive_integer("vocabulary_size", vocabulary_size)
         require_positive_integer("embedding_dim", embedding_dim)
         return Embedding(
@@ -158,32 +133,21 @@ class LayerMaker:
         return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
     def dropped(self, tensor, name):
-        """Returns what a new dropout layer makes of a tensor."""
+        """Applies a new dropout layer to a tensor."""
         return self.dropout_layer(name)(tensor)
 
 
 def recurrent_layer(name, layer):
-    """The layer of an argument that is a recurrent layer or a cell.
-
-    Raises:
-        ValueError: if it is neither, runs backwards or is `stateful`.
-    """
+    """The layer of an argument that is a recurrent layer or a cell."""
     (layer,) = layers.as_recurrent_layers(name, [layer], at_least=1)
     return layer
 
 
 def padded(name, rows):
-    """Makes one array of sentences.
-
-    Args:
-        name: string, name of the argument.
-        rows: list of 1-D integer arrays.
+    """Pads a list of 1-D integer arrays, none of them empty.
 
     Returns:
         int64 array `(batch, time)` and int32 array `(batch,)`, the lengths.
-
-    Raises:
-        ValueError: if there is no row, or one is empty or none of integers.
     """
     rows = [np.asarray(row) for row in rows]
     right = [
@@ -203,12 +167,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` for a conditioning that two layers cannot have.
-
-    Args:
-        conditioning: `None`, or one of `CONDITIONINGS`.
-        source, target: recurrent layers that read the sequences.
-    """
+    """Raises `ValueError` for a conditioning that two layers cannot have."""
     if conditioning not in (None, *CONDITIONINGS):
         raise ValueError(
             f"`conditioning` must be one of {CONDITIONINGS} or None. "
@@ -227,11 +186,8 @@ def require_conditioning(conditioning, source, target):
             f"{type(cell).__name__}, whose memory is read whole: take "
             '"source", or None. Received: conditioning="memory"'
         )
-    if conditioning is not None:
-        _require_same_memory(source, target)
-
-
-def _require_same_memory(source, target):
+    if conditioning is None:
+        return
     cells = [getattr(layer, "cell", layer) for layer in (source, target)]
     remembered = [_memory_of(cell) for cell in cells]
     if remembered[0] != remembered[1]:
@@ -246,7 +202,7 @@ def _require_same_memory(source, target):
 
 
 def _memory_of(cell):
-    """Properties that two cells share, to read what the other wrote."""
+    """Properties that two cells must share to read the same memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)
@@ -254,15 +210,14 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """The states that a target is read from, or `None` for empty ones.
+    """The initial states of the target's `reader`, or `None` for empty ones.
 
-    The first state is an output and the second what is remembered, where they
-    are two: so do LSTMs and cells with an associative memory have it.
+    Of two states, the first is an output and the second the memory, as in LSTMs
+    and in cells with an associative memory.
 
     Args:
-        conditioning: `"memory"`, the target is read from the source's final
-            memory on; `"source"`, that is the reader's source memory; or
-            `None`.
+        conditioning: `"memory"`, the target goes on from the source's final
+            memory; `"source"`, that is the reader's source memory; or `None`.
         states: list of the source's final states.
         reader: recurrent layer that reads the target.
     """

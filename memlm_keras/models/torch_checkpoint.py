@@ -1,9 +1,9 @@
 """Word-level LSTM language models that other programs saved with PyTorch.
 
-Names of weights are those of PyTorch's word-level example, which
+Names of weights are those of PyTorch's word-level example, also used by
 neural-complexity (van Schijndel and Linzen, 2018) and colorlessgreenRNNs
-(Gulordava et al., 2018) have, too. The gates of an LSTM stand in one order in
-Keras and in PyTorch, whose two biases are added up here:
+(Gulordava et al., 2018). Keras and PyTorch have the gates of an LSTM in the
+same order; PyTorch's two biases are added:
 
 | weights there                | here                                       |
 |------------------------------|--------------------------------------------|
@@ -11,7 +11,7 @@ Keras and in PyTorch, whose two biases are added up here:
 | `rnn.weight_ih_l0`, `_l1`... | kernel of each LSTM, transposed            |
 | `rnn.weight_hh_l0` ...       | its recurrent kernel, transposed           |
 | `rnn.bias_ih_l0`, `bias_hh_` | its bias, the sum                          |
-| `decoder.weight`             | head, or the embedding where both are one  |
+| `decoder.weight`             | head, or the embedding if they are tied    |
 | `decoder.bias`               | bias of the head                           |
 """
 
@@ -81,7 +81,7 @@ def _read_vocabulary(path, tokenizer):
 
 
 def _cells(path, weights):
-    """Kernel, recurrent kernel and bias of each LSTM, as Keras has them."""
+    """Kernel, recurrent kernel and bias of each LSTM, in Keras' layout."""
     count = sum(name.startswith("rnn.weight_ih_l") for name in weights)
     names = [[f"rnn.{part}_l{i}" for part in _PARTS] for i in range(count)]
     expected = _ENDS.union(*names)
@@ -109,9 +109,9 @@ def _cells(path, weights):
 
 
 class _Plain:
-    """Stands for an object of any class, of which nothing but state is read."""
+    """Placeholder for an object of any class, with its state only."""
 
-    # PyTorch asks the classes of old files for it.
+    # PyTorch reads it from the classes of old files.
     dump_patches = False
 
     def __init__(self, *arguments, **keywords):
@@ -123,10 +123,10 @@ class _Plain:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that makes tensors, and of all else plain objects.
+    """An unpickler that makes tensors, and `_Plain` for everything else.
 
-    A pickle may ask for any function of any module to be called; here it gets
-    those that put tensors together, and no others.
+    A pickle may request a call of any function; this one calls only the
+    functions that build tensors.
     """
 
     _MADE = {
@@ -153,7 +153,7 @@ _PLAIN_PICKLE = types.SimpleNamespace(
 
 
 def _read_weights(path):
-    """Dict of float32 arrays by the names that PyTorch has for them."""
+    """Dict of float32 arrays by PyTorch's names."""
     remedy = "Download it again, or save `model.state_dict()` anew."
     with reading(path, "PyTorch checkpoint", remedy):
         loaded = _load(path)
@@ -161,7 +161,7 @@ def _read_weights(path):
             loaded = dict(_parameters(loaded))
         if not isinstance(loaded, dict):
             raise ValueError(f"it holds a {type(loaded).__name__}")
-        # Of several devices, PyTorch has the model within another.
+        # For several devices, PyTorch wraps the model in another.
         return {
             str(name).removeprefix("module."): value.detach().float().numpy()
             for name, value in loaded.items()

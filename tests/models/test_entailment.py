@@ -330,11 +330,11 @@ def test_pairs_that_do_not_fit(sentence, label, message):
         ({"dropout": 1.0}, "`dropout` must"),
         (
             {"memory": WordByWordAttention(), "top": gru(H)},
-            "`memory`, `top` and `pooling` contradict each other",
+            "Only one of `memory`, `top` and `pooling`",
         ),
         (
             {"pooling": "mean", "top": gru(H)},
-            "`memory`, `top` and `pooling` contradict each other",
+            "Only one of `memory`, `top` and `pooling`",
         ),
         ({"pooling": "max"}, "`pooling` must be 'mean' or None"),
         ({"conditioning": "both"}, "one of.*conditioning='both'"),
