@@ -475,9 +475,7 @@ CLAIMS = (
         "test perplexity 70.1 against 69.5 of ten and 68.7 of 38; Penn "
         "Treebank",
         missing="The paper's own numbers are of different protocols, and ten "
-        "models of its size are out of reach here; what averaging gives small "
-        "models is in [salton2017.md]"
-        "(salton2017.md#averages-of-two-and-five-models).",
+        "models of its size are out of reach here.",
     ),
     # === Weissenborn (2016) ===
     _weissenborn(

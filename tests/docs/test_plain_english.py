@@ -44,13 +44,8 @@ NOT_YET = {
     "docs/papers/salton2017.md",
     "docs/papers/weissenborn2016.md",
     "docs/results/claims.md",
-    "docs/results/daniluk2017.md",
-    "docs/results/daniluk2017_ptb_small.md",
-    "docs/results/kong2019.md",
     "docs/results/quickstart.md",
     "docs/results/recall.md",
-    "docs/results/salton2017.md",
-    "docs/results/tran2016.md",
     "docs/results/weissenborn2016.md",
     "saved_models/README.md",
 }
