@@ -1,4 +1,4 @@
-"""Memory layers: what a model reads back. One file per family."""
+"""Memory layers, which read earlier outputs or words. One file per paper."""
 
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.memory.base import Memory
@@ -6,7 +6,7 @@ from memlm_keras.memory.daniluk2017 import Attention
 from memlm_keras.memory.daniluk2017 import KeyValue
 from memlm_keras.memory.daniluk2017 import KeyValuePredict
 from memlm_keras.memory.daniluk2017 import NGram
-from memlm_keras.memory.projection import Projection
+from memlm_keras.memory.daniluk2017 import Projection
 from memlm_keras.memory.rocktaschel2016 import WordByWordAttention
 from memlm_keras.memory.salton2017 import Attentive
 from memlm_keras.memory.sukhbaatar2015 import MemoryNetwork

@@ -1,12 +1,12 @@
 """Scores of additive attention over a sliding window.
 
-The one cost of such a memory that grows with window times units: a tanh of
-each step with each slot. Kept for the backward pass they would fill memory by
-the gigabyte, and on a CPU it takes longer to write and read them than to
-compute them again. So PyTorch and JAX on a CPU go through the slots in a loop
-whose backward pass does just that: at a window of 64 over 64 steps of 96 units
-half the time of an automatic gradient of the same loop. Elsewhere blocks of
-steps meet all that they see in one operation.
+They are the only cost of such a memory that grows with window times units: a
+tanh of each step with each slot. Kept for the backward pass, these would take
+gigabytes, and on a CPU writing and reading them takes longer than computing
+them again. So PyTorch and JAX on a CPU loop over the slots, with a backward
+pass that computes them again: at a window of 64 over 64 steps of 96 units, half
+the time of an automatic gradient of the same loop. Elsewhere one operation
+computes the scores of a block of steps.
 
 Shapes below: B batch, T time, L window, k units.
 """
@@ -18,15 +18,15 @@ from memlm_keras.gradients import with_gradient
 from memlm_keras.masking import by_slot
 
 # Steps of a block. Scores are computed for all positions that any of them sees:
-# a larger block wastes more, and a smaller one is one of many.
+# a larger block wastes more of them, a smaller one needs more operations.
 _BLOCK = 16
 
-# Numbers of a tensor that a core's cache holds beside a few others.
+# Size of a tensor that fits in a core's cache with a few others.
 _CACHED = 200_000
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Scores `w . tanh(key + query)` of each step and what it sees.
+    """Scores `w . tanh(key + query)` of each step and each slot.
 
     Args:
         keys: float tensor `(B, at least T + L - 1, k)`, where step `t` sees
@@ -34,7 +34,7 @@ def additive_scores(keys, queries, kernel, seen):
         queries: float tensor `(B, T, k)`.
         kernel: float tensor `(k, 1)`, w.
         seen: boolean tensor `(B, T, L)`; where it is false, a score is any
-            finite number, and must have no weight.
+            finite number, and must be masked.
 
     Returns:
         Tensor `(B, T, L)`, the oldest slot first.
@@ -47,17 +47,9 @@ def additive_scores(keys, queries, kernel, seen):
 
 
 def implementation(queries):
-    """Finds the function that goes through the slots in a loop.
-
-    Args:
-        queries: tensor `(B, T, k)`.
-
-    Returns:
-        A function of keys, queries, kernel and what is seen, or `None` where
-        blocks are better.
-    """
+    """Returns the function that loops over the slots, or `None` for blocks."""
     if queries.shape[1] == 1:
-        # Nothing is seen twice: there is no band.
+        # No position is seen twice.
         return None
     if keras.backend.backend() == "torch" and queries.device.type == "cpu":
         return _torch_scores
@@ -70,33 +62,22 @@ def implementation(queries):
 
 
 def _in_blocks(keys, queries, kernel, window):
-    def scores_of(keys, queries):
-        hidden = ops.tanh(keys[:, None] + queries[:, :, None])
-        return ops.matmul(hidden, kernel)[..., 0]
-
     time = queries.shape[1]
     if not isinstance(time, int) or 2 * window <= _BLOCK:
-        # An open time cannot be cut into blocks, and around a short window most
-        # of a block is seen by no step.
-        return ops.concatenate(
-            [
-                ops.matmul(
-                    ops.tanh(
-                        keys[:, slot : slot + ops.shape(queries)[1]] + queries
-                    ),
-                    kernel,
-                )
-                for slot in range(window)
-            ],
-            axis=-1,
-        )
+        # An unknown time cannot be cut into blocks, and with a short window
+        # most scores of a block would be wasted.
+        time = ops.shape(queries)[1]
+        scores = [
+            ops.matmul(ops.tanh(keys[:, slot : slot + time] + queries), kernel)
+            for slot in range(window)
+        ]
+        return ops.concatenate(scores, axis=-1)
     blocks = []
     for start in range(0, time, _BLOCK):
         stop = min(start + _BLOCK, time)
-        scores = scores_of(
-            keys[:, start : stop + window - 1], queries[:, start:stop]
-        )
-        blocks.append(by_slot(scores, window))
+        seen = keys[:, None, start : stop + window - 1]
+        hidden = ops.tanh(seen + queries[:, start:stop, None])
+        blocks.append(by_slot(ops.matmul(hidden, kernel)[..., 0], window))
     return ops.concatenate(blocks, axis=1)
 
 
@@ -107,18 +88,18 @@ def _torch_scores(keys, queries, kernel, seen):
     import torch
 
     time, window = seen.shape[1:]
-    # Slots that no step sees, as at the beginning of texts, are left out.
+    # Skip slots that no step sees, as at the beginning of texts.
     first = int(seen.any(0).any(0).byte().argmax())
 
     def in_parts(*tensors):
-        """Rows of the batch, as many as the cache holds, in float32."""
+        """Yields parts of the batch that fit in the cache, in float32."""
         rows = max(1, _CACHED // max(1, time * tensors[1].shape[-1]))
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
 
     def forward(keys, queries, kernel):
         weights = kernel[:, 0].float()
-        found = []
+        parts = []
         for some_keys, some in in_parts(keys, queries):
             scores = some.new_zeros((window, *some.shape[:2]))
             hidden = torch.empty_like(some)
@@ -126,8 +107,8 @@ def _torch_scores(keys, queries, kernel, seen):
                 seen = some_keys[:, slot : slot + time]
                 torch.add(seen, some, out=hidden).tanh_()
                 torch.matmul(hidden, weights, out=scores[slot])
-            found.append(scores.permute(1, 2, 0).to(queries.dtype))
-        return torch.cat(found), (keys, queries, kernel)
+            parts.append(scores.permute(1, 2, 0).to(queries.dtype))
+        return torch.cat(parts), (keys, queries, kernel)
 
     def backward(kept, d_scores):
         keys, queries, kernel = kept
@@ -137,8 +118,8 @@ def _torch_scores(keys, queries, kernel, seen):
         for some_keys, some, d_some in in_parts(keys, queries, d_scores):
             d_slots = d_some.permute(2, 0, 1).contiguous()
             hidden = torch.empty_like(some)
-            # The sums of d and of d tanh^2, of which the gradient is w times
-            # the difference.
+            # The gradient is w times the difference of the sums of d and of
+            # d tanh^2.
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)
@@ -171,29 +152,29 @@ def _jax_scores(keys, queries, kernel, seen):
     import jax.numpy as jnp
 
     time, window = seen.shape[1:]
-    # Slots that no step sees, as at the beginning of texts, are left out.
+    # Skip slots that no step sees, as at the beginning of texts.
     first = jnp.argmax(jnp.any(seen, axis=(0, 1)))
 
-    def in_loop(keys, queries, first, update, found):
-        """`update(found, slot, hidden)` for each slot, in float32."""
+    def in_loop(keys, queries, first, update, state):
+        """Computes `update(state, slot, hidden)` for each slot, in float32."""
         keys, queries = keys.astype("float32"), queries.astype("float32")
 
-        def step(slot, found):
+        def step(slot, state):
             seen = jax.lax.dynamic_slice_in_dim(keys, slot, time, axis=1)
-            return update(found, slot, jnp.tanh(seen + queries))
+            return update(state, slot, jnp.tanh(seen + queries))
 
-        return jax.lax.fori_loop(first, window, step, found)
+        return jax.lax.fori_loop(first, window, step, state)
 
     def forward(keys, queries, kernel, first):
         weights = kernel[:, 0].astype("float32")
 
-        def update(found, slot, hidden):
-            # A product of matrices would write what a sum never holds.
-            return found.at[slot].set(jnp.sum(hidden * weights, axis=-1))
+        def update(scores, slot, hidden):
+            # A product of matrices would write `hidden` to memory.
+            return scores.at[slot].set(jnp.sum(hidden * weights, axis=-1))
 
-        found = jnp.zeros((window, *queries.shape[:2]), "float32")
-        found = in_loop(keys, queries, first, update, found)
-        scores = jnp.moveaxis(found, 0, -1).astype(queries.dtype)
+        scores = jnp.zeros((window, *queries.shape[:2]), "float32")
+        scores = in_loop(keys, queries, first, update, scores)
+        scores = jnp.moveaxis(scores, 0, -1).astype(queries.dtype)
         return scores, (keys, queries, kernel, first)
 
     def backward(kept, d_scores):
@@ -201,10 +182,10 @@ def _jax_scores(keys, queries, kernel, seen):
         d_slots = jnp.moveaxis(d_scores.astype("float32"), -1, 0)
         weights = kernel[:, 0].astype("float32")
 
-        def update(found, slot, hidden):
-            d_keys, d_queries, d_weights = found
+        def update(sums, slot, hidden):
+            d_keys, d_queries, d_weights = sums
             d = d_slots[slot][..., None]
-            # Without a barrier each of the three sums computes the tanh anew.
+            # Without a barrier, each of the three sums computes the tanh again.
             hidden, d_hidden = jax.lax.optimization_barrier(
                 (hidden, d * weights * (1 - hidden**2))
             )
@@ -215,12 +196,12 @@ def _jax_scores(keys, queries, kernel, seen):
             d_weights = d_weights + jnp.sum(d * hidden, axis=(0, 1))
             return d_keys, d_queries + d_hidden, d_weights
 
-        found = tuple(
+        zeros = tuple(
             jnp.zeros(shape, "float32")
             for shape in (keys.shape, queries.shape, weights.shape)
         )
         d_keys, d_queries, d_weights = in_loop(
-            keys, queries, first, update, found
+            keys, queries, first, update, zeros
         )
         return (
             d_keys.astype(keys.dtype),

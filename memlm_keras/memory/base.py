@@ -1,4 +1,4 @@
-"""The base of all memories: their protocol, and tables of words."""
+"""The base of all memories: their protocol, and look-up tables of words."""
 
 import itertools
 
@@ -17,33 +17,33 @@ from memlm_keras.masking import take_steps
 
 
 class Memory(keras.layers.Layer):
-    """Base class of the layers that read back what the network produced.
+    """Base class of the layers that read earlier outputs or words.
 
     A subclass implements `build`, `initial_state` and `read`, a pure function
     of outputs, state and token ids. One `read` serves whole sequences and
-    single steps, as the state holds all that is needed of the past, and so
-    `read_at` reads at some steps only and remembers all. `call` dresses it as
-    other Keras layers are: it returns the outputs, and the state and the
-    attention weights to those who ask.
+    single steps, since the state has all that is needed of the past; `read_at`
+    reads at some steps and remembers all. `call` wraps it in the usual Keras
+    layer interface: it returns the outputs and, on request, the state and the
+    attention weights.
 
-    A mask `(batch, time)`, given or attached to `outputs` by Keras, is
-    honoured: a masked step is never remembered, wherever it stands, and valid
-    steps and the state come out as if it were not there. At masked steps
-    outputs and weights are zero, and the mask goes on to the next layer.
-    `memlm_keras.masking.over_valid_steps` makes any causal `read` do so.
+    A mask `(batch, time)`, passed or attached to `outputs` by Keras, is
+    honoured: a masked step is never remembered, and valid steps and the state
+    are computed as if it did not exist. At masked steps outputs and weights
+    are zero, and the next layer gets the mask.
+    `memlm_keras.masking.over_valid_steps` implements this for a causal `read`.
 
-    Recurrent layers below do as Keras says: at a masked step an `LSTM` repeats
-    its last output and keeps its state on every backend. A mask sends it
-    through the generic loop on JAX and PyTorch, and on TensorFlow through
-    cuDNN only where the mask is padding at the right.
+    Recurrent layers below follow Keras: at a masked step an `LSTM` repeats its
+    last output and keeps its state on every backend. With a mask, Keras runs it
+    in the generic loop on JAX and PyTorch, and on TensorFlow by cuDNN only if
+    the mask is padding at the right.
 
     Attributes:
-        attends: whether the third result of `read` means anything.
-        steps_back: integer, how many steps before the current one the last
-            slot lies; `None` where slots lie behind it as well.
-        causal: whether `read` looks at no token behind the ones read so far. A
-            memory that is not causal is given whole sentences, one a row, and
-            has no state to go on from.
+        attends: whether `read` returns attention weights.
+        steps_back: integer, distance of the last slot from the current step;
+            `None` if there are also slots after it.
+        causal: whether `read` uses only tokens read so far. A memory that is
+            not causal reads whole sentences, one a row, and has no state to
+            continue from.
 
     Args:
         return_state: whether a call returns the new state as well.
@@ -55,22 +55,22 @@ class Memory(keras.layers.Layer):
         outputs: float tensor `(batch, time, units)`, outputs of the last
             recurrent layer.
         token_ids: optional int32 tensor `(batch, time)`, the tokens read.
-        state: optional dict of tensors, batch first, as `initial_state` and
-            a call return it. `None` means `initial_state`.
+        state: optional dict of tensors, batch first, as returned by
+            `initial_state` and by a call. `None` means `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        return_state, return_attention_scores: `None` for what the layer was
-            made with, or a bool for this call.
-        positions: optional int32 tensor `(batch, queries)`, the steps whose
-            results are asked for, from 0 on and in any order; `None` for all.
-            Every step is remembered, whether it is read at or not.
+        return_state, return_attention_scores: `None` for the layer's own
+            setting, or a bool for this call.
+        positions: optional int32 tensor `(batch, queries)`, the steps to read
+            at, from 0 on and in any order; `None` for all. Every step is
+            remembered.
 
     Returns:
-        What is handed to the output projection, `(batch, time, output_units)`;
-        or a tuple of that, the new state if it is returned, and, if they are
-        returned, the attention weights `(batch, time, memory)`, oldest slot
-        first, where `memory` is 0 for a memory that does not attend. With
-        `positions` there are `queries` rows in place of `time`.
+        The outputs, `(batch, time, output_units)`; or a tuple of the outputs,
+        the new state if it is returned, and, if they are returned, the
+        attention weights `(batch, time, memory)`, oldest slot first, where
+        `memory` is 0 for a memory that does not attend. With `positions` the
+        second axis is `queries`.
 
     Raises:
         ValueError: for `return_attention_scores=True` of a memory that does
@@ -87,7 +87,7 @@ class Memory(keras.layers.Layer):
     >>> keras.ops.shape(model(np.array([[3, 7, 4, 0], [5, 0, 2, 9]])))
     (2, 4, 50)
 
-    A task that asks at a few steps only pays for those:
+    Reading at a few steps costs only those:
 
     >>> memory = memlm_keras.memory.Attention(window=64)
     >>> keras.ops.shape(memory(np.ones((2, 99, 8)), positions=[[98], [40]]))
@@ -126,8 +126,7 @@ class Memory(keras.layers.Layer):
             state: dict as of `initial_state`.
 
         Returns:
-            A tuple `(outputs, state, weights)`, as a call returns them that
-            was asked for all three.
+            A tuple `(outputs, state, weights)`, as of a call.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -140,17 +139,17 @@ class Memory(keras.layers.Layer):
             outputs, token_ids: as for a call.
 
         Returns:
-            Tensor `(batch, time, ...)`; `None` if the state is not just that
-            of such a window.
+            Tensor `(batch, time, ...)`; `None` if the state is not only that
+            of a sliding window.
         """
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
-        """Reads at some steps only, and remembers all.
+        """Reads at some steps, and remembers all.
 
-        A memory over a sliding window, which says what it has `remembered`,
-        reads each of these steps from the state before it, so that the cost
-        grows with their number. Others read all steps.
+        A memory over a sliding window, which implements `remembered`, reads
+        each of these steps from the state before it, so that the cost grows
+        with their number. Other memories read all steps.
 
         Args:
             positions: int32 tensor `(batch, queries)`.
@@ -178,38 +177,37 @@ class Memory(keras.layers.Layer):
         before = self.recent.before(state, extended, positions)
         batch_size, queries = ops.shape(positions)
 
-        def alone(tensor):
-            # Each step is a row of its own.
+        def to_rows(tensor):
+            """Moves the steps to the batch axis."""
             if tensor is None:
                 return None
             steps = take_steps(tensor, positions)
             return ops.reshape(steps, (-1, 1, *tensor.shape[2:]))
 
-        def together(tensor):
+        def from_rows(tensor):
             shape = (batch_size, queries, tensor.shape[-1])
             tensor = ops.reshape(tensor, shape)
             return tensor if put_back is None else put_back(tensor)
 
         outputs, _, weights = self.read(
-            alone(outputs), before, alone(token_ids)
+            to_rows(outputs), before, to_rows(token_ids)
         )
-        return together(outputs), new_state, together(weights)
+        return from_rows(outputs), new_state, from_rows(weights)
 
     def embed_state(self, state, embed):
-        """Adds vectors of the words in a state, where a memory needs them.
+        """Adds the vectors of the words in a state, if a memory needs them.
 
-        A memory that shares the model's embedding carries word ids, so that
-        they are looked up anew, with a gradient, wherever the state goes on.
-        Whoever holds the embedding hands each state through this method before
-        it is read.
+        A memory that shares the model's embedding carries word ids, which are
+        looked up with a gradient whenever the state is used. The model passes
+        each state through this method before it is read.
 
         Args:
             state: dict as of `initial_state`.
             embed: function from int32 `(batch, n)` to vectors
-                `(batch, n, units)`, as `outputs` has them.
+                `(batch, n, units)`, like `outputs`.
 
         Returns:
-            The state that `read` takes; most memories return it as it is.
+            The state that `read` takes; most memories return it unchanged.
         """
         return state
 
@@ -225,10 +223,10 @@ class Memory(keras.layers.Layer):
         positions=None,
     ):
         if mask is None:
-            # Keras fills in `mask` for calls with a single tensor only.
+            # Keras sets `mask` for calls with a single tensor only.
             mask = get_keras_mask(outputs)
         if state is None:
-            # No word is remembered, so any vector will do.
+            # No word is remembered, so any vector is correct.
             state = self.embed_state(
                 self.initial_state(ops.shape(outputs)[0]),
                 lambda words: ops.zeros(
@@ -242,7 +240,7 @@ class Memory(keras.layers.Layer):
             positions = ops.convert_to_tensor(positions, "int32")
             outputs, state, weights = self.read_at(positions, *arguments)
             if mask is not None:
-                # Keras would attach the mask of all steps.
+                # Otherwise Keras attaches the mask of all steps.
                 set_keras_mask(outputs, take_steps(mask, positions))
         if return_state is None:
             return_state = self.return_state
@@ -250,21 +248,21 @@ class Memory(keras.layers.Layer):
             return_attention_scores = self.return_attention_scores
         if not return_state and not return_attention_scores:
             return outputs
-        asked = (True, return_state, return_attention_scores)
-        return tuple(itertools.compress((outputs, state, weights), asked))
+        returned = (True, return_state, return_attention_scores)
+        return tuple(itertools.compress((outputs, state, weights), returned))
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
-        """Shapes and dtypes of what a call returns, found by tracing it once.
+        """Shapes and dtypes of the results of a call, by tracing it once.
 
-        An open batch or time is traced as some size; the protocol says which
-        sizes of the results follow from them, and these are open again.
+        An unknown batch size or time is traced as some size, and is unknown
+        again in the results.
         """
 
         def sized(tensor):
             if not isinstance(tensor, keras.KerasTensor):
                 return tensor
-            some = (2, 3, *tensor.shape[2:])
-            shape = [given or size for given, size in zip(tensor.shape, some)]
+            sizes = (2, 3, *tensor.shape[2:])
+            shape = [known or size for known, size in zip(tensor.shape, sizes)]
             return keras.KerasTensor(shape, tensor.dtype)
 
         if keywords.get("positions") is not None:
@@ -275,33 +273,31 @@ class Memory(keras.layers.Layer):
         steps = keywords.get("positions")
         steps = outputs if steps is None else steps
 
-        def opened(tensor, axes):
+        def unsized(tensor, axes):
             shape = (*steps.shape[:axes], *tensor.shape[axes:])
             return keras.KerasTensor(shape, tensor.dtype)
 
         traced = (outputs, *arguments), keywords
         positional, named = keras.tree.map_structure(sized, traced)
-        found = keras.Operation.compute_output_spec(self, *positional, **named)
-        if not isinstance(found, tuple):
-            return opened(found, 2)
+        specs = keras.Operation.compute_output_spec(self, *positional, **named)
+        if not isinstance(specs, tuple):
+            return unsized(specs, 2)
         return tuple(
-            {name: opened(value, 1) for name, value in result.items()}
-            if isinstance(result, dict)
-            else opened(result, 2)
-            for result in found
+            {name: unsized(value, 1) for name, value in spec.items()}
+            if isinstance(spec, dict)
+            else unsized(spec, 2)
+            for spec in specs
         )
 
     def compute_output_shape(self, outputs_shape, *shapes, **named_shapes):
-        """Shapes of what a call returns, given the shapes of its tensors."""
+        """Shapes of the results of a call."""
         if not self.built:
             self.build(outputs_shape)
-        found = self.compute_output_spec(
+        specs = self.compute_output_spec(
             keras.KerasTensor(outputs_shape, dtype=self.compute_dtype),
             token_ids=keras.KerasTensor(outputs_shape[:2], dtype="int32"),
         )
-        return keras.tree.map_structure(
-            lambda tensor: tuple(tensor.shape), found
-        )
+        return keras.tree.map_structure(lambda spec: tuple(spec.shape), specs)
 
     def get_config(self):
         return {
@@ -312,17 +308,11 @@ class Memory(keras.layers.Layer):
 
 
 class WordMemory(DistinctKernels, Memory):
-    """Base class of memories over the n most recent words.
+    """Base class of memories over the `window` most recent words.
 
     The current word is one of them. Subclasses look words up in tables of
-    `vocabulary_size` rows.
-
-    Args:
-        window: integer, n, how many words are attended over.
-        vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
-            its own where it is `None`.
-        kernel_initializer: initializer of every weight of the memory.
-        **kwargs: arguments of `Memory`.
+    `vocabulary_size` rows; a `memlm_keras.LanguageModel` sets its own size if
+    this is `None`.
     """
 
     steps_back = 0
@@ -350,7 +340,7 @@ class WordMemory(DistinctKernels, Memory):
         return self.recent.initial_state(batch_size)
 
     def require_words(self, token_ids):
-        """Raises `ValueError` unless the words read are given."""
+        """Raises `ValueError` if `token_ids` is `None`."""
         if token_ids is None:
             raise ValueError(
                 f"`token_ids` must be given: a {type(self).__name__} attends "
@@ -366,7 +356,7 @@ class WordMemory(DistinctKernels, Memory):
 
 
 def equal_parts(layer, units, parts):
-    """Size of each of `parts` equal parts of an output of `units` units."""
+    """Size of each of the equal parts that a layer splits an output into."""
     if units % parts:
         nearest = max(1, units // parts) * parts
         raise ValueError(

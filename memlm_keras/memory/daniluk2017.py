@@ -1,7 +1,8 @@
 """Memories of Daniluk, Rocktaeschel, Welbl and Riedel (2017).
 
 "Frustratingly Short Attention Spans in Neural Language Modeling", Section 2,
-in the paper's order: attention, key-value, key-value-predict, N-gram RNN.
+in the paper's order: attention, key-value, key-value-predict, N-gram RNN. The
+output projection that they share is also a control without a memory.
 
 Shapes below: B batch, T time, L window, k units of one part of an output.
 """
@@ -11,6 +12,7 @@ from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.kernels import Int8Kernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
@@ -31,8 +33,8 @@ class Attention(DistinctKernels, Memory):
         r_t     = Y_t alpha_t^T                         (3)
         h*_t    = tanh(W^r r_t + W^x h_t)               (4)
 
-    The paper is silent about the first steps: slots that hold no output yet
-    are masked out, and with no slot filled `r_t` is zero.
+    The paper does not define the first steps: here empty slots are masked, and
+    `r_t` is zero if all slots are empty.
 
     | paper | weight | shape |
     |---|---|---|
@@ -43,7 +45,7 @@ class Attention(DistinctKernels, Memory):
     | `W^x` | `output_kernel` | `(k, k)` |
 
     Args:
-        window: integer, L, how many previous outputs are attended over.
+        window: integer, L, number of previous outputs to attend to.
         kernel_initializer: initializer of the five weights.
         **kwargs: arguments of `Memory`: `return_state`,
             `return_attention_scores` and those of a Keras layer.
@@ -56,7 +58,7 @@ class Attention(DistinctKernels, Memory):
         return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h*`, `(B, T, k)`; and, where they are returned, the new state and
+        `h*`, `(B, T, k)`; and, if they are returned, the new state and
         `alpha`, `(B, T, L)`, the oldest slot first.
 
     Raises:
@@ -102,7 +104,7 @@ class Attention(DistinctKernels, Memory):
         return outputs[..., : self.remembered_units]
 
     def split(self, outputs):
-        """Returns what serves as key, value and prediction of each output."""
+        """Returns the key, value and prediction parts of each output."""
         return outputs, outputs, outputs
 
     @over_valid_steps
@@ -111,7 +113,7 @@ class Attention(DistinctKernels, Memory):
         query, _, predict = self.split(outputs)
         remembered = self.remembered(outputs)
         extended, seen, state = self.recent.slide(state, remembered, mask)
-        # What is remembered begins with the key and ends with the value.
+        # A slot begins with the key and ends with the value.
         keys, values = extended[..., :k], extended[..., -k:]
 
         projected_keys = ops.matmul(keys, self.memory_kernel)
@@ -167,7 +169,7 @@ class KeyValuePredict(Attention):
     """Key-value-predict attention (Daniluk et al., 2017, Eq. 16-17).
 
     The output is split in three parts of `k` units, `h_t = [k_t; v_t; p_t]`
-    (16). Keys and values serve as in `KeyValue` (Eq. 9-11), and
+    (16). Keys and values are used as in `KeyValue` (Eq. 9-11), and
 
         h*_t = tanh(W^r r_t + W^x p_t)                              (17)
 
@@ -206,9 +208,9 @@ class NGram(DistinctKernels, Memory):
 
         h*_t = tanh(W^N [h^1_t; h^2_{t-1}; ...; h^N_{t-N+1}])       (21)
 
-    The text speaks of N - 1 parts, but the paper's own table of sizes holds
-    only for N, the current output and N - 1 previous ones; N it is here.
-    Outputs before the first step are zero.
+    The text has N - 1 parts, but the paper's table of sizes is consistent only
+    with N, the current output and N - 1 previous ones, as here. Outputs before
+    the first step are zero.
 
     `W^N` is the weight `output_kernel` of shape `(N k, k)`, its rows in the
     order of Eq. 21.
@@ -216,8 +218,8 @@ class NGram(DistinctKernels, Memory):
     Args:
         order: integer, N, at least 2.
         kernel_initializer: initializer of `W^N`.
-        **kwargs: arguments of `Memory`, but `return_attention_scores`: an
-            N-gram RNN reads every slot and attends to none.
+        **kwargs: arguments of `Memory`, except `return_attention_scores`: an
+            N-gram RNN has no attention weights.
 
     Call arguments:
         outputs: float tensor `(B, T, N k)`.
@@ -226,7 +228,7 @@ class NGram(DistinctKernels, Memory):
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h*`, `(B, T, k)`; and, where they are returned, the new state and an
+        `h*`, `(B, T, k)`; and, if they are returned, the new state and an
         empty `(B, T, 0)` tensor.
 
     Raises:
@@ -285,3 +287,109 @@ class NGram(DistinctKernels, Memory):
 
     def get_config(self):
         return {**super().get_config(), "order": self.order}
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Projection(Int8Kernels, Memory):
+    """Output projection of the other memories, without a memory.
+
+        h*_t = tanh(W^x h_t)
+
+    Eq. 4 of Daniluk et al. (2017) without its context. The numbers of
+    parameters of the higher-order networks in Figure 2c include it. Without
+    the tanh, with a bias and a penalty on the kernel, it is the projection
+    regularization of Press and Wolf (2016, Section 3.1), `h* = P h + b_P`.
+
+    `W^x`, or `P`, is the weight `output_kernel` of shape `(k, units)`, applied
+    from the right to rows, and `b_P` the weight `bias` of shape `(units,)`.
+
+    Args:
+        kernel_initializer: initializer of `W^x`.
+        activation: Keras activation.
+        use_bias: whether there is a bias.
+        bias_initializer: initializer of the bias.
+        kernel_regularizer: Keras regularizer of `W^x`, or `None`. Its penalty
+            is part of the loss in training and evaluation, and not of
+            perplexities.
+        units: integer, size of `h*`; `None` is k, as in both papers.
+        **kwargs: arguments of `Memory`, except `return_attention_scores`.
+
+    Call arguments:
+        outputs: float tensor `(B, T, k)`.
+        token_ids: not used.
+        state: not used; the state is an empty dict.
+        mask, return_state, return_attention_scores: see `Memory`.
+
+    Returns:
+        `h*`, `(B, T, units)`; and, if they are returned, an empty dict and
+        an empty `(B, T, 0)` tensor.
+
+    Example:
+
+    >>> memory = memlm_keras.memory.Projection()
+    >>> keras.ops.shape(memory(np.ones((2, 7, 12), "float32")))
+    (2, 7, 12)
+    """
+
+    attends = False
+
+    def __init__(
+        self,
+        kernel_initializer="glorot_uniform",
+        activation="tanh",
+        use_bias=False,
+        bias_initializer="zeros",
+        kernel_regularizer=None,
+        units=None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if units is not None:
+            require_positive_integer("units", units)
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.activation = keras.activations.get(activation)
+        self.use_bias = use_bias
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+
+    def build(self, outputs_shape):
+        units = self.units or outputs_shape[-1]
+        self.output_kernel = self.add_weight(
+            name="output_kernel",
+            shape=(outputs_shape[-1], units),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+        )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias", shape=(units,), initializer=self.bias_initializer
+            )
+
+    def initial_state(self, batch_size):
+        return {}
+
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
+        outputs = ops.matmul(outputs, self.output_kernel)
+        if self.use_bias:
+            outputs = outputs + self.bias
+        outputs = self.activation(outputs)
+        return outputs, {}, outputs[..., :0]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "activation": keras.activations.serialize(self.activation),
+            "use_bias": self.use_bias,
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+            "kernel_regularizer": keras.regularizers.serialize(
+                self.kernel_regularizer
+            ),
+        }

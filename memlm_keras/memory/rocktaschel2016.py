@@ -27,8 +27,8 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         r_t = Y a_t^T + tanh(W^t r_{t-1})
         h*  = tanh(W^p r_N + W^x h_N)
 
-    with `r_0 = 0` and N the last word of the hypothesis. What does not depend
-    on `r` is computed for all words at once.
+    with `r_0 = 0` and N the last word of the hypothesis. Terms that do not
+    depend on `r` are computed for all words at once.
 
     | paper | weight | shape |
     |---|---|---|
@@ -49,7 +49,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
         premise_mask: boolean tensor `(B, P)`, words of the premise.
 
     Returns:
-        `(h*, a)`: `(B, k)` and `(B, T, P)`, in which a row behind the last word
+        `(h*, a)`: `(B, k)` and `(B, T, P)`, in which a row after the last word
         repeats the row before it.
 
     Example:
@@ -66,7 +66,7 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(kernel_initializer, **kwargs)
-        # The masks are arguments; what Keras attaches says the same.
+        # The masks are arguments, equal to the masks that Keras attaches.
         self.supports_masking = True
 
     def build(self, outputs_shape, *shapes, **named_shapes):
@@ -98,8 +98,8 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
             read = ops.matmul(weights, premise)[:, 0] + ops.tanh(
                 ops.matmul(read, self.transition_kernel)
             )
-            # Where a step is masked, Keras takes the first state for the
-            # output: so both are one.
+            # At a masked step, Keras returns the first state as the output,
+            # so both are one tensor.
             both = ops.concatenate([read, weights[:, 0]], axis=-1)
             return both, [both]
 

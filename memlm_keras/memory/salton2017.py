@@ -8,6 +8,7 @@ Shapes below: B batch, T time, W window, k units.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
@@ -20,8 +21,8 @@ from memlm_keras.memory.base import Memory
 
 SCORES = ("single", "combined")
 
-# The logarithm of nothing: finite, so that its gradient is.
-_NOTHING = -1e9
+# Logarithm of zero: finite, so that gradients are finite.
+_LOG_ZERO = -1e9
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -38,16 +39,15 @@ class Attentive(DistinctKernels, Memory):
         single(h_i)        = v_s . tanh(W_s h_i)                    (9)
         combined(h_i, h_t) = v_s . tanh(W_s h_i + W_q h_t)          (10)
 
-    At the first step, about which the paper is silent, `c_t` is zero. The
-    sentence begins where the state does: `memlm_keras.LanguageModel` empties
-    the memory of a row where its batches say so.
+    At the first step, which the paper does not define, `c_t` is zero. A
+    sentence begins where the state does: `memlm_keras.LanguageModel` resets
+    the memory of a row when its batches say so.
 
-    A single score belongs to an output for good. So all that must be kept of
-    the past, however long, is its context and the logarithm of its normaliser:
-    together one more slot to attend over. A combined score is another at every
-    step, so the outputs themselves are kept, the `window` most recent ones;
-    what lies further back is forgotten. Choose it no shorter than sentences
-    are, and the memory is the paper's.
+    A single score of an output never changes. So the state keeps only the
+    context of the past and the logarithm of its normaliser, together one more
+    slot to attend to. A combined score changes at every step, so the state
+    keeps the `window` most recent outputs and forgets earlier ones. With a
+    window at least as long as sentences, the memory is the paper's.
 
     A call reads all its steps at once. It costs `(B, T + 1, T + 1)` numbers for
     a single score and `(B, T, W + T, k)` for a combined one.
@@ -62,9 +62,9 @@ class Attentive(DistinctKernels, Memory):
 
     Args:
         score: `"single"` or `"combined"`.
-        window: integer, W, how many of the most recent outputs attention
-            weights are reported for; with a combined score also how many are
-            attended over.
+        window: integer, W, number of most recent outputs whose attention
+            weights are returned; with a combined score, also the number of
+            outputs to attend to.
         kernel_initializer: initializer of the matrices and of `v_s`.
         bias_initializer: initializer of `b_t`.
         **kwargs: arguments of `Memory`: `return_state`,
@@ -75,21 +75,21 @@ class Attentive(DistinctKernels, Memory):
         token_ids: not used.
         state: `None` or a dict: for a single score `{"window": (B, W) the
             recent scores, "filled": (B,), "context": (B, k),
-            "log_normalizer": (B,)}`, in float32 whatever is computed in; for a
-            combined one `{"window": (B, W, k), "filled": (B,)}`.
+            "log_normalizer": (B,)}`, always in float32; for a combined one
+            `{"window": (B, W, k), "filled": (B,)}`.
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h'`, `(B, T, k)`; and, where they are returned, the new state and `a`,
+        `h'`, `(B, T, k)`; and, if they are returned, the new state and `a`,
         `(B, T, W)`, the oldest slot first: slot j of step t is the weight of
-        the output of step `t - W + j`. A row sums to one while no more than W
-        outputs were read; with a single score the rest is then the weight of
-        what lies further back. So, for a sentence of T tokens,
-        `weights[t, W - t + i]` is the weight of input word i as the word after
-        t is predicted, the paper's Figures 2 and 3.
+        the output of step `t - W + j`. A row sums to one up to W outputs read;
+        then, with a single score, the rest is the weight of earlier outputs.
+        So, for a sentence of T tokens, `weights[t, W - t + i]` is the weight of
+        input word i for the prediction of the word after t, the paper's
+        Figures 2 and 3.
 
     Raises:
-        ValueError: for another `score`, and if `window` is not a positive
+        ValueError: for an unknown `score`, and if `window` is not a positive
             integer.
 
     Example:
@@ -110,12 +110,9 @@ class Attentive(DistinctKernels, Memory):
         bias_initializer="zeros",
         **kwargs,
     ):
-        if score not in SCORES:
-            raise ValueError(
-                f"`score` must be one of {SCORES}. Received: score={score!r}"
-            )
+        require_one_of("score", score, SCORES)
         require_positive_integer("window", window)
-        # Keras would round the state to the precision that is computed in.
+        # Autocasting would round the state to the compute dtype.
         super().__init__(kernel_initializer, autocast=False, **kwargs)
         self.score = score
         self.window = window
@@ -144,37 +141,35 @@ class Attentive(DistinctKernels, Memory):
         return state
 
     def remembered(self, outputs, token_ids=None):
-        if self.score == "combined":
-            return self._computed(outputs)
-        # More than a window is kept of the past.
-        return None
+        # With a single score, the state has more than a window.
+        return self._cast(outputs) if self.score == "combined" else None
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):
-        outputs = self._computed(outputs)
+        outputs = self._cast(outputs)
         attend = {"single": self._single, "combined": self._combined}
         context, state, weights = attend[self.score](outputs, state, mask)
-        merged = ops.concatenate([outputs, self._computed(context)], axis=-1)
+        merged = ops.concatenate([outputs, self._cast(context)], axis=-1)
         outputs = ops.tanh(
-            ops.matmul(merged, self._computed(self.output_kernel))
-            + self._computed(self.bias)
+            ops.matmul(merged, self._cast(self.output_kernel))
+            + self._cast(self.bias)
         )
-        return outputs, state, self._computed(weights)
+        return outputs, state, self._cast(weights)
 
     def _single(self, outputs, state, mask):
         """Eq. 3, 4 and 9: context, new state and weights, in float32."""
         hidden = ops.tanh(self._keys(outputs))
-        scores = ops.matmul(hidden, self._computed(self.score_kernel))
+        scores = ops.matmul(hidden, self._cast(self.score_kernel))
         scores = ops.cast(scores[..., 0], "float32")
         recent, filled, new_state = self.recent.slide(state, scores, mask)
 
-        # Slot 0 is all that was read before, slot i is step i - 1. Row t sees
-        # the slots up to t; the row behind the last step is the new state.
+        # Slot 0 is the past before this call, slot i is step i - 1. Row t sees
+        # the slots up to t; the row after the last step is the new state.
         slots = ops.arange(ops.shape(outputs)[1] + 1)
         seen = (slots > 0)[None, None] | (state["filled"] > 0)[:, None, None]
         seen = seen & (slots[None] <= slots[:, None])[None]
         logits = ops.concatenate([state["log_normalizer"][:, None], scores], 1)
-        logits = ops.where(seen, logits[:, None], _NOTHING)
+        logits = ops.where(seen, logits[:, None], _LOG_ZERO)
         log_normalizers = ops.logsumexp(logits, axis=-1)
         weights = ops.where(
             seen, ops.exp(logits - log_normalizers[..., None]), 0.0
@@ -191,29 +186,29 @@ class Attentive(DistinctKernels, Memory):
             recent, steps[:, None] + ops.arange(self.window)[None], axis=1
         )
         recent = recent - log_normalizers[:, :-1, None]
-        reported = ops.exp(ops.where(filled, recent, _NOTHING))
+        reported = ops.exp(ops.where(filled, recent, _LOG_ZERO))
         return contexts[:, :-1], new_state, reported
 
     def _combined(self, outputs, state, mask):
         """Eq. 3, 4 and 10: context, new state and weights."""
         extended, seen, new_state = self.recent.slide(state, outputs, mask)
-        queries = ops.matmul(outputs, self._computed(self.query_kernel))
-        # Apart, since what was read before gets no gradient.
-        before = self._computed(state["window"])
+        queries = ops.matmul(outputs, self._cast(self.query_kernel))
+        # Separate products, since earlier outputs get no gradient.
+        before = self._cast(state["window"])
         keys = ops.concatenate(
             [self._keys(before), self._keys(outputs)], axis=1
         )
         scores = additive_scores(
-            keys, queries, self._computed(self.score_kernel), seen
+            keys, queries, self._cast(self.score_kernel), seen
         )
         weights = masked_softmax(scores, seen)
         context = self.recent.weighted_sum(weights, extended)
         return context, new_state, weights
 
     def _keys(self, outputs):
-        return ops.matmul(outputs, self._computed(self.memory_kernel))
+        return ops.matmul(outputs, self._cast(self.memory_kernel))
 
-    def _computed(self, tensor):
+    def _cast(self, tensor):
         return ops.cast(tensor, self.compute_dtype)
 
     def get_config(self):
@@ -228,7 +223,7 @@ class Attentive(DistinctKernels, Memory):
 
 
 def _after_last(rows, mask):
-    """The entry behind the last valid step of each row."""
+    """The entry after the last valid step of each row."""
     if mask is None:
         return rows[:, -1]
     return take_steps(rows, count_valid(mask)[:, None])[:, 0]

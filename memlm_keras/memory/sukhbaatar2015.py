@@ -29,10 +29,10 @@ class MemoryNetwork(WordMemory):
         o   = sum_i p_i (C x_i + T_C(i))
         h   = H u + o, with ReLU applied to its second half
 
-    The model's embedding is A, so that there is no recurrent layer below. Note
-    that without a query of its own a word's weight depends on the word and its
-    place alone. While fewer than n words were read, those there take the last
-    rows of `T_A` and `T_C`.
+    The model's embedding is A, so there is no recurrent layer below. With a
+    constant query, the weight of a word depends on the word and its place
+    alone. If fewer than n words were read, they use the last rows of `T_A` and
+    `T_C`.
 
     | paper | weight | shape |
     |---|---|---|
@@ -42,9 +42,9 @@ class MemoryNetwork(WordMemory):
     | `H` | `query_kernel` | `(d, d)` |
 
     Args:
-        window: integer, n, how many words are attended over.
-        vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
-            its own where it is `None`.
+        window: integer, n, number of words to attend to.
+        vocabulary_size: integer, V; `None` for that of the
+            `memlm_keras.LanguageModel`.
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
@@ -56,14 +56,13 @@ class MemoryNetwork(WordMemory):
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h`, `(B, T, d)`; and, where they are returned, the new state and `p`,
+        `h`, `(B, T, d)`; and, if they are returned, the new state and `p`,
         `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
             for a call without `token_ids`, for a state whose words were not
-            embedded, and if there is no `vocabulary_size` when the weights are
-            made.
+            embedded, and if the layer is built without a `vocabulary_size`.
 
     Example:
 
@@ -111,7 +110,7 @@ class MemoryNetwork(WordMemory):
         words, seen, state = self.recent.slide(state, token_ids, mask)
         embedded = ops.concatenate([before, outputs], axis=1)
 
-        # u^T A x_i, once for each word and not for each of its slots.
+        # u^T A x_i, computed once for each word.
         scores_of_words = QUERY * ops.sum(embedded, axis=-1)
         scores = ops.stack(
             [self.recent.slot(scores_of_words, i) for i in range(self.window)],

@@ -9,6 +9,7 @@ Shapes below: B batch, T time, n memory size, d units.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
 from memlm_keras.masking import SlidingWindow
@@ -42,9 +43,9 @@ class MemoryBlock(WordMemory):
 
     or by a sum, `h^m_t = s_t + h_t`.
 
-    While fewer than n words were read, those there are take the last rows of
-    `T`, so that its last row always stands for the current word (as in the
-    authors' code; the paper's text says the first rows).
+    If fewer than n words were read, they use the last rows of `T`, so that its
+    last row always belongs to the current word (as in the authors' code; the
+    paper's text says the first rows).
 
     | paper | weight | shape |
     |---|---|---|
@@ -56,8 +57,8 @@ class MemoryBlock(WordMemory):
     | `U` | `candidate_kernel` | `(d, d)` |
 
     Args:
-        window: integer, n, how many words are attended over.
-        temporal: whether there is a temporal matrix, Eq. 2 for Eq. 1.
+        window: integer, n, number of words to attend to.
+        temporal: whether there is a temporal matrix, Eq. 2 instead of Eq. 1.
         composition: `"gated"` or `"linear"`.
         temporal_context: whether a second temporal matrix is added to `C_i`
             in Eq. 3, an option of the authors' code: `output_temporal_kernel`.
@@ -65,8 +66,8 @@ class MemoryBlock(WordMemory):
             bias, an option of the authors' code: `bias`, `(3 d,)`.
         linear_kernel: whether the sum is `s_t + H h_t` with a learned matrix
             H, an option of the authors' code: `hidden_kernel`, `(d, d)`.
-        vocabulary_size: integer, V; a `memlm_keras.LanguageModel` fills in
-            its own where it is `None`.
+        vocabulary_size: integer, V; `None` for that of the
+            `memlm_keras.LanguageModel`.
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
@@ -78,14 +79,14 @@ class MemoryBlock(WordMemory):
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h^m`, `(B, T, d)`; and, where they are returned, the new state and
+        `h^m`, `(B, T, d)`; and, if they are returned, the new state and
         `p`, `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for another composition, for an option that belongs to the other
-            composition, for a call without `token_ids`, and if there is no
-            `vocabulary_size` when the weights are made.
+            for an unknown composition, for an option of the other composition,
+            for a call without `token_ids`, and if the layer is built without a
+            `vocabulary_size`.
 
     Example:
 
@@ -109,21 +110,16 @@ class MemoryBlock(WordMemory):
         kernel_initializer="uniform",
         **kwargs,
     ):
-        if composition not in COMPOSITIONS:
-            raise ValueError(
-                f"`composition` must be one of {COMPOSITIONS}. Received: "
-                f"composition={composition!r}"
-            )
-        if gate_bias and composition != "gated":
-            raise ValueError(
-                '`gate_bias=True` needs composition="gated". Received: '
-                f"composition={composition!r}"
-            )
-        if linear_kernel and composition != "linear":
-            raise ValueError(
-                '`linear_kernel=True` needs composition="linear". Received: '
-                f"composition={composition!r}"
-            )
+        require_one_of("composition", composition, COMPOSITIONS)
+        for option, is_set, needed in (
+            ("gate_bias", gate_bias, "gated"),
+            ("linear_kernel", linear_kernel, "linear"),
+        ):
+            if is_set and composition != needed:
+                raise ValueError(
+                    f'`{option}=True` needs composition="{needed}". Received: '
+                    f"composition={composition!r}"
+                )
         super().__init__(window, vocabulary_size, kernel_initializer, **kwargs)
         self.temporal = temporal
         self.composition = composition
@@ -133,7 +129,7 @@ class MemoryBlock(WordMemory):
 
     @property
     def memory_size(self):
-        """Number of words that a step attends over."""
+        """Number of words that a step attends to."""
         return self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -226,26 +222,26 @@ class MemoryBlock(WordMemory):
 class BidirectionalMemoryBlock(MemoryBlock):
     """Attention over the words around the one to predict (Tran et al., 2016).
 
-    With `x_t` the word read at step t, and so `x_{t+1}` the word to predict,
-    step t attends over
+    With `x_t` the word read at step t, and `x_{t+1}` the word to predict, step
+    t attends to
 
         x_{t-n+1} ... x_t   and   x_{t+2} ... x_{t+1+n}
 
     by Eq. 1 to 7 of `MemoryBlock`, whose options and weights this block has.
-    The temporal matrix has a row for each of the 2 n places; where a side has
-    fewer words, those there keep the rows of their places, so that rows n and
-    n + 1 always stand for the neighbours of the word to predict.
+    The temporal matrix has a row for each of the 2 n places; if a side has
+    fewer words, they use the rows of their places, so that rows n and n + 1
+    always belong to the neighbours of the word to predict.
 
-    The words after it are those of the same sentence. Its end is none of them,
-    and it and all behind it is masked, as is what lies behind the input: so
-    padding with `end_of_sentence_id` changes nothing.
+    The words after it are those of the same sentence: the end of the sentence,
+    all that follows and positions after the input are masked, so padding with
+    `end_of_sentence_id` changes nothing.
 
-    The word to predict is never read. But what is behind it is, so a row must
-    be one whole sentence, nothing can be streamed, and the probabilities of the
+    The word to predict is never read. Words after it are read, so a row must
+    be one whole sentence, streaming is impossible, and the probabilities of the
     words of a sentence do not multiply to the probability of the sentence.
 
     Args:
-        window: integer, n, how many words are attended over on each side.
+        window: integer, n, number of words to attend to on each side.
         end_of_sentence_id: integer, ends each sentence, and pads.
         **kwargs: other arguments of `MemoryBlock`.
 
@@ -256,7 +252,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
         mask, return_state, return_attention_scores: see `Memory`.
 
     Returns:
-        `h^m`, `(B, T, d)`; and, where they are returned, an empty dict and
+        `h^m`, `(B, T, d)`; and, if they are returned, an empty dict and
         `p`, `(B, T, 2 n)`, the words before and then the words after, each
         side from left to right.
 
@@ -289,7 +285,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
     @property
     def memory_size(self):
-        """Number of words that a step attends over, both sides together."""
+        """Number of words that a step attends to, both sides together."""
         return 2 * self.window
 
     def build(self, outputs_shape, token_ids_shape=None):
@@ -302,7 +298,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
             )
 
     def remembered(self, outputs, token_ids=None):
-        # A step reads what is behind it, too.
+        # A step also reads later words.
         return None
 
     def get_config(self):
@@ -313,12 +309,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
 
 
 class _BothSides(SlidingWindow):
-    """The n most recent words, and the n behind the word to predict.
-
-    Args:
-        size: integer, n.
-        end_of_sentence_id: integer.
-    """
+    """The n most recent words, and the n words after the word to predict."""
 
     def __init__(self, size, end_of_sentence_id):
         super().__init__(size, dtype="int32", current=True)
@@ -328,12 +319,7 @@ class _BothSides(SlidingWindow):
         return {}
 
     def slide(self, state, token_ids, mask=None):
-        """Slides over the words before and after, without a state.
-
-        Returns:
-            Words `(B, T + 2 n)`, of which `slot` shows each step its own; the
-            boolean tensor `(B, T, 2 n)`; and an empty dict.
-        """
+        """Returns words `(B, T + 2 n)`, seen slots `(B, T, 2 n)` and `{}`."""
         n, end = self.size, self.end_of_sentence_id
         if mask is not None:
             token_ids = ops.where(mask, token_ids, end)
@@ -348,16 +334,7 @@ class _BothSides(SlidingWindow):
         return words, ops.concatenate([before, after], axis=-1), {}
 
     def slot(self, extended, index):
-        """The word of each step in slot `index`, the one to predict left out.
-
-        Args:
-            extended: tensor `(B, T + 2 n, ...)`, of words as of `slide`.
-            index: integer in `[0, 2 n)`, the word to predict between n - 1
-                and n.
-
-        Returns:
-            Tensor `(B, T, ...)`.
-        """
+        # The word to predict lies between slots n - 1 and n.
         index += index >= self.size
         return extended[:, index : (index - 2 * self.size) or None]
 
