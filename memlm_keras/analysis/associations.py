@@ -9,6 +9,8 @@ import keras
 import numpy as np
 
 from memlm_keras.analysis import output
+from memlm_keras.arguments import require_one_of
+from memlm_keras.arguments import require_token_ids
 
 WRITTEN = ("written", "state")
 
@@ -17,13 +19,11 @@ class Associations(NamedTuple):
     """Two sequences, joined by an associative memory.
 
     Attributes:
-        written: float array `(source time, H)`, what each step of the source
-            wrote.
-        read: float array `(target time, H)`, what each step of the target read.
-        keys: float array `(source time, H)`, the key that each step of the
-            source wrote under.
+        written: float array `(source time, H)`, writes of the source's steps.
+        read: float array `(target time, H)`, reads of the target's steps.
+        keys: float array `(source time, H)`, keys of the writes.
         similarity: float array `(target time, source time)`, cosines between
-            the two.
+            reads and writes.
     """
 
     written: np.ndarray
@@ -35,8 +35,8 @@ class Associations(NamedTuple):
 def associations(model, source, target, written="written"):
     """Follows a pair of sequences through an associative memory.
 
-    A step of the target reads `phi_t` of the source's memory where there is
-    one, and else of the memory that it goes on from.
+    A step of the target reads `phi_t` of the source's memory if the model is
+    conditioned on the source, and else the memory that it continues.
 
     Args:
         model: `memlm_keras.EntailmentClassifier` or
@@ -44,8 +44,8 @@ def associations(model, source, target, written="written"):
             `memlm_keras.cells` with an associative memory.
         source: 1-D integer array, the premise or what is encoded.
         target: 1-D integer array, the hypothesis or what the decoder reads.
-        written: `"written"`, what a step adds to the memory, `s_t - s_{t-1}`,
-            or `"state"`, all that it then remembers, `s_t`.
+        written: `"written"`, the change of the memory at a step,
+            `s_t - s_{t-1}`, or `"state"`, the memory after it, `s_t`.
 
     Returns:
         `Associations`.
@@ -63,10 +63,7 @@ def associations(model, source, target, written="written"):
     >>> memlm_keras.analysis.associations(model, [5, 7, 2], [7, 2]).similarity.shape
     (2, 3)
     """  # noqa: E501
-    if written not in WRITTEN:
-        raise ValueError(
-            f"`written` must be one of {WRITTEN}. Received: written={written!r}"
-        )
+    require_one_of("written", written, WRITTEN)
     readers = getattr(model, "readers", ())
     cells = [getattr(reader, "cell", None) for reader in readers]
     if not cells or not all(hasattr(cell, "trace") for cell in cells):
@@ -75,32 +72,26 @@ def associations(model, source, target, written="written"):
             "as `memlm_keras.cells.DualAssociativeGRUCell`. Received: "
             f"{type(model).__name__} with cells {cells}"
         )
-    sequences = {"source": np.asarray(source), "target": np.asarray(target)}
-    for name, sequence in sequences.items():
-        whole = np.issubdtype(sequence.dtype, np.integer)
-        if sequence.ndim != 1 or not len(sequence) or not whole:
-            raise ValueError(
-                f"`{name}` must be a 1-D array of at least one token id. "
-                f"Received: shape {sequence.shape}, dtype {sequence.dtype}"
-            )
-        if sequence.min() < 0 or sequence.max() >= model.vocabulary_size:
-            raise ValueError(
-                f"`{name}` must hold token ids below vocabulary_size="
-                f"{model.vocabulary_size}. Received: {sequence.tolist()}"
-            )
-    first, second = readers
-    states, wrote = _traced(
-        model, first, sequences["source"], first.get_initial_state(1)
+    source, target = (
+        require_token_ids(name, sequence, model.vocabulary_size, ndim=1)
+        for name, sequence in (("source", source), ("target", target))
     )
+    first, second = readers
+    states, writes = _traced(model, first, source, first.get_initial_state(1))
     start = model.states_for_target(states)
-    _, found = _traced(model, second, sequences["target"], start)
-    keys, wrote = wrote["key"], wrote[written]
-    found = found["source" if model.conditioning == "source" else "read"]
-    return Associations(wrote, found, keys, _cosines(found, wrote))
+    _, reads = _traced(model, second, target, start)
+    wrote = writes[written]
+    read = reads["source" if model.conditioning == "source" else "read"]
+    rows, columns = (
+        vectors
+        / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        for vectors in (read, wrote)
+    )
+    return Associations(wrote, read, writes["key"], rows @ columns.T)
 
 
 def plot_associations(similarity, source, target, path, title=None):
-    """Draws which steps of a target read what which of a source wrote, as PNG.
+    """Draws how similar reads of a target are to writes of a source, as PNG.
 
     Weissenborn (2016), Figures 2 and 3: the source from left to right, the
     target from top to bottom.
@@ -138,7 +129,7 @@ def plot_associations(similarity, source, target, path, title=None):
 
 
 def write_associations(similarity, source, target, path):
-    """Writes what `plot_associations` draws as CSV, a row for each target word.
+    """Writes the picture of `plot_associations` as CSV, a row a target word.
 
     Args:
         similarity, source, target: as for `plot_associations`.
@@ -177,7 +168,7 @@ def _of_words(similarity, source, target):
 
 
 def _traced(model, reader, token_ids, states):
-    """Final states, and arrays `(time, H)` by name of what each step did."""
+    """Final states, and the traces of all steps, `(time, H)` by name."""
     projected = reader.cell.project_inputs(model.vectors(token_ids[None]))
     steps = []
     for step in range(len(token_ids)):
@@ -189,11 +180,3 @@ def _traced(model, reader, token_ids, states):
         )
         for name in steps[0]
     }
-
-
-def _cosines(rows, columns):
-    def normalized(vectors):
-        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-        return vectors / np.maximum(norms, 1e-12)
-
-    return normalized(rows) @ normalized(columns).T

@@ -6,18 +6,21 @@ import keras
 import numpy as np
 
 from memlm_keras.analysis import output
+from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.batches import Batches
 from memlm_keras.data.sentences import sentence_starts
 
+_SEGMENT_LENGTH = 32
+
 
 def mean_attention(model, batches):
     """Mean attention weight of each memory position over a text.
 
     Daniluk et al. (2017), Figure 3b. Steps whose memory is not full yet are
-    left out, as their weights are shared by fewer slots.
+    left out, as fewer slots share their weight.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
@@ -95,7 +98,7 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
     output.label_cells(axes, weights, held, 0.6)
     tokens = [output.literal(token) for token in tokens]
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
-    # What follows the passage is not known.
+    # The token after the passage is not known.
     axes.set_yticks(range(time), [*steps, f"{tokens[-1]} →"], fontsize=8)
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")
@@ -144,38 +147,17 @@ def _label_positions(axes, memory):
     axes.set_xlabel("memory position (-1 is the most recent)")
 
 
-_SEGMENT_LENGTH = 32
-
-
-def token_ids(text):
-    """Returns the ids of a `memlm_keras.data.Split`, or of an array of ids.
-
-    Raises:
-        ValueError: if there is no one-dimensional array of integers.
-    """
-    tokens = np.asarray(getattr(text, "tokens", text))
-    if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
-        raise ValueError(
-            "`text` must be a `memlm_keras.data.Split` or token ids of shape "
-            f"(tokens,). Received: shape {tokens.shape} and dtype "
-            f"{tokens.dtype}"
-        )
-    return tokens
+def token_ids(name, text):
+    """The ids of a `memlm_keras.data.Split`, or of an array `(tokens,)`."""
+    return require_integers(name, getattr(text, "tokens", text))
 
 
 def slot_distances(model, memory):
-    """Words from what each slot holds to the word that is predicted.
+    """Words from the token in each slot to the predicted word, `(memory,)`.
 
     At step t slot j holds the token read at step
     `t - steps_back - (memory - 1 - j)`, and token t + 1 is predicted: 1 is the
     distance of neighbours.
-
-    Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
-        memory: integer, number of slots.
-
-    Returns:
-        Integer array `(memory,)`, oldest slot first.
     """
     return np.arange(memory, 0, -1) + model.attending.steps_back
 
@@ -183,31 +165,11 @@ def slot_distances(model, memory):
 def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
-    """Reads a text sentence by sentence, and says where the model attends.
+    """Reads a text sentence by sentence, from the offsets `starts`.
 
-    Args:
-        model: a `memlm_keras.LanguageModel` with a memory that attends.
-        tokens: integer array `(tokens,)`, each sentence with its end.
-        starts: integer array `(sentences,)`, offsets at which they begin.
-        batch_size: integer, sentences that are read side by side. It changes
-            time and memory, and no result.
-        end_of_sentence_id: integer, the first input of each sentence.
-        verbose: 0 or 1, whether to show a progress bar.
-
-    Yields:
-        Pairs `(positions, weights)`: integer `(n,)`, offsets in `tokens` of
-        what is predicted; and float32 `(n, memory)`, where the model attends
-        as it predicts it. Each token is predicted once, in no promised order.
-
-    Raises:
-        ValueError: if the model has no memory that attends or one that reads
-            ahead, for ids outside the vocabulary, and for a batch size below 1.
-
-    Example:
-
-    >>> tokens = np.array([5, 7, 0, 6, 0])
-    >>> for positions, weights in sentence_attention(lm, tokens, [0, 3]):
-    ...     print(tokens[positions], weights.shape)
+    Yields pairs `(positions, weights)`: integer `(n,)`, offsets in `tokens` of
+    the predicted tokens, and float32 `(n, memory)`, the attention at these
+    predictions. Each token is predicted once, in no promised order.
     """
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
@@ -218,8 +180,8 @@ def sentence_attention(
         "end_of_sentence_id": end_of_sentence_id,
     }
     batches = Batches(tokens, **layout)
-    # A layout depends on the starts alone, so the offsets laid out as the
-    # tokens are say where each token of a batch comes from.
+    # The layout depends on the starts alone: batches of offsets give the place
+    # of each token.
     offsets = Batches(np.arange(len(tokens), dtype="int32"), **layout)
     progress = keras.utils.Progbar(
         len(tokens), verbose=verbose, unit_name="token"
@@ -258,7 +220,7 @@ class AttentionColumns:
 def attention_columns(
     model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
 ):
-    """Samples words of a text, and says where the model attends after each.
+    """Samples words of a text, and computes the attention after each.
 
     Tran et al. (2016), Figure 4: 100 words of the test data. Each sentence is
     read from the initial state; ends of sentences are not sampled. Only the
@@ -271,7 +233,7 @@ def attention_columns(
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
             the model's own.
         samples: integer, number of words, each sampled at most once.
-        seed: integer from which the sample follows.
+        seed: integer that determines the sample.
         batch_size: integer, sentences that are read side by side.
         verbose: 0 or 1, whether to show a progress bar.
 
@@ -293,7 +255,7 @@ def attention_columns(
     """
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("samples", samples)
-    tokens = token_ids(text)
+    tokens = token_ids("text", text)
     end = vocabulary.end_of_sentence_id
     starts = sentence_starts(tokens, end)
     words = np.flatnonzero(tokens != end)
@@ -312,7 +274,7 @@ def attention_columns(
         [np.arange(*span) for span in zip(starts[sentences], ends)]
     )
     weights = None
-    for positions, found in sentence_attention(
+    for positions, read_weights in sentence_attention(
         model,
         tokens[read],
         np.cumsum(lengths) - lengths,
@@ -321,12 +283,12 @@ def attention_columns(
         verbose,
     ):
         if weights is None:
-            weights = np.zeros((samples, found.shape[-1]), "float32")
-        # What is predicted stands one behind the word just read.
+            weights = np.zeros((samples, read_weights.shape[-1]), "float32")
+        # The predicted word follows the word just read.
         before = read[positions] - 1
         place = np.minimum(np.searchsorted(chosen, before), samples - 1)
         hit = chosen[place] == before
-        weights[place[hit]] = found[hit]
+        weights[place[hit]] = read_weights[hit]
     return AttentionColumns(
         chosen,
         tuple(vocabulary.decode(tokens[chosen])),
@@ -385,7 +347,7 @@ def write_attention_columns(columns, path):
     names = ["position", "word", "predicted"]
     output.write_rows(
         path,
-        names + output.distance_names(columns.distances),
+        names + [f"attention_{distance}" for distance in columns.distances],
         (
             [position, word, predicted, *weights]
             for position, word, predicted, weights in zip(

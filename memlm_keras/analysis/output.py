@@ -1,4 +1,4 @@
-"""PNG and CSV files of all analyses."""
+"""PNG and CSV files of all analyses, written whole or not at all."""
 
 import csv
 import re
@@ -22,14 +22,9 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, label, dark, fontsize=7):
-    """Writes into the cells of a picture.
+    """Writes `label(row, column)`, if any, into the cells of a picture.
 
-    Args:
-        axes: axes that show `grid`.
-        grid: float array `(rows, columns)`.
-        label: function of row and column: the text, or `None` for none.
-        dark: float, above which a cell is dark, and its text white.
-        fontsize: number.
+    Cells of `grid` above `dark` get white text.
     """
     for row, column in np.ndindex(*grid.shape):
         text = label(row, column)
@@ -46,15 +41,7 @@ def label_cells(axes, grid, label, dark, fontsize=7):
 
 
 def save(figure, path, axes=None, title=None, image=None, label=None):
-    """Writes a figure as PNG, whole or not at all.
-
-    Args:
-        figure: what `subplots` made.
-        path: path of the file.
-        axes: axes that get `title` and a bar of the colours of `image`, if
-            there are such, named `label`.
-        title, image, label: as above.
-    """
+    """Writes a figure as PNG; `axes` get a title and colours of `image`."""
     if image is not None:
         figure.colorbar(image, ax=axes, label=label)
     if title:
@@ -87,25 +74,14 @@ def save(figure, path, axes=None, title=None, image=None, label=None):
 
 
 def literal(text):
-    """Returns a word as matplotlib draws it: a dollar begins no formula."""
+    """Escapes the dollar signs of a word, which begin formulas."""
     return text.replace("$", r"\$")
 
 
 def write_rows(path, names, rows):
-    """Writes a CSV file of one header and rows, whole or not at all.
-
-    Args:
-        path: path of the file.
-        names: list of strings, the header.
-        rows: iterable of sequences as long as `names`.
-    """
+    """Writes a CSV file of the header `names` and of rows."""
     with files.atomic_path(path) as temporary:
         with open(temporary, "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(names)
             writer.writerows(rows)
-
-
-def distance_names(distances):
-    """Returns a column's name for the attention at each distance."""
-    return [f"attention_{distance}" for distance in distances]

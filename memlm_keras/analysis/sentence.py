@@ -26,7 +26,7 @@ class SentencePredictions:
 
     Attributes:
         read: tuple of `time` strings, the token read at each step; the first
-            is the end of sentence, which stands for the beginning.
+            is an end of sentence, which marks the beginning.
         next: tuple of `time` strings, the token that follows.
         next_log_probabilities: float64 array `(time,)`, natural-log
             probability of the token that follows.
@@ -102,7 +102,9 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
     for start, stop in segments(len(read), longest):
         logits, state = model.step(read[None, start:stop], state)
         logits = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
-        scores = _log_softmax(logits[0].astype("float64"))
+        scores = logits[0].astype("float64")
+        scores -= scores.max(axis=-1, keepdims=True)
+        scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
         best = np.argsort(-scores, axis=-1, kind="stable")[:, :top]
         ranked.append(best)
         highest.append(np.take_along_axis(scores, best, axis=-1))
@@ -208,26 +210,20 @@ def write_sentence_predictions(predictions, path):
         for pair in zip(words, scores):
             row += pair
         rows.append([*row, *predictions.weights[step].tolist()])
-    names += output.distance_names(predictions.distances)
+    names += [f"attention_{distance}" for distance in predictions.distances]
     output.write_rows(path, names, rows)
 
 
-def _log_softmax(logits):
-    """Natural-log probabilities of logits `(time, vocabulary)`, in float64."""
-    logits = logits - logits.max(axis=-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-
-
 def attention_by_word(predictions):
-    """The weight of each word of a sentence as each later one is predicted.
+    """The weight of each word of a sentence when a later one is predicted.
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
 
     Returns:
         float array `(time, time)`: entry `[t, i]` is the weight of
-        `predictions.read[i]` as `predictions.next[t]` is predicted; zero where
-        the memory does not hold that word.
+        `predictions.read[i]` at the prediction of `predictions.next[t]`; zero
+        if the memory does not hold that word.
 
     Example:
 
@@ -246,8 +242,8 @@ def plot_sentence_attention(predictions, path, title=None):
     """Draws the attention along one sentence, of models side by side, as PNG.
 
     Salton et al. (2017), Figures 2 and 3: the input words from left to right,
-    the predicted words from top to bottom, a panel for each model. The weight
-    of a word stands in its square, but for weights that are 0 or 1.
+    the predicted words from top to bottom, a panel for each model. Each square
+    shows the weight of its word, unless it rounds to 0 or 1.
 
     Args:
         predictions: dict by title of `SentencePredictions` of the same
@@ -264,14 +260,21 @@ def plot_sentence_attention(predictions, path, title=None):
     ...     {"key-value-predict": predictions}, "sentence.png"
     ... )
     """
-    read = _one_sentence(predictions)
+    sentences = {each.read for each in predictions.values()}
+    if len(sentences) != 1:
+        received = "; ".join(" ".join(words) for words in sorted(sentences))
+        raise ValueError(
+            "`predictions` must be of one sentence, by one or more models. "
+            f"Received: {received or predictions}"
+        )
+    (read,) = sentences
     time = len(read)
     size = 1.2 + 0.42 * time
     figure, panels = output.subplots(
         size * len(predictions) + 0.8, size, 1, len(predictions), squeeze=False
     )
-    for axes, (name, found) in zip(panels[0], predictions.items()):
-        weights = attention_by_word(found)
+    for axes, (name, prediction) in zip(panels[0], predictions.items()):
+        weights = attention_by_word(prediction)
         image = axes.imshow(weights, cmap="Greys", vmin=0.0, vmax=1.0)
 
         def label(step, word, weights=weights):
@@ -283,7 +286,7 @@ def plot_sentence_attention(predictions, path, title=None):
             range(time), map(output.literal, read), rotation=90, fontsize=8
         )
         axes.set_yticks(
-            range(time), map(output.literal, found.next), fontsize=8
+            range(time), map(output.literal, prediction.next), fontsize=8
         )
         axes.set(xlabel="input word", ylabel="predicted word", title=name)
     figure.colorbar(image, ax=panels[0], label="attention weight", shrink=0.8)
@@ -292,29 +295,16 @@ def plot_sentence_attention(predictions, path, title=None):
     output.save(figure, path)
 
 
-def _one_sentence(predictions):
-    sentences = {found.read for found in predictions.values()}
-    if len(sentences) != 1:
-        received = "; ".join(" ".join(words) for words in sorted(sentences))
-        raise ValueError(
-            "`predictions` must be of one sentence, by one or more models. "
-            f"Received: {received or predictions}"
-        )
-    return sentences.pop()
-
-
 # === As a page ===
-
-_TEMPLATE = "sentence_page.html"
 
 
 def write_sentence_page(predictions, path, title="Attention"):
     """Writes a sentence with its attention and predictions as an HTML page.
 
-    The page is one file that loads nothing from anywhere. Pointing at a word
-    shows where the model looked back as it predicted that word, how probable it
-    was beside the most probable ones, and the weights by distance beside their
-    means. `page.html#3` opens it at the third word.
+    The page is one file that loads nothing from elsewhere. Pointing at a word
+    shows the attention at its prediction, its probability next to those of the
+    most probable words, and the weights by distance next to their means.
+    `page.html#3` opens it at the third word.
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
@@ -328,19 +318,9 @@ def write_sentence_page(predictions, path, title="Attention"):
 
     >>> memlm_keras.analysis.write_sentence_page(predictions, "sentence.html")
     """
-    page = importlib.resources.files("memlm_keras.analysis") / _TEMPLATE
-    data = json.dumps(_data(predictions, title), allow_nan=False)
-    # A word may be "</script>".
-    data = data.replace("<", "\\u003c")
-    with files.atomic_path(path) as temporary:
-        temporary.write_text(
-            page.read_text(encoding="utf-8").replace("{data}", data),
-            encoding="utf-8",
-        )
-
-
-def _data(predictions, title):
-    return {
+    folder = importlib.resources.files("memlm_keras.analysis")
+    page = (folder / "sentence_page.html").read_text(encoding="utf-8")
+    data = {
         "title": title,
         "read": predictions.read,
         "next": predictions.next,
@@ -352,3 +332,7 @@ def _data(predictions, title):
         "mean": predictions.weights.mean(axis=0).round(6).tolist(),
         "distances": predictions.distances.tolist(),
     }
+    # A word may be "</script>".
+    data = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    with files.atomic_path(path) as temporary:
+        temporary.write_text(page.replace("{data}", data), encoding="utf-8")

@@ -12,11 +12,14 @@ from memlm_keras.analysis import output
 from memlm_keras.analysis.attention import sentence_attention
 from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.analysis.attention import token_ids
+from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.sentences import sentence_starts
 
-# The bins of the figure are in its image alone: these are a choice.
+ALL = "ALL"
+_CHUNK = 1 << 20
+# The figure does not give its bins: these are a choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
 
 
@@ -26,13 +29,13 @@ class DependencyAttention:
 
     Attributes:
         dependencies: tuple of strings, sorted, `"ALL"` first: all pairs of
-            words of a sentence, with or without a dependency. `"→obj"` says
-            that the predicted word is an `obj` of the attended word, `"obj←"`
-            that the attended word is one of the predicted word.
-        bins: tuple of pairs `(nearest, farthest)` of integers, how many words
-            the attended word stands before the predicted one.
+            words of a sentence, with or without a dependency. In `"→obj"` the
+            predicted word is an `obj` of the attended word, in `"obj←"` the
+            attended word is an `obj` of the predicted word.
+        bins: tuple of pairs `(nearest, farthest)` of integers, distances in
+            words from the attended to the predicted word.
         mass: float64 array `(dependencies, bins)`, sums of attention weights.
-        counts: int64 array `(dependencies, bins)`, of how many pairs of words.
+        counts: int64 array `(dependencies, bins)`, numbers of pairs of words.
     """
 
     dependencies: tuple
@@ -44,17 +47,17 @@ class DependencyAttention:
     def means(self):
         """Mean attention weight of a pair, float64 `(dependencies, bins)`.
 
-        Not a number where the parses hold no such pair: the white cells of
+        Not a number if the parses have no such pair: the white cells of
         Figure 6.
         """
         means = self.mass / np.maximum(self.counts, 1)
         return np.where(self.counts > 0, means, np.nan)
 
     def most_frequent(self, number):
-        """The dependencies of the most pairs of words, at all distances.
+        """The dependencies with the most pairs of words, at all distances.
 
         Args:
-            number: integer, how many; all if there are fewer.
+            number: integer; all dependencies if there are fewer.
 
         Returns:
             List of strings, `"ALL"` and then the most frequent first.
@@ -77,8 +80,7 @@ def dependency_attention(
     Tran et al. (2016), Figure 6. Each sentence is read from the initial state,
     as its word forms. At each step that predicts a word, every slot that holds
     a word of the sentence gives one pair; the beginning and the end of the
-    sentence are in none. The figure's positions are binned, the text does not
-    say how.
+    sentence are in none. The figure bins positions; its bins are not published.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
@@ -87,7 +89,7 @@ def dependency_attention(
             the model's own.
         bins: pairs `(nearest, farthest)` of distances in words, 1 for
             neighbours, ascending and apart. Distances in no bin are left out.
-        subtypes: whether to tell subtypes of relations apart, such as
+        subtypes: whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
         batch_size: integer, sentences that are read side by side.
         verbose: 0 or 1, whether to show a progress bar.
@@ -107,14 +109,21 @@ def dependency_attention(
     ...     heads=np.array([2, 2, 3, -1]),
     ...     relations=("det", "amod", "nsubj", "root"),
     ... )
-    >>> found = memlm_keras.analysis.dependency_attention(
+    >>> attention = memlm_keras.analysis.dependency_attention(
     ...     lm, [sentence], corpus.vocabulary
     ... )
-    >>> found.dependencies
+    >>> attention.dependencies
     ('ALL', 'det←')
     """
     vocabulary = require_vocabulary(model, vocabulary)
-    bins = _checked_bins(bins)
+    bins = tuple((int(low), int(high)) for low, high in bins)
+    edges = [0, *(edge for pair in bins for edge in pair)]
+    apart = all(low < high for low, high in zip(edges[::2], edges[1::2]))
+    if not bins or not apart or any(low > high for low, high in bins):
+        raise ValueError(
+            "`bins` must be pairs (nearest, farthest) of distances from 1 on, "
+            f"ascending and apart, such as {BINS[-3:]}. Received: {bins}"
+        )
     sentences = [sentence for sentence in sentences if sentence.words]
     if not sentences:
         raise ValueError(
@@ -133,25 +142,30 @@ def dependency_attention(
         verbose,
     ):
         distances = slot_distances(model, weights.shape[-1])
-        bin_of_slot = _bin_of(distances, bins)
+        inside = np.array(
+            [(low <= distances) & (distances <= high) for low, high in bins]
+        )
+        # -1 in no bin.
+        bin_of_slot = np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
         attended = positions[:, None] - distances
         labels = text.labels(positions[:, None], attended)
         pairs = text.holds_words(positions[:, None], attended)
         pairs &= bin_of_slot >= 0
         related = pairs & (labels >= 0)
-        for rows, of_interest in ((labels, related), (0 * labels, pairs)):
-            cells = (rows * len(bins) + bin_of_slot)[of_interest]
+        # Row 0 is of all pairs.
+        for rows, chosen in ((labels, related), (0 * labels, pairs)):
+            cells = (rows * len(bins) + bin_of_slot)[chosen]
             mass += np.bincount(
-                cells, weights[of_interest], minlength=mass.size
+                cells, weights[chosen], minlength=mass.size
             ).reshape(shape)
             counts += np.bincount(cells, minlength=mass.size).reshape(shape)
-    found = counts.any(axis=-1)
-    found[0] = True
+    kept = counts.any(axis=-1)
+    kept[0] = True
     return DependencyAttention(
-        tuple(name for name, here in zip(text.names, found) if here),
+        tuple(name for name, keep in zip(text.names, kept) if keep),
         bins,
-        mass[found],
-        counts[found],
+        mass[kept],
+        counts[kept],
     )
 
 
@@ -160,8 +174,8 @@ def plot_dependency_attention(
 ):
     """Draws mean attention by dependency and position, as PNG.
 
-    Tran et al. (2016), Figure 6: cells of which the parses hold no pair are
-    white, and the nearest position is at the right.
+    Tran et al. (2016), Figure 6: cells without a pair are white, and the
+    nearest position is at the right.
 
     Args:
         attention: `DependencyAttention` of `dependency_attention`.
@@ -169,7 +183,7 @@ def plot_dependency_attention(
         dependencies: list of those to draw, from top to bottom; `None` draws
             all.
         title: optional string.
-        minimum_pairs: integer; cells of fewer pairs, whose mean may be that of
+        minimum_pairs: integer; cells of fewer pairs, whose mean may come from
             a single word, are white as well.
 
     Raises:
@@ -188,7 +202,7 @@ def plot_dependency_attention(
     missing = set(dependencies) - set(attention.dependencies)
     if missing or not len(dependencies):
         raise ValueError(
-            "`dependencies` must be some of those found, "
+            "`dependencies` must be some of those in `attention`, "
             f"{list(attention.dependencies)}. Received: {list(dependencies)}"
         )
     rows = [attention.dependencies.index(name) for name in dependencies]
@@ -207,7 +221,10 @@ def plot_dependency_attention(
         return None if np.isnan(mean) else f"{mean:.2f}"
 
     output.label_cells(axes, grid, label, 0.6 * highest, fontsize=6)
-    names = [_bin_name(each) for each in attention.bins[::-1]]
+    names = [
+        str(low) if low == high else f"{low}-{high}"
+        for low, high in attention.bins[::-1]
+    ]
     axes.set_xticks(range(len(names)), names)
     labels = [output.literal(name) for name in dependencies]
     axes.set_yticks(range(len(rows)), labels, fontsize=8)
@@ -241,45 +258,11 @@ def write_dependency_attention(attention, path):
     output.write_rows(path, names, rows)
 
 
-def _bin_of(distances, bins):
-    """Index of the bin of each distance, or -1."""
-    inside = [(low <= distances) & (distances <= high) for low, high in bins]
-    inside = np.array(inside)
-    return np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
-
-
-def _bin_name(pair):
-    return str(pair[0]) if pair[0] == pair[1] else f"{pair[0]}-{pair[1]}"
-
-
-def _checked_bins(bins):
-    bins = tuple((int(low), int(high)) for low, high in bins)
-    edges = [0, *(edge for pair in bins for edge in pair)]
-    apart = all(low < high for low, high in zip(edges[::2], edges[1::2]))
-    wide = all(low <= high for low, high in bins)
-    if not bins or not apart or not wide:
-        raise ValueError(
-            "`bins` must be pairs (nearest, farthest) of distances from 1 on, "
-            f"ascending and apart, such as {BINS[-3:]}. Received: {bins}"
-        )
-    return bins
-
-
-ALL = "ALL"
-
-
 class ParsedText:
     """Parsed sentences as one text, each with its end.
 
-    Args:
-        sentences: list of `ParsedSentence`, none without words.
-        vocabulary: `memlm_keras.data.Vocabulary`.
-        subtypes: whether to tell subtypes of relations apart.
-
-    Attributes:
-        tokens: int32 array `(tokens,)`, ids.
-        starts: integer array `(sentences,)`, offsets at which they begin.
-        names: list of strings, `"ALL"` and all dependencies, sorted.
+    `tokens` are ids, int32 `(tokens,)`; `starts` the offsets of sentences,
+    `(sentences,)`; `names` are `"ALL"` and all dependencies, sorted.
     """
 
     def __init__(self, sentences, vocabulary, subtypes):
@@ -291,7 +274,7 @@ class ParsedText:
         for sentence in sentences:
             parts += [vocabulary.encode(sentence.words), end]
         self.tokens = np.concatenate(parts).astype("int32")
-        # A word may look like the end of a sentence: places tell.
+        # A word may have the id of the end of a sentence.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
         self._begins = np.repeat(self.starts, lengths + 1)
@@ -330,20 +313,19 @@ class ParsedText:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DistantPairs:
-    """Pairs of a most-attended and a predicted word that stand far apart.
+    """Pairs of a most-attended and a predicted word that are far apart.
 
-    An entry is a pair at a distance: a pair found at two has two entries.
+    An entry is a pair at a distance: a pair at two distances has two entries.
 
     Attributes:
         attended: tuple of `pairs` strings, the most-attended words.
         predicted: tuple of `pairs` strings, the words to predict.
-        distances: integer array `(pairs,)`, how many words the attended word
-            stands before the predicted one.
-        occurrences: integer array `(pairs,)`, how often it was found so.
+        distances: integer array `(pairs,)`, words from the attended to the
+            predicted word.
+        occurrences: integer array `(pairs,)`, number of times in the text.
         counted_distances: integer array `(distances,)`, ascending.
-        counts: int64 array `(pairs, distances)`, how often the attended word
-            stands exactly so many words before the predicted one, both in one
-            sentence, in the training text.
+        counts: int64 array `(pairs, distances)`, number of times that the two
+            words are at that distance in a sentence of the training text.
     """
 
     attended: tuple
@@ -357,9 +339,9 @@ class DistantPairs:
     def mean_counts(self):
         """Mean co-occurrence frequency by distance, as in Table 3.
 
-        For each distance, the mean over the entries of this distance, each
-        once, of how often their words co-occur at this very distance. float64
-        `(distances,)`, not a number where there is no entry.
+        For each distance, the mean over the entries at this distance, each
+        once, of how often their words co-occur at the same distance. float64
+        `(distances,)`, not a number for a distance without entries.
         """
         return self._means(
             np.where(self._own_distance(), self.counts, 0).sum(axis=-1)
@@ -397,20 +379,19 @@ def distant_pairs(
     batch_size=32,
     verbose=1,
 ):
-    """Finds where the most-attended word is far, and counts in training data.
+    """Finds distant most-attended words, and counts them in training data.
 
     Tran et al. (2016), Table 3. Each sentence of the text is read from the
-    initial state. Of each step whose most-attended slot holds a word at least
-    `minimum_distance` before the word to predict, the pair of the two is
-    taken; of equal weights the most recent counts as the highest. Neither the
-    beginning of a sentence nor its end is a word here; the unknown word is.
+    initial state. A step gives a pair if its most-attended slot holds a word at
+    least `minimum_distance` before the predicted word; of equal weights the
+    most recent counts as the highest. The beginning and the end of a sentence
+    are no words here; the unknown word is.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
-        training_text: the same of the training data, in which the pairs are
-            counted.
+        training_text: the same for the training data, to count the pairs in.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
             the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
@@ -438,22 +419,22 @@ def distant_pairs(
     """
     vocabulary = require_vocabulary(model, vocabulary)
     require_positive_integer("minimum_distance", minimum_distance)
-    tokens = token_ids(text)
+    tokens = token_ids("text", text)
     end = vocabulary.end_of_sentence_id
     starts = sentence_starts(tokens, end)
-    found = []
+    pairs = []
     for positions, weights in sentence_attention(
         model, tokens, starts, batch_size, end, verbose
     ):
         distances = slot_distances(model, weights.shape[-1])
-        # The first of equals is taken, so the most recent is put first.
+        # `argmax` takes the first of equals: the most recent one, reversed.
         slots = weights.shape[-1] - 1 - weights[:, ::-1].argmax(axis=-1)
         back = distances[slots]
         begins = starts[np.searchsorted(starts, positions, "right") - 1]
         taken = (back >= minimum_distance) & (positions - back >= begins)
         taken &= tokens[positions] != end
         back, positions = back[taken], positions[taken]
-        found.append(
+        pairs.append(
             np.stack([back, tokens[positions - back], tokens[positions]], -1)
         )
     if distances[0] < minimum_distance:
@@ -463,12 +444,12 @@ def distant_pairs(
             f"{minimum_distance}"
         )
     entries, occurrences = np.unique(
-        np.concatenate(found), axis=0, return_counts=True
+        np.concatenate(pairs), axis=0, return_counts=True
     )
     counted = np.arange(minimum_distance, distances[0] + 1)
     counts = cooccurrence_counts(
         entries[:, 1:],
-        token_ids(training_text),
+        token_ids("training_text", training_text),
         counted,
         len(vocabulary),
         end,
@@ -487,7 +468,7 @@ def distant_pairs(
 def plot_distant_pairs(pairs, path, title=None):
     """Draws the mean co-occurrence frequency by distance, as PNG.
 
-    Tran et al. (2016), Table 3; above each bar stands the number of pairs.
+    Tran et al. (2016), Table 3; the number of pairs is above each bar.
 
     Args:
         pairs: `DistantPairs` of `distant_pairs`.
@@ -566,34 +547,13 @@ def write_counts_by_distance(pairs, path):
     )
 
 
-_CHUNK = 1 << 20
-
-
 def cooccurrence_counts(
     pairs, tokens, distances, vocabulary_size, end_of_sentence_id=0, verbose=1
 ):
-    """Counts pairs of words in a text, at each of some distances.
+    """Counts pairs of words in a text at each of some distances, `>= 1`.
 
-    Args:
-        pairs: integer array `(pairs, 2)`, ids of an earlier and a later word.
-        tokens: integer array or memory map `(tokens,)`.
-        distances: integer array `(distances,)`, each at least 1.
-        vocabulary_size: integer.
-        end_of_sentence_id: integer; no pair is counted across it.
-        verbose: 0 or 1, whether to show a progress bar.
-
-    Returns:
-        int64 array `(pairs, distances)`: how often the earlier word stands
-        exactly so many words before the later one, in one sentence.
-
-    Raises:
-        ValueError: if the text has ids outside the vocabulary.
-
-    Example:
-
-    >>> tokens = np.array([5, 7, 7, 0, 5, 0])
-    >>> cooccurrence_counts([[5, 7]], tokens, [1, 2], 9, verbose=0)
-    array([[1, 1]])
+    `pairs` are ids `(pairs, 2)`, of an earlier and a later word. Returns int64
+    `(pairs, distances)`; no pair is counted across the end of a sentence.
     """
     # Keys of two ids of 32 bits would overflow 32 bits.
     pairs = np.asarray(pairs, "int64").reshape(-1, 2)
@@ -601,7 +561,7 @@ def cooccurrence_counts(
         pairs[:, 0] * vocabulary_size + pairs[:, 1], return_inverse=True
     )
     counts = np.zeros((len(keys), len(distances)), "int64")
-    # Most words are in no pair: asking two tables spares most searches.
+    # Most words are in no pair: two tables save most searches.
     earlier = np.isin(np.arange(vocabulary_size), pairs[:, 0])
     later = np.isin(np.arange(vocabulary_size), pairs[:, 1])
     longest = int(max(distances))
@@ -611,28 +571,21 @@ def cooccurrence_counts(
     for begin in range(0, len(tokens) if len(keys) else 0, _CHUNK):
         first = max(0, begin - longest)
         window = np.asarray(tokens[first : begin + _CHUNK], "int64")
-        _require_known(window, vocabulary_size)
+        require_integers(
+            "training_text", window, vocabulary_size=vocabulary_size
+        )
         ends = np.cumsum(window == end_of_sentence_id)
         places = np.flatnonzero(later[window])
         places = places[places >= begin - first]
         for column, distance in enumerate(distances):
             at = places[places >= distance]
             before = at - distance
-            # No end stands behind the earlier word, up to the later one.
+            # No sentence ends between the two words.
             at = at[earlier[window[before]] & (ends[at] == ends[before])]
-            found = window[at - distance] * vocabulary_size + window[at]
-            row = np.minimum(np.searchsorted(keys, found), len(keys) - 1)
+            key = window[at - distance] * vocabulary_size + window[at]
+            row = np.minimum(np.searchsorted(keys, key), len(keys) - 1)
             counts[:, column] += np.bincount(
-                row[keys[row] == found], minlength=len(keys)
+                row[keys[row] == key], minlength=len(keys)
             )
         progress.add(len(window) - (begin - first))
     return counts[place.reshape(-1)]
-
-
-def _require_known(tokens, vocabulary_size):
-    if tokens.min() < 0 or tokens.max() >= vocabulary_size:
-        raise ValueError(
-            "`training_text` must hold ids from 0 on below the vocabulary's "
-            f"size {vocabulary_size}. Received: ids from {tokens.min()} to "
-            f"{tokens.max()}. Encode it with the model's own vocabulary."
-        )

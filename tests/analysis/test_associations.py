@@ -171,10 +171,10 @@ def test_pictures_and_numbers(tmp_path):
     "arguments, message",
     [
         ({"written": "all"}, "`written` must be one of"),
-        ({"source": []}, "`source` must be a 1-D array"),
-        ({"target": [[1, 2]]}, "`target` must be a 1-D array"),
-        ({"target": [0.5]}, "`target` must be a 1-D array"),
-        ({"source": [3, 11]}, "`source` must hold token ids below vocab"),
+        ({"source": []}, r"`source` must be of shape \(time,\)"),
+        ({"target": [[1, 2]]}, r"`target` must be of shape \(time,\)"),
+        ({"target": [0.5]}, "`target` must be integers"),
+        ({"source": [3, 11]}, "`source` must be .*below the vocab"),
         (
             {"model": lambda: classifier(keras.layers.GRU(H), "memory")},
             "must read both sequences with an associative memory",

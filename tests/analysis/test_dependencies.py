@@ -249,7 +249,7 @@ def test_a_bin_without_pairs_is_white(tmp_path):
     path = tmp_path / "white.png"
     analysis.plot_dependency_attention(found, path)
     assert is_png(path)
-    with pytest.raises(ValueError, match="some of those found.*'→obj'"):
+    with pytest.raises(ValueError, match="some of those in .*'→obj'"):
         analysis.plot_dependency_attention(found, path, ["→obj"])
 
 

@@ -278,7 +278,7 @@ def test_what_cannot_be_analysed(model, text):
         analysis.distant_pairs(
             model, text, text, VOCABULARY, minimum_distance=5, verbose=0
         )
-    with pytest.raises(ValueError, match="`training_text`.*to 40"):
+    with pytest.raises(ValueError, match="`training_text`.*size 13.*40"):
         analysis.distant_pairs(
             model,
             text,
