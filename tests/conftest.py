@@ -2,11 +2,20 @@
 
 import gc
 import os
+import pathlib
 
 # What tests compile runs a few times on a few numbers: a quick compiler pays.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # Several processes test at once: threads of each would wait for the others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What JAX has compiled is kept for other modules and later runs.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR",
+    str(pathlib.Path(__file__).parents[1] / ".pytest_cache" / "jax"),
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import keras
 import numpy as np

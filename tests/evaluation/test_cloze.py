@@ -20,8 +20,6 @@ from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.memory import NGram
 
-pytestmark = pytest.mark.backend
-
 WORDS = [f"w{number}" for number in range(17)]
 VOCABULARY = Vocabulary(WORDS)
 MODELS = {

@@ -8,8 +8,6 @@ from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
 from memlm_keras.mixtures import NeuralCache
 
-pytestmark = pytest.mark.backend
-
 V = 11
 
 

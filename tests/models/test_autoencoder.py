@@ -96,6 +96,7 @@ def test_greedy_writing_is_the_most_probable_token_each_time(name, random):
 
 
 @pytest.mark.parametrize("name", ["dual_am_gru", "lstm"])
+@pytest.mark.backend("torch", "tensorflow")
 def test_beams_find_what_is_most_probable(name, random):
     """With as many beams as words, two tokens are searched in full.
 

@@ -65,6 +65,7 @@ def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
         ({}, False),
     ],
 )
+@pytest.mark.backend("torch")
 def test_fit_warns_of_a_window_longer_than_the_segments(layers, warns):
     model = memlm_keras.LanguageModel(V, 6, [keras.layers.LSTM(6)], **layers)
     model.compile("sgd")

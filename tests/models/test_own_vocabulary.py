@@ -9,7 +9,8 @@ from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
-pytestmark = pytest.mark.backend
+# Strings in and out: what it computes is tested elsewhere.
+pytestmark = pytest.mark.backend("torch")
 
 VOCABULARY = Vocabulary(
     ["the", "company", "said", ".", "N"],

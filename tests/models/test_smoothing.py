@@ -25,6 +25,14 @@ from references import smoothing as reference
 
 pytestmark = pytest.mark.backend
 
+
+def slow_on_jax(*values):
+    """Parameters that JAX is not tested with: it compiles for half a minute."""
+    return pytest.param(
+        *values, marks=pytest.mark.backend("torch", "tensorflow")
+    )
+
+
 V, UNITS = 13, 6
 
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
@@ -304,15 +312,15 @@ def test_learns_a_text(scheme):
     "memory, arguments",
     [
         (memories.KeyValuePredict(window=2), {"tied": False}),
-        (
+        slow_on_jax(
             memories.KeyValuePredict(window=2),
             {"tied": False, "element_wise": True},
         ),
-        (memories.Attention(window=2), {}),
-        (memories.MemoryBlock(window=2), {}),
-        (None, {"mixture": PointerSentinel(window=3)}),
+        slow_on_jax(memories.Attention(window=2), {}),
+        slow_on_jax(memories.MemoryBlock(window=2), {}),
+        slow_on_jax(None, {"mixture": PointerSentinel(window=3)}),
         (None, {"mixture": NeuralCache(3), "element_wise": True}),
-        (memories.BidirectionalMemoryBlock(window=2), {}),
+        slow_on_jax(memories.BidirectionalMemoryBlock(window=2), {}),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -388,6 +396,7 @@ def test_plain_arrays():
     assert loss - nats == pytest.approx(divergence(model), rel=1e-4)
 
 
+@pytest.mark.backend("torch", "tensorflow")
 def test_a_loss_summed_over_time():
     """The divergence is added once, whatever the loss sums over."""
     model = make("linear_interpolation", l2=0.1)
@@ -435,6 +444,7 @@ def test_dropout_of_what_was_drawn(element_wise):
     assert np.all(np.abs(found.mean(axis=0) - means) <= 5 * error)
 
 
+@pytest.mark.backend("torch", "tensorflow")
 def test_mixed_precision():
     model = make(dtype="mixed_bfloat16", element_wise=True, l2=1e-3)
     compile_quickly(model, keras.optimizers.Adam(0.01))

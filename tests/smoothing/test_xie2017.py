@@ -156,6 +156,7 @@ def test_an_epoch_begun_anywhere(kind):
 
 
 @pytest.mark.parametrize("kind", ["streams", "sentences"])
+@pytest.mark.backend("torch")
 def test_trained_on_and_resumed(kind, tmp_path):
     tokens = text(length=300)
 

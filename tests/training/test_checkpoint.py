@@ -284,6 +284,7 @@ def test_damaged_checkpoints_are_named(saved, random):
         lambda arrays: arrays.update(more=np.zeros(2)),
     ],
 )
+@pytest.mark.backend("torch")
 def test_wrong_arrays_are_found(saved, change):
     arrays = contents(saved)
     change(arrays)
@@ -348,6 +349,7 @@ def test_other_pairs_of_the_same_number_are_refused():
         assert PairBatches(*other).identity() != identity
 
 
+@pytest.mark.backend("torch")
 def test_another_optimizer_is_refused(tmp_path):
     path = tmp_path / "checkpoint.npz"
     sgd = keras.optimizers.SGD
@@ -365,6 +367,7 @@ def test_another_optimizer_is_refused(tmp_path):
         resume(path, optimizer=sgd(0.01, momentum=0.9, global_clipnorm=5.0))
 
 
+@pytest.mark.backend("torch")
 def test_another_learning_rate_is_refused_or_chosen(tmp_path):
     path = tmp_path / "checkpoint.npz"
 

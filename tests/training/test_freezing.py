@@ -213,6 +213,7 @@ class Stop(keras.callbacks.Callback):
         self.epoch = epoch
 
 
+@pytest.mark.backend("torch", "tensorflow")
 def test_an_interrupted_run_goes_on(random, tmp_path):
     """Within an epoch, with another number of batches than a pass has."""
     sentences = [random.integers(1, 9, 3) for _ in range(26)]
