@@ -473,7 +473,8 @@ def _gather(tensors, order):
 def generate(reader, log_probabilities, state, options, end, most):
     """Writes tokens until each row has written its end, or `length` tokens.
 
-    The tokens of a row depend on its own options, not on other rows.
+    The first token is never the end. The tokens of a row depend on its own
+    options, not on other rows.
 
     Args:
         reader: `RowReader`.
@@ -509,6 +510,9 @@ def generate(reader, log_probabilities, state, options, end, most):
         scores = tf.concat([scores, score], axis=1)
         return time + 1, written, scores, ended, following[:, 0], state
 
+    # At least one word follows a text, as by `LanguageModel.generate`.
+    is_end = tf.range(reader.vocabulary_size) == end
+    log_probabilities = tf.where(is_end, -float("inf"), log_probabilities)
     rows = tf.shape(log_probabilities)[0]
     _, written, scores, *_ = tf.while_loop(
         lambda time, written, scores, ended, *_: ~tf.reduce_all(ended),

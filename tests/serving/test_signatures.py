@@ -162,7 +162,7 @@ def test_greedy_writing_equals_the_model(model, vocabulary, responses, texts):
     for row, most in enumerate((6, 9, 3)):
         prompt = np.array([0, *vocabulary.encode(texts[row])])
         expected = model.generate(
-            prompt, len(prompt) + most, "greedy", stop_token_ids=[0]
+            prompt, len(prompt) + most, "greedy", vocabulary=vocabulary
         )[len(prompt) :]
         length = int(responses["generate/length"][row])
         ids = responses["generate/token_ids"][row]
