@@ -1,0 +1,116 @@
+"""How many files of the package a reader of four calls has to open.
+
+A file is entered if a function of it runs during the call; what runs because
+a module is imported does not count.
+"""
+
+import pathlib
+import sys
+import threading
+
+import keras
+import numpy as np
+import pytest
+from corpus_files import write_splits
+
+import memlm_keras as memlm
+from memlm_keras.experiments import command_line
+
+ROOT = str(pathlib.Path(memlm.__file__).parent)
+WORDS = [f"word_{index}" for index in range(20)]
+
+# May only fall.
+FIT, STEP, TRAIN, EXPORT = 17, 10, 46, 3
+
+
+class FirstStep(BaseException):
+    """Training got through its first step."""
+
+
+def files_entered(call):
+    """Sorted names of the files whose functions run during `call()`."""
+    entered = set()
+
+    def note(frame, event, argument):
+        code = frame.f_code
+        if event != "call" or not code.co_filename.startswith(ROOT):
+            return
+        if _within_import(frame):
+            return
+        entered.add(code.co_filename[len(ROOT) + 1 :])
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        call()
+    except FirstStep:
+        pass
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    return sorted(entered)
+
+
+def _within_import(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>":
+            return frame.f_code.co_filename.startswith(ROOT)
+        frame = frame.f_back
+    return False
+
+
+def require_budget(entered, budget):
+    assert len(entered) <= budget, "\n".join(entered)
+
+
+@pytest.fixture
+def lm():
+    lm = memlm.LanguageModel(
+        vocabulary=memlm.data.Vocabulary(WORDS),
+        embedding_dim=4,
+        recurrent=[keras.layers.LSTM(6)],
+        memory=memlm.memory.KeyValuePredict(window=3),
+    )
+    lm.compile("adam")
+    return lm
+
+
+def test_fit_of_one_batch(lm):
+    batches = memlm.data.Batches(np.arange(8, dtype="int32"), 2, 4)
+    assert len(batches) == 1
+    entered = files_entered(lambda: lm.fit(batches, verbose=0))
+    require_budget(entered, FIT)
+
+
+def test_step(lm):
+    tokens, state = np.array([[3]]), lm.initial_state(1)
+    require_budget(files_entered(lambda: lm.step(tokens, state)), STEP)
+
+
+def test_train(tmp_path, monkeypatch):
+    def stop(*arguments, **keywords):
+        raise FirstStep
+
+    write_splits(tmp_path / "text", unknown=True)
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        keras.callbacks.CallbackList, "on_train_batch_end", stop
+    )
+    command = "train daniluk2017/key_value_predict --dataset=text --scale=0.02"
+    entered = files_entered(
+        lambda: command_line.main(
+            [*command.split(), "--batch_size=4", "--verbose=0"]
+        )
+    )
+    assert len(entered) > 10
+    require_budget(entered, TRAIN)
+
+
+@pytest.mark.backend("tensorflow")
+def test_export(lm, tmp_path):
+    """Files of `serving` alone; others hold what the model computes."""
+    entered = files_entered(lambda: memlm.serving.export(lm, tmp_path / "1"))
+    serving = [name for name in entered if name.startswith("serving")]
+    require_budget(serving, EXPORT)
