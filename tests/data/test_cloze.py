@@ -153,12 +153,12 @@ ONE = cbt_question()
         ("\n\n", "is empty: expected at least one question"),
     ],
 )
-def test_damage_is_told_with_file_and_line(read, text, message):
+def test_damage_is_reported_with_file_and_line(read, text, message):
     with pytest.raises(ValueError, match=f"cbtest_NE_train.txt.*{message}"):
         read(text)
 
 
-def test_bytes_that_are_not_utf8_are_told(tmp_path):
+def test_bytes_that_are_not_utf8_are_reported(tmp_path):
     path = tmp_path / "questions.txt"
     path.write_bytes(b"1 caf\xe9\n")
     with pytest.raises(ValueError, match="questions.txt is not UTF-8"):
@@ -177,7 +177,7 @@ def test_files_are_found_by_type_and_split(folder, tmp_path):
             assert len(questions) == count
 
 
-def test_wrong_names_are_told(folder):
+def test_wrong_names_are_reported(folder):
     with pytest.raises(ValueError, match="`word_type` .*'NE'.*'noun'"):
         data.cbt_questions("noun", "test", folder)
     with pytest.raises(ValueError, match="`split` .*'validation'.*'valid'"):

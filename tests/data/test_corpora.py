@@ -1,7 +1,15 @@
+"""Corpora by name and of any files, and their downloads."""
+
 import dataclasses
 import hashlib
+import http.server
+import io
+import multiprocessing
+import os
 import pathlib
+import signal
 import sys
+import threading
 import types
 import zipfile
 
@@ -10,6 +18,7 @@ import pytest
 
 from memlm_keras import data
 from memlm_keras.data import corpora
+from memlm_keras.data.corpora import download
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 REAL = REPOSITORY.parent / "shared" / "data"
@@ -41,13 +50,8 @@ def test_penn_treebank_has_the_usual_counts(cache):
     assert lengths(corpus) == [929_589, 73_760, 82_430]
     assert len(corpus.vocabulary) == 10_000
     assert corpus.train.document_starts is None
-    assert corpus.vocabulary.decode(corpus.validation.tokens[:5]) == [
-        "consumers",
-        "may",
-        "want",
-        "to",
-        "move",
-    ]
+    first = corpus.vocabulary.decode(corpus.validation.tokens[:5])
+    assert first == "consumers may want to move".split()
     ends = np.count_nonzero(corpus.validation.tokens == 0)
     assert ends == 73_760 - 70_390
     assert corpus.batches("train", 20, 35).largest_id == 9_999
@@ -60,13 +64,10 @@ def test_wikitext_2_has_the_usual_counts_and_documents(wikitext):
     corpus = wikitext
     assert lengths(corpus) == [2_088_628, 217_646, 245_569]
     assert len(corpus.vocabulary) == 33_278
-    for split, documents in [
-        (corpus.train, 600),
-        (corpus.validation, 60),
-        (corpus.test, 60),
-    ]:
+    equals = corpus.vocabulary["="]
+    for split, documents in (("train", 600), ("validation", 60), ("test", 60)):
+        split = getattr(corpus, split)
         assert len(split.document_starts) == documents
-        equals = corpus.vocabulary["="]
         assert split.document_starts[0] == 0
         assert (split.tokens[split.document_starts[1:]] == equals).all()
     batches = corpus.batches("validation", 8, 35, documents=True)
@@ -76,7 +77,7 @@ def test_wikitext_2_has_the_usual_counts_and_documents(wikitext):
 
 def test_wikitext_2_by_sentence_has_the_same_words(wikitext):
     pytest.importorskip("syntok")
-    # Beside the vocabulary of the paragraphs, which is found in the cache.
+    # The vocabulary of the paragraphs is in the cache.
     cache_dir = pathlib.Path(wikitext.train.tokens.filename).parents[2]
     corpus = real("wikitext-2", sentences=True, cache_dir=cache_dir)
     assert corpus.name == "wikitext-2-sentences"
@@ -122,20 +123,8 @@ def test_folder_or_its_parent(folder):
     above = data.load("wikitext-2", data_dir=str(folder.parent))
     assert here.vocabulary == above.vocabulary
     assert here.name == "wikitext-2"
-    assert here.vocabulary.decode(here.train.tokens) == (
-        [
-            "<eos>",
-            "=",
-            "A",
-            "=",
-            "<eos>",
-            "<eos>",
-            "the",
-            "train",
-            "text",
-            "<eos>",
-        ]
-    )
+    text = "<eos> = A = <eos> <eos> the train text <eos>"
+    assert here.vocabulary.decode(here.train.tokens) == text.split()
     assert here.test.document_starts.tolist() == [0]
 
 
@@ -205,7 +194,7 @@ def test_most_frequent_words_are_kept(folder):
         data.load("embedded", vocabulary_size=100)
 
 
-def test_unknown_name_is_told():
+def test_unknown_name_is_reported():
     with pytest.raises(ValueError, match="'ptb'.*'embedded'.*name='text8'"):
         data.load("text8")
 
@@ -218,7 +207,7 @@ def test_missing_file_is_named(folder):
         data.load("wikitext-2", data_dir=folder / "nowhere")
 
 
-def test_truncated_file_is_told(folder):
+def test_truncated_file_is_reported(folder):
     file = folder / "wiki.test.tokens"
     file.write_bytes(file.read_bytes()[:-5])
     size = file.stat().st_size
@@ -229,7 +218,7 @@ def test_truncated_file_is_told(folder):
         data.load("wikitext-2", data_dir=folder)
 
 
-def test_wrong_checksum_is_told_and_can_be_overruled(folder):
+def test_wrong_checksum_is_reported_and_can_be_overruled(folder):
     file = folder / "wiki.train.tokens"
     expected = hashlib.sha256(file.read_bytes()).hexdigest()
     file.write_bytes(file.read_bytes().replace(b"the", b"THE"))
@@ -246,7 +235,7 @@ def test_wrong_checksum_is_told_and_can_be_overruled(folder):
     "content, message",
     [(b"", "is empty"), (b" ok \n caf\xe9 \n", "is not UTF-8.*offset 9 ")],
 )
-def test_unusable_text_is_told(folder, content, message):
+def test_unusable_text_is_reported(folder, content, message):
     (folder / "wiki.valid.tokens").write_bytes(content)
     with pytest.raises(ValueError, match=f"wiki.valid.tokens {message}"):
         data.load("wikitext-2", data_dir=folder, verify=False)
@@ -292,16 +281,8 @@ def text(tmp_path):
 def test_any_text(text):
     corpus = data.load_text(**text, minimum_count=1)
     assert corpus.name == text["train"].parent.name
-    assert corpus.vocabulary.tokens == (
-        "<eos>",
-        "<unk>",
-        "the",
-        "#",
-        "1",
-        "12",
-        "2",
-        "train",
-    )
+    words = "<eos> <unk> the # 1 12 2 train"
+    assert " ".join(corpus.vocabulary.tokens) == words
     expected = [3, 4, 0, 2, 1, 5, 0, 3, 6, 0, 2, 2, 0]
     assert corpus.test.tokens.tolist() == expected
     assert corpus.test.document_starts is None
@@ -356,7 +337,7 @@ def test_corpus_of_arrays():
         corpus.batches("dev", 2, 3)
 
 
-def test_fingerprints_tell_corpora_apart():
+def test_fingerprints_of_other_corpora_differ():
     def corpus(words, tokens=(3, 4, 0), starts=(0,)):
         split = data.Split(np.array(tokens, "int32"), np.array(starts))
         return data.Corpus("any", data.Vocabulary(words), split, split, split)
@@ -400,3 +381,136 @@ def test_default_cache_is_in_the_home_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     expected = tmp_path / ".keras" / "memlm_keras"
     assert corpora.cache_folder(None) == expected
+
+
+# === Downloads ===
+
+CONTENT = b"some text\n" * 100
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    waits = []
+    monkeypatch.setattr(corpora.time, "sleep", waits.append)
+    return waits
+
+
+@pytest.fixture
+def serve():
+    """Serves a list of answers, `None` being a failure; the last one stays."""
+    answers, requests = [], []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            requests.append(self.path)
+            content = answers.pop(0) if len(answers) > 1 else answers[0]
+            self.send_response(503 if content is None else 200)
+            self.send_header("Content-Length", str(len(content or b"")))
+            self.end_headers()
+            self.wfile.write(content or b"")
+
+        def log_message(self, *arguments):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+
+    def serve(*contents):
+        answers[:] = contents
+        return f"http://127.0.0.1:{server.server_port}", requests
+
+    yield serve
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_right_file_is_put_in_place(serve, waits, tmp_path):
+    url, requests = serve(CONTENT)
+    target = download(f"{url}/a", tmp_path / "new" / "a.txt", SHA256)
+    assert target.read_bytes() == CONTENT
+    assert requests == ["/a"]
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_failing_twice_is_retried(serve, waits, tmp_path):
+    url, requests = serve(None, None, CONTENT)
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    target = download(f"{url}/a", tmp_path / "a.txt", md5)
+    assert target.read_bytes() == CONTENT
+    assert requests == ["/a"] * 3
+    assert waits == [1.0, 2.0]
+
+
+def test_mirrors_are_tried_in_order(serve, waits, tmp_path):
+    url, requests = serve(b"damaged", CONTENT)
+    urls = [f"{url}/first", f"{url}/second"]
+    target = download(urls, tmp_path / "a.txt", SHA256)
+    assert target.read_bytes() == CONTENT
+    assert requests == ["/first", "/second"]
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    "answer, reason", [(None, "503"), (b"damaged", "hash does not match")]
+)
+def test_failure_leaves_nothing(serve, waits, tmp_path, answer, reason):
+    url, requests = serve(answer)
+    urls = [f"{url}/first", f"{url}/second"]
+    with pytest.raises(OSError) as caught:
+        download(urls, tmp_path / "a.txt", SHA256)
+    for part in [*urls, reason, "after 3 tries", "`data_dir`"]:
+        assert part in str(caught.value)
+    assert len(requests) == 6
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_dead_host_is_named(waits, tmp_path):
+    with pytest.raises(OSError, match="http://127.0.0.1:9/a: .*refused"):
+        download("http://127.0.0.1:9/a", tmp_path / "a.txt", SHA256)
+
+
+def test_archive_is_unpacked(serve, waits, tmp_path):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("folder/a.txt", CONTENT)
+    archive = buffer.getvalue()
+    url, _ = serve(archive)
+    target = download(
+        f"{url}/a.zip",
+        tmp_path / "a",
+        hashlib.sha256(archive).hexdigest(),
+        extract=True,
+    )
+    assert (target / "folder" / "a.txt").read_bytes() == CONTENT
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_what_is_no_archive_is_an_error(serve, waits, tmp_path):
+    url, _ = serve(CONTENT)
+    with pytest.raises(OSError, match="Could not extract archive"):
+        download(f"{url}/a", tmp_path / "a", SHA256, extract=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_download_left_is_removed(serve, waits, tmp_path):
+    target = tmp_path / "a.txt"
+
+    def be_killed():
+        def fetch(urls, folder, *options):
+            (pathlib.Path(folder) / "contents").write_bytes(CONTENT[:200])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        corpora._fetch_with_retries = fetch
+        download("http://127.0.0.1:9/a", target, SHA256)
+
+    process = multiprocessing.get_context("fork").Process(target=be_killed)
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+    assert not target.exists() and len(list(tmp_path.iterdir())) == 1
+    url, _ = serve(CONTENT)
+    download(f"{url}/a", target, SHA256)
+    assert list(tmp_path.iterdir()) == [target]

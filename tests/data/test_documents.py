@@ -82,7 +82,7 @@ def test_shares_are_reached_and_not_passed_by_more_than_a_document(folder):
         assert 0 <= over < longest
 
 
-def test_dealing_follows_the_seed():
+def test_splits_follow_from_the_seed():
     lengths = np.array([4, 6, 5, 5, 10, 10])
     shares = {"validation": 0.2, "test": 0.3}
     dealt = deal_documents(lengths, shares, seed=3)
@@ -168,14 +168,6 @@ def test_tokens_are_memory_mapped_and_kept(folder, cache):
     assert third.train.tokens.filename == corpus.train.tokens.filename
 
 
-def test_history_is_reset_where_documents_begin(folder):
-    corpus = data.load_documents(folder, validation=0.2)
-    batches = corpus.batches("validation", 4, 8, documents=True)
-    resets = sum(int(inputs["reset"].sum()) for inputs, _, _ in batches)
-    assert resets == len(corpus.validation.document_starts)
-    assert sum(w.sum() for _, _, w in batches) == len(corpus.validation)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -185,14 +177,14 @@ def test_history_is_reset_where_documents_begin(folder):
         ({"validation": 0.5, "test": 0.49}, "The train split gets no document"),
     ],
 )
-def test_unusable_shares_are_told(tmp_path, arguments, message):
+def test_unusable_shares_are_reported(tmp_path, arguments, message):
     for index in range(3):
         (tmp_path / f"{index}.txt").write_text("a b c\n" * (index + 1))
     with pytest.raises(ValueError, match=message):
         data.load_documents(tmp_path, **arguments)
 
 
-def test_too_few_documents_are_told(tmp_path):
+def test_too_few_documents_are_reported(tmp_path):
     (tmp_path / "a.txt").write_text("the only one\n")
     with pytest.raises(ValueError, match="gets no document.*: 1 documents"):
         data.load_documents(tmp_path)
@@ -207,7 +199,7 @@ def test_a_file_must_say_where_documents_begin(file):
         data.load_documents(file.with_name("nowhere"))
 
 
-def test_a_single_text_is_parted_in_its_order(tmp_path):
+def test_a_single_text_is_split_in_its_order(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("".join(f"word {i}\n\n" for i in range(40)))
     corpus = data.load_text(path, minimum_count=1)
@@ -228,7 +220,7 @@ def test_a_single_text_is_parted_in_its_order(tmp_path):
     )
 
 
-def test_a_single_text_of_documents_is_parted_between_them(folder, tmp_path):
+def test_a_single_text_of_documents_is_split_between_them(folder, tmp_path):
     corpus = data.load_text(folder, numbers="N")
     assert corpus.has_documents and corpus.vocabulary.tokenizer.numbers == "N"
     counts = [len(getattr(corpus, s).document_starts) for s in SPLITS]
@@ -295,7 +287,7 @@ def test_text_without_spaces_needs_a_tokenization(tmp_path):
     words = {*UNSPACED, "<unk>", "<eos>"} - {"\n"}
     assert {*corpus.vocabulary.tokens} == words
     assert corpus.vocabulary.decode(corpus.train.tokens[:3]) == [*"今天天"]
-    # Whoever asks for white space, or has a vocabulary, is believed.
+    # A tokenization or a vocabulary that is given is used as it is.
     assert len(data.load_text(path, tokenize="white_space").vocabulary) == 4
     data.load_text(path, vocabulary=corpus.vocabulary)
 

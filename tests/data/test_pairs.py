@@ -167,7 +167,7 @@ def test_generated_labels_are_what_the_facts_say():
         assert expected[pair.label], pair
 
 
-def test_counts_of_words_do_not_tell_the_label():
+def test_counts_of_words_do_not_predict_the_label():
     """Counts of the asked name, kind and value, and of facts."""
     pairs = embedded_pairs.generate_pairs(6000, seed=0)
     found = {label: [] for label in ("entailment", "neutral", "contradiction")}

@@ -27,7 +27,6 @@ QUESTIONS = [
 
 
 def machine(texts=QUESTIONS, first=1):
-    """The two files of the machine form, as strings."""
     return machine_form(texts, first)
 
 
@@ -82,7 +81,7 @@ def test_both_forms_are_read(read):
     assert read(enclosed()) == expected((), SYNTOK)
 
 
-def test_white_space_parts_the_form_for_language_models(read):
+def test_white_space_splits_the_form_for_language_models(read):
     assert read(enclosed(), tokenize=None) == expected((), SPACES)
 
 
@@ -189,7 +188,7 @@ def test_irregular_files_say_the_same(read, form, change):
         ("1a)", "<s>", "line 1: expected a sentence '<s> ... </s>'"),
     ],
 )
-def test_damaged_questions_are_told(read, old, new, message):
+def test_damaged_questions_are_reported(read, old, new, message):
     questions, answers = machine()
     with pytest.raises(ValueError, match=f"questions.txt, {message}"):
         read(
@@ -209,14 +208,14 @@ def test_damaged_questions_are_told(read, old, new, message):
         ("[Rain]", "Rain", "line 2: expected a number, .* in brackets"),
     ],
 )
-def test_damaged_answers_are_told(read, old, new, message):
+def test_damaged_answers_are_reported(read, old, new, message):
     questions, answers = machine()
     with pytest.raises(ValueError, match=f"answers.txt, {message}"):
         read((questions, answers.replace(old, new)), tokenize=None)
 
 
 @pytest.mark.parametrize("form", [machine, enclosed])
-def test_counts_that_differ_are_told(read, form):
+def test_counts_that_differ_are_reported(read, form):
     questions, answers = form()
     for texts, message in [
         ((questions, answers[: answers.index("\n") + 1]), "15 lines.* 1 answ"),
@@ -226,7 +225,7 @@ def test_counts_that_differ_are_told(read, form):
             read(texts, tokenize=None)
 
 
-def test_damage_of_the_form_for_language_models_is_told(read):
+def test_damage_of_the_form_for_language_models_is_reported(read):
     questions, answers = enclosed()
     for old, new, message in [
         ("<s> Fire", "Fire", "questions.txt, line 7: expected a sentence '<s>"),
@@ -242,7 +241,7 @@ def test_damage_of_the_form_for_language_models_is_told(read):
         read((questions, machine()[1]), tokenize=None)
 
 
-def test_files_without_questions_are_told(read, tmp_path):
+def test_files_without_questions_are_reported(read, tmp_path):
     with pytest.raises(ValueError, match="questions.txt is empty"):
         read(("\ufeff\n\n", machine()[1]))
     with pytest.raises(ValueError, match="answers.txt is empty"):
@@ -256,7 +255,7 @@ def test_files_without_questions_are_told(read, tmp_path):
         read(machine(), tokenize="spacy")
 
 
-def test_a_lack_of_syntok_is_told(read, tmp_path, monkeypatch):
+def test_a_missing_syntok_is_reported(read, tmp_path, monkeypatch):
     for name in ("syntok", "syntok.segmenter", "syntok.tokenizer"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="`pip install syntok`"):
@@ -378,7 +377,7 @@ def test_markers_cut_header_and_footer_off(folder):
     }
 
 
-def test_novels_without_markers_are_told_and_whole(folder):
+def test_novels_without_markers_are_reported_and_whole(folder):
     (folder / "a.txt").write_text(BOOK)
     (folder / "b.txt").write_text("\n".join([MARKERS[0][0], BOOK]))
     (folder / "c.txt").write_text("\n".join([*MARKERS[0]]).replace("\n", BOOK))

@@ -163,7 +163,7 @@ def test_a_sentencepiece_model_travels_in_the_vocabulary(model, write):
     assert found == [vocabulary.encode(text).tolist() for text in texts]
 
 
-def test_a_sentencepiece_model_parts_for_other_ids(model, write):
+def test_a_sentencepiece_model_splits_for_other_ids(model, write):
     own = SubwordVocabulary.from_sentencepiece(write(model, "small.model"))
     tokens = ["<blk>", *own.tokens[::-1]]
     vocabulary = SubwordVocabulary.from_tokens_file(

@@ -104,7 +104,7 @@ def test_lower_case_is_that_of_each_character_by_itself():
     assert lowered == ["àé", "οδοσ", "i"]
 
 
-def test_scripts_part_words_from_punctuation():
+def test_scripts_separate_words_from_punctuation():
     tokenizer = Tokenizer("unicode_script")
     tokens = tokenizer.tokenize("Don't stop. привет мир")
     assert tokens == ["Don", "'", "t", "stop", ".", "привет", "мир"]
