@@ -1,4 +1,4 @@
-"""Looking rows of a table up, with the same gradient on every backend."""
+"""Embeddings with the same gradient on every backend."""
 
 import keras
 from keras import ops
@@ -8,24 +8,24 @@ from keras import ops
 from keras.src.backend import set_keras_mask
 from keras.src.backend.common.variables import AutocastScope
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 
 
 def look_up(table, token_ids):
     """Rows of a table.
 
-    On TensorFlow the gradient of a lookup is a list of rows in which a token
-    that occurs twice stands twice, and Keras' optimizers square the entries of
-    that list: Adam's second moment and the norm that is clipped by would not be
-    those of the gradient. Here it is the sum over all occurrences, as on the
-    other backends.
+    On TensorFlow the gradient of a lookup is a list of rows with an entry for
+    each occurrence of a token, and Keras' optimizers square these entries: so
+    Adam's second moment and the clipping norm would be wrong. Here the gradient
+    is the sum over all occurrences, as on the other backends.
 
     Args:
         table: variable or tensor `(rows, units)`.
         token_ids: integer tensor of any shape.
 
     Returns:
-        Tensor of that shape with `units` behind.
+        Tensor of the shape of the ids, followed by `units`.
 
     Example:
 
@@ -34,37 +34,33 @@ def look_up(table, token_ids):
     (2, 2, 2)
     """
     if keras.backend.backend() == "tensorflow":
-        table = _with_dense_gradient(table)
+        import tensorflow as tf
+
+        @tf.custom_gradient
+        def with_dense_gradient(table):
+            return tf.identity(table), tf.convert_to_tensor
+
+        # A tensor, since TensorFlow allows no variables in such functions.
+        table = with_dense_gradient(tf.convert_to_tensor(table))
     return ops.take(table, token_ids, axis=0)
-
-
-def _with_dense_gradient(table):
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def unchanged(table):
-        return tf.identity(table), tf.convert_to_tensor
-
-    # A tensor, since TensorFlow keeps variables out of such functions.
-    return unchanged(tf.convert_to_tensor(table))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class Embedding(keras.layers.ReversibleEmbedding):
-    """A `keras.layers.ReversibleEmbedding` that trains alike on all backends.
+    """A `keras.layers.ReversibleEmbedding` with equal training on all backends.
 
-    Weights are those of Keras' layer; see `look_up` for what differs on
-    TensorFlow. Besides, words can be dropped while training (Gal and
-    Ghahramani, 2016, Section 4.2): a word that is dropped from a row of a batch
-    is dropped wherever it occurs in that row, and the others are scaled by
+    It has the weights of Keras' layer; `look_up` explains the difference on
+    TensorFlow. It can also drop words while training (Gal and Ghahramani, 2016,
+    Section 4.2): a word that is dropped from a row of a batch is dropped
+    wherever it occurs in the row, and the others are scaled by
     `1 / (1 - word_dropout)`.
 
     Args:
-        input_dim: integer, number of tokens; `None` is that of the language
-            model whose `embedding` this is.
+        input_dim: integer, number of tokens; `None` is that of the layer's
+            language model.
         output_dim: integer, size of the vectors; `None` likewise.
         word_dropout: float in [0, 1), probability that a word is dropped.
-        seed: integer or `None`, of the words that are dropped.
+        seed: integer or `None`, seed of the dropped words.
         **kwargs: other arguments of `keras.layers.ReversibleEmbedding`.
 
     Call arguments:
@@ -74,8 +70,8 @@ class Embedding(keras.layers.ReversibleEmbedding):
         training: optional bool, whether words are dropped.
 
     Raises:
-        ValueError: if `word_dropout` is not in [0, 1), or it is built without
-            a size.
+        ValueError: if `word_dropout` is not in [0, 1), or the layer is built
+            without a size.
 
     Example:
 
@@ -93,7 +89,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
         **kwargs,
     ):
         require_rate("word_dropout", word_dropout)
-        # Keras' layer takes no `None`.
+        # Keras' layer does not accept `None`.
         super().__init__(
             1 if input_dim is None else input_dim,
             1 if output_dim is None else output_dim,
@@ -118,7 +114,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
 
     def call(self, inputs, reverse=False, training=None):
         if reverse:
-            # Keras' layer multiplies by the matrix as it is stored.
+            # Keras' layer multiplies by the matrix in its own dtype.
             dtype = self.reverse_dtype or self.compute_dtype
             with AutocastScope(dtype):
                 return super().call(ops.cast(inputs, dtype), reverse=True)
@@ -127,19 +123,17 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return self._finish(outputs, token_ids, training)
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrix as `keras.layers.ReversibleEmbedding` does."""
+        """Quantizes the matrix like `keras.layers.ReversibleEmbedding`."""
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
-        """The call of Keras' layer; the model is not trained."""
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
-        """Shape and dtype of Keras' layer, which knows no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
-        """Drops words, and attaches a mask as Keras' layer does."""
+        """Drops words, and attaches a mask like Keras' layer."""
         if training and self.word_dropout:
             words = ops.ones((ops.shape(token_ids)[0], self.input_dim))
             kept = keras.random.dropout(
@@ -157,4 +151,89 @@ class Embedding(keras.layers.ReversibleEmbedding):
             **super().get_config(),
             "word_dropout": self.word_dropout,
             "seed": self.seed,
+        }
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class GradientMask(keras.layers.Layer):
+    """Returns vectors of words unchanged, and masks their gradients.
+
+    Vectors of frozen words get a gradient of zero. An optimizer with momentum
+    or weight decay may still move them;
+    `memlm_keras.training.FreezeEmbeddings` restores them after each batch.
+
+    The mask is a weight, so it may change during `fit` without compiling again.
+    It belongs to a training run and not to a model: it is not saved, and a
+    loaded model has no frozen words.
+
+    Args:
+        vocabulary_size: integer, V.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(..., units)`.
+        token_ids: integer tensor `(...)`, the words of the vectors.
+
+    Returns:
+        Tensor `(..., units)`.
+
+    Raises:
+        ValueError: if `vocabulary_size` is not a positive integer.
+
+    Example:
+
+    >>> mask = memlm_keras.embeddings.GradientMask(5)
+    >>> vectors = mask(np.ones((2, 3, 4), "float32"), np.zeros((2, 3), "int32"))
+    >>> mask.freeze(np.array([True, False, False, False, False]))
+    >>> mask.unfreeze()
+    """
+
+    def __init__(self, vocabulary_size, **kwargs):
+        require_positive_integer("vocabulary_size", vocabulary_size)
+        super().__init__(**kwargs)
+        self.vocabulary_size = vocabulary_size
+
+    def build(self, inputs_shape, token_ids_shape=None):
+        self.shares = self.add_weight(
+            name="shares",
+            shape=(self.vocabulary_size,),
+            initializer="ones",
+            dtype="float32",
+            autocast=False,
+            trainable=False,
+        )
+
+    def freeze(self, words=None):
+        """Stops the gradients of some words.
+
+        Args:
+            words: boolean array `(V,)`, `None` for all.
+        """
+        shares = ops.zeros((self.vocabulary_size,))
+        if words is not None:
+            shares = 1.0 - ops.cast(words, "float32")
+        self.shares.assign(shares)
+
+    def unfreeze(self):
+        """Restores all gradients."""
+        self.shares.assign(ops.ones((self.vocabulary_size,)))
+
+    def call(self, inputs, token_ids):
+        shares = ops.take(self.shares, ops.cast(token_ids, "int32"), axis=0)
+        shares = ops.cast(shares, inputs.dtype)[..., None]
+        return shares * inputs + (1 - shares) * ops.stop_gradient(inputs)
+
+    def compute_output_spec(self, inputs, token_ids):
+        return keras.KerasTensor(inputs.shape, dtype=inputs.dtype)
+
+    def save_own_variables(self, store):
+        pass
+
+    def load_own_variables(self, store):
+        self.unfreeze()
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
         }

@@ -1,4 +1,4 @@
-"""Vectors of words that were learned elsewhere, such as GloVe's."""
+"""Pretrained word vectors, such as GloVe's."""
 
 import contextlib
 import io
@@ -16,15 +16,15 @@ class WordVectors(NamedTuple):
     """Vectors of the words of a vocabulary.
 
     Attributes:
-        values: float32 array `(V, dimension)`, zeros where none was found.
-        found: boolean array `(V,)`, the words that there are vectors of.
+        values: float32 array `(V, dimension)`, zeros for missing words.
+        found: boolean array `(V,)`, the words that have vectors.
     """
 
     values: np.ndarray
     found: np.ndarray
 
     def assign_to(self, embedding):
-        """Puts the vectors in an embedding; other words keep their own.
+        """Assigns the vectors to an embedding; missing words keep their own.
 
         Args:
             embedding: `memlm_keras.embeddings.Embedding`, or Keras layer with
@@ -45,16 +45,16 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(path, words, verbose=1):
-    r"""Reads the vectors of some words, as GloVe's are published.
+    r"""Reads the vectors of some words from a file in GloVe's format.
 
-    A line has a word and its numbers, as many as in the first line, with single
-    spaces between; what is more is taken for a word with spaces. A first line
-    of two integers, as word2vec writes it, is skipped. The file is read once,
-    and only vectors of `words` are kept: memory does not grow with its length.
-    Of a word that comes twice the first vector counts.
+    A line has a word and its numbers, separated by single spaces; the first
+    line sets their number, and a word may contain spaces. A first line of two
+    integers, as in word2vec's files, is skipped. The file is read once, and
+    only vectors of `words` are kept, so memory does not grow with its length.
+    If a word occurs twice, the first vector counts.
 
     Args:
-        path: path of a text file, UTF-8, or of a `.zip` that holds one.
+        path: path of a text file, UTF-8, or of a `.zip` archive of one.
         words: sequence of different strings, such as `vocabulary.tokens`.
         verbose: 0 silent, else a progress bar.
 
@@ -62,10 +62,10 @@ def read_vectors(path, words, verbose=1):
         `WordVectors`.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: `words` has one twice; the file has no vectors, too few
-            numbers in a line or some that are not finite; or the archive is
-            damaged or does not hold one file.
+        FileNotFoundError: if there is no such file.
+        ValueError: if a word occurs twice in `words`; if the file has no
+            vectors, too few numbers in a line or numbers that are not finite;
+            or if the archive is damaged or does not have exactly one file.
 
     Example:
 
@@ -86,7 +86,8 @@ def read_vectors(path, words, verbose=1):
     with _opened(path) as (file, size):
         for number, line in enumerate(_shown(file, size, verbose), 1):
             fields = line.rstrip(b" \r\n").split(b" ")
-            if number == 1 and _is_header(fields):
+            is_header = len(fields) == 2 and all(map(bytes.isdigit, fields))
+            if number == 1 and is_header:
                 continue
             if values is None:
                 dimension = len(fields) - 1
@@ -153,7 +154,3 @@ def _shown(file, size, verbose):
             shown = read >> 20
             bar.update(shown)
     bar.update(megabytes, finalize=True)
-
-
-def _is_header(fields):
-    return len(fields) == 2 and all(field.isdigit() for field in fields)

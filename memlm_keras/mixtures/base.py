@@ -1,9 +1,9 @@
-"""Mixing the vocabulary's distribution with one over the words just read."""
+"""Mixtures of the head's distribution with one over recent words."""
 
 import keras
 from keras import ops
 
-# The mask that Keras attaches to a tensor; it has no public name.
+# The mask that Keras attaches to a tensor has no public name.
 from keras.src.backend import get_keras_mask
 from keras.src.backend import set_keras_mask
 
@@ -11,48 +11,48 @@ from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import by_position
 from memlm_keras.masking import take_steps
 
-# The logarithm of what was not copied is finite, and has a gradient.
+# Keeps the logarithm of zero finite, with a gradient.
 _TINY = 1e-37
 
 
 class Mixture(keras.layers.Layer):
-    """Base class of the layers that predict words read before once again.
+    """Base class of layers that can predict recent words again.
 
-    The outputs of recent steps are remembered with the words read there. Each
-    step weighs them, and the words' weights, its copy distribution, are mixed
-    with the distribution of the head. So a mixture comes after the head, where
-    a memory comes before it.
+    A mixture remembers the outputs of recent steps with their input words. Each
+    step attends to them; the weights of the words are its copy distribution,
+    which is mixed with the distribution of the head. So a mixture comes after
+    the head, and a memory before it.
 
-    A subclass makes its `memlm_keras.memory.SlidingWindow`, `recent`, when it
-    is built, and implements the pure `read`. Its state is `{"window": (batch,
+    A subclass makes its `memlm_keras.memory.SlidingWindow`, `recent`, in
+    `build`, and implements the pure `read`. Its state is `{"window": (batch,
     slots, units), "words": (batch, slots) int32, "filled": (batch,) int32}`.
 
-    A mask is honoured as by memories: a masked step is never remembered, and
-    log-probabilities and weights are zero there.
+    Masks work as in memories: a masked step is never remembered, and its
+    log-probabilities and weights are zero.
 
     Attributes:
-        attends, steps_back, causal: as of `memlm_keras.memory.Memory`.
+        attends, steps_back, causal: see `memlm_keras.memory.Memory`.
         supervised: whether the loss has the term `-pointer_log_probability`
             while training.
 
     Call arguments:
-        outputs: float tensor `(batch, time, units)`, what the head projects.
-        token_ids: int32 tensor `(batch, time)`, the tokens read.
+        outputs: float tensor `(batch, time, units)`, the inputs of the head.
+        token_ids: int32 tensor `(batch, time)`, the input tokens.
         logits: float tensor `(batch, time, vocabulary)` of the head, or `None`
-            where only state and attention are of interest.
-        state: dict as `initial_state` and a call return it; `None` means
+            to compute only state and attention.
+        state: dict, a result of `initial_state` or a call; `None` means
             `initial_state`.
         mask: optional boolean tensor `(batch, time)`, `False` at padding.
         training: not used.
-        positions: optional int32 tensor `(batch, queries)`, the only steps
-            that predict, though all are remembered; the logits are theirs.
+        positions: optional int32 tensor `(batch, queries)`, the steps to
+            predict at, of which the logits are; all steps are remembered.
 
     Returns:
         A tuple `(log_probabilities, state, weights, auxiliary)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the attention weights `(batch, time, memory)`, oldest
-        slot first; and what `pointer_log_probability` reads, `()` where it
-        is not `supervised`. With `positions` there are `queries` steps in
+        slot first; and the first argument of `pointer_log_probability`, `()`
+        if not `supervised`. With `positions` there are `queries` steps in
         place of `time`.
     """
 
@@ -82,12 +82,12 @@ class Mixture(keras.layers.Layer):
         """Reads any number of steps from a given state.
 
         Args:
-            outputs, state, token_ids, logits, positions: as for a call.
+            outputs, state, token_ids, logits, positions: see a call.
             mask: boolean tensor `(batch, time)`, `True` for the steps at the
                 front of each row that are remembered; `None` for all.
 
         Returns:
-            As of a call.
+            The results of a call.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -137,7 +137,7 @@ class Mixture(keras.layers.Layer):
         return log_probabilities, state, weights, auxiliary
 
     def compute_mask(self, outputs, previous_mask=None):
-        """No mask, as a call attaches it where there are log-probabilities."""
+        # A call attaches the mask to the log-probabilities itself.
         return None
 
     def compute_output_spec(
@@ -150,26 +150,24 @@ class Mixture(keras.layers.Layer):
         training=None,
         positions=None,
     ):
-        """Shapes and dtypes of the results."""
         few = None
         if logits is not None:
-            # Found on torch by computing it for 89 rows of 89 steps, which is
+            # On torch, Keras computes it for 89 rows of 89 steps, which takes
             # gigabytes for a whole vocabulary.
             few = keras.KerasTensor((*logits.shape[:2], 2), logits.dtype)
-        found, *others = super().compute_output_spec(
+        result, *others = super().compute_output_spec(
             outputs, token_ids, few, state, mask, training, positions
         )
         if few is not None:
-            found = keras.KerasTensor(logits.shape, found.dtype)
-        return found, *others
+            result = keras.KerasTensor(logits.shape, result.dtype)
+        return result, *others
 
     def slide(self, outputs, state, token_ids, mask=None):
-        """Puts outputs and words behind those remembered.
+        """Appends outputs and words to the window; see `SlidingWindow.slide`.
 
         Returns:
             A tuple of outputs `(batch, slots + time, units)`, words `(batch,
-            slots + time)`, what is seen and the new state, as of
-            `SlidingWindow.slide`.
+            slots + time)`, the visible slots and the new state.
         """
         words = ops.concatenate([state["words"], token_ids], axis=1)
         outputs, seen, state = self.recent.slide(state, outputs, mask)
@@ -177,44 +175,23 @@ class Mixture(keras.layers.Layer):
         return outputs, words, seen, state
 
     def products(self, queries, extended):
-        """Inner product of each step with what it sees.
-
-        Args:
-            queries: `(batch, time, units)`.
-            extended: `(batch, slots + time, units)`, of `slide`.
-
-        Returns:
-            float32 tensor `(batch, time, memory)`: in less, sums over thousands
-            of weights would stop growing.
-        """
+        """Inner products `(batch, time, memory)` of steps and their slots."""
+        # Float32, since sums over thousands of weights lose precision.
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Attention weights at the words that are weighed.
+        """Attention weights by word, `(batch, steps, memory - 1 + time)`.
 
-        Args:
-            weights: `(batch, time, memory)`.
-            words: int32 `(batch, memory - 1 + time)`: step t weighs the words
-                at positions t to t + memory - 1.
-            positions: int32 `(batch, queries)`, the steps asked for, or `None`
-                for all.
-
-        Returns:
-            Tensor `(batch, steps, memory - 1 + time)`, zero elsewhere.
+        Step t attends to the words at positions t to t + memory - 1; the other
+        weights are zero. `positions` selects steps.
         """
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 
     def copy_distribution(self, weights, words, vocabulary_size):
-        """Sum of the weights of each word of the vocabulary.
+        """Sum of the weights of each word, `(batch, steps, vocabulary_size)`.
 
-        Args:
-            weights: `(batch, steps, n)`, as of `weights_of_words`.
-            words: int32 `(batch, n)`.
-            vocabulary_size: integer.
-
-        Returns:
-            Tensor `(batch, steps, vocabulary_size)`.
+        The weights are a result of `weights_of_words`.
         """
         batch_size, time, _ = ops.shape(weights)
         # All steps of one word are summed at once.
@@ -229,26 +206,13 @@ class Mixture(keras.layers.Layer):
         return ops.transpose(by_word, (0, 2, 1))
 
     def copy_probability(self, weights, words, targets):
-        """Sum of the weights of one word a step, as `copy_distribution`.
-
-        Args:
-            weights, words: as for `copy_distribution`.
-            targets: int32 `(batch, steps)`.
-
-        Returns:
-            Tensor `(batch, steps)`.
-        """
+        """Entries of `copy_distribution` at targets `(batch, steps)`."""
         same = ops.equal(words[:, None], targets[..., None])
         return ops.sum(ops.where(same, weights, 0), axis=-1)
 
 
 def mixed(gate, logits, copy_distribution):
-    """Log of `gate * softmax(logits) + copy_distribution`, in float32.
-
-    Args:
-        gate: `(batch, time, 1)`.
-        logits, copy_distribution: `(batch, time, vocabulary)`.
-    """
+    """Log of `gate * softmax(logits) + copy_distribution`, in float32."""
     predicted = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
     copies = safe_log(copy_distribution)
     return ops.logaddexp(safe_log(gate) + predicted, copies)

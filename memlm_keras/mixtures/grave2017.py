@@ -15,7 +15,7 @@ from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
 
-# Values of theta and weight that are tried on a development text.
+# Values of theta and weight to try on a development text.
 THETAS = tuple(round(0.1 * step, 1) for step in range(11))
 WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 
@@ -24,25 +24,25 @@ WEIGHTS = tuple(round(0.05 * step, 2) for step in range(1, 11))
 class NeuralCache(Mixture):
     """A cache of outputs and the words that followed them, not trained.
 
-    With `h_t` what the output projection reads, and `x_{i+1}` the word that
+    With `h_t` the input of the output projection, and `x_{i+1}` the word that
     followed `h_i`,
 
         p_cache(w | h_1..t, x_1..t)
             ~ sum_{i=1}^{t-1} 1[w = x_{i+1}] exp(theta h_t . h_i)       (3)
         p(w) = (1 - lambda) p_vocab(w) + lambda p_cache(w)              (4)
 
-    over the last N outputs. With `theta=0` it is a unigram cache. The paper is
-    silent about an empty cache: `p_vocab` alone predicts then.
+    over the last N outputs. With `theta=0` it is a unigram cache. The paper
+    does not say what an empty cache predicts; here it is `p_vocab`.
 
     A row's state takes `4 N (k + 1)` bytes in float32.
 
     Args:
         size: integer, N.
-        theta: float, how much likeness counts.
+        theta: float, factor of the inner products.
         weight: float in [0, 1), lambda.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results as of `Mixture`; attention is `(B, T, N)`.
+    See `Mixture` for call arguments and results; attention is `(B, T, N)`.
 
     Raises:
         ValueError: if `size` is not a positive integer, `theta` is negative or
@@ -110,15 +110,12 @@ class NeuralCache(Mixture):
         return log_probabilities, state, weights, ()
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Inner products with the cache, on which `theta` has no influence.
-
-        Args:
-            outputs, state, token_ids, mask: as of `read`.
+        """Inner products with the cache, which do not depend on `theta`.
 
         Returns:
-            A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, as
-            `weights_of_words` takes them; what is seen, boolean `(B, T, N)`;
-            and the new state.
+            A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, an
+            argument of `weights_of_words`; the visible slots, boolean
+            `(B, T, N)`; and the new state.
         """
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask

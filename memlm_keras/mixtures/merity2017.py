@@ -23,8 +23,8 @@ from memlm_keras.mixtures.base import safe_log
 class PointerSentinel(DistinctKernels, Mixture):
     """A pointer to recent words, with a sentinel for the vocabulary.
 
-    With `h_t` what the output projection reads and `w_i` the word read at step
-    i, over the last L steps, the current one included:
+    With `h_t` the input of the output projection and `w_i` the input word of
+    step i, over the last L steps including the current one:
 
         q = tanh(W h_t + b)
         z_i = q . h_i
@@ -36,7 +36,7 @@ class PointerSentinel(DistinctKernels, Mixture):
 
         -log(g + sum_{i: w_i = y} a_i)
 
-    for the word `y` to predict. Slots that hold no step yet are masked out.
+    for the word `y` to predict. Empty slots are masked out.
 
     | paper | weight | shape |
     |---|---|---|
@@ -49,7 +49,7 @@ class PointerSentinel(DistinctKernels, Mixture):
         kernel_initializer: initializer of the three weights.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments and results as of `Mixture`; attention is `(B, T, L)`
+    See `Mixture` for call arguments and results; attention is `(B, T, L)`
     with the current word last, and sums to `1 - g`.
 
     Raises:
@@ -123,12 +123,12 @@ class PointerSentinel(DistinctKernels, Mixture):
         return log_probabilities, state, weights, auxiliary
 
     def pointer_log_probability(self, auxiliary, targets, mask=None):
-        """`log(g + sum_{i: w_i = y} a_i)` of the words y that came.
+        """`log(g + sum_{i: w_i = y} a_i)` of the target words y.
 
         Args:
             auxiliary: the last result of a call.
-            targets: int32 tensor `(B, T)`, one for each step that predicts.
-            mask: the mask of the call, if there was one and all steps predict.
+            targets: int32 tensor `(B, T)`, one for each predicting step.
+            mask: the mask of the call, or `None`; only without `positions`.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.
@@ -138,8 +138,8 @@ class PointerSentinel(DistinctKernels, Mixture):
             targets = steps.to_front(targets)
         gate, of_words, words = auxiliary
         copied = self.copy_probability(of_words, words, targets)
-        found = safe_log(gate[..., 0] + copied)
-        return found if steps is None else steps.put_back(found)
+        result = safe_log(gate[..., 0] + copied)
+        return result if steps is None else steps.put_back(result)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window}

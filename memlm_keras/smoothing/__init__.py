@@ -1,8 +1,8 @@
-"""Noise and smoothing: words replaced by others, by statistics of the text."""
+"""Noise and smoothing by statistics of the training text."""
 
+from memlm_keras.smoothing.kong2019 import SmoothedEmbedding
+from memlm_keras.smoothing.kong2019 import SmoothedProjection
 from memlm_keras.smoothing.kong2019 import VariationalSmoothing
-from memlm_keras.smoothing.kong2019_layers import SmoothedEmbedding
-from memlm_keras.smoothing.kong2019_layers import SmoothedProjection
 from memlm_keras.smoothing.statistics import StreamStatistics
 from memlm_keras.smoothing.xie2017 import NoisedBatches
 

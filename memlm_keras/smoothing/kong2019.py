@@ -1,8 +1,8 @@
 """Variational smoothing of Kong, Melis, Ling, Yu and Yogatama (2019).
 
 "Variational Smoothing in Recurrent Neural Network Language Models", Section 4.
-Its displayed formulas are not legible in the copy that was used: those below
-are rebuilt from its prose.
+The displayed formulas are not legible in the copy that was used; the formulas
+below are rebuilt from the prose.
 
 Shapes below: B batch, T time, V vocabulary, k units.
 """
@@ -13,15 +13,22 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+# The dtype that variables are cast to in a layer's call; it has no public name.
+from keras.src.backend.common.variables import AutocastScope
+
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.embeddings import Embedding
 from memlm_keras.embeddings import look_up
+from memlm_keras.heads.projection import build_tied
 from memlm_keras.masking import first_occurrences
 from memlm_keras.masking import take_steps
+from memlm_keras.serialization import deserialize
+from memlm_keras.serialization import serialize
 from memlm_keras.smoothing.statistics import SCHEMES
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
 from memlm_keras.smoothing.statistics import require_gamma
-from memlm_keras.smoothing.statistics import require_scheme
+from memlm_keras.smoothing.statistics import require_one_of
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")
@@ -29,16 +36,16 @@ OTHER_WORDS = ("sample", "mean", "mode")
 
 
 class Drawn(NamedTuple):
-    """One sample of the rows that a batch reads.
+    """One sample of the rows of a batch.
 
     Attributes:
-        input_rows: int32 tensor, the row that each input word reads, `(B, T)`,
-            or `(B, T, k)` where each element is drawn by itself.
-        replaced: bool tensor of the same shape, whether it is another's.
-        output_rows: int32 tensor of the same shape, the rows that targets of
-            replaced words read; `None` where the output is not smoothed.
-        other_rows: int32 tensor, the row that each word reads where it is not
-            the target, `(V,)` or `(V, k)`; `None` where these are not drawn.
+        input_rows: int32 tensor `(B, T)`, the row of each input word, or
+            `(B, T, k)` by element.
+        replaced: bool tensor of the same shape, whether it is another word's.
+        output_rows: int32 tensor of the same shape, the rows of the targets of
+            replaced words; `None` where the output is not smoothed.
+        other_rows: int32 tensor `(V,)` or `(V, k)`, the row of each word where
+            it is not the target; `None` where these are not drawn.
     """
 
     input_rows: Any
@@ -65,63 +72,59 @@ class VariationalSmoothing(keras.layers.Layer):
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r | input, output | at each step |
 
     with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
-    all occurrences of a word in it are replaced alike. With `kneser_ney` the
-    input word decides: if it is replaced, its input vector and the output
-    vector of its target are two draws from r. Of the output vectors of other
-    words the paper says that they are assumed to be something, which is not
-    legible, "or alternatively" sampled. Here, with `other_words`, they are
+    all occurrences of a word in a row have the same replacement. With
+    `kneser_ney` the input word decides: if it is replaced, its input vector and
+    the output vector of its target are two draws from r. The paper's formula
+    for the output vectors of other words is not legible; "alternatively" they
+    are sampled. Here, `other_words` selects them:
 
     * `"sample"`: drawn as above, E_v, once for a batch;
     * `"mean"`: their means, as below;
     * `"mode"`: their own, e_v.
 
-    Means are shorter than vectors, so that a target that is drawn stands out
-    among them, and the model learns less of it. A sample needs a bias of the
-    projection, as the vectors of frequent words are drawn for many others,
-    which nothing else tells apart. Input and output are drawn
-    apart also where one matrix is both. With `element_wise`, every dimension
-    of a vector is drawn by itself, and with `kneser_ney` decided by itself
-    (Section 4.3).
+    Means are shorter than vectors, so a drawn target stands out among them, and
+    the model learns less of it. A sample needs a bias of the projection: the
+    vectors of frequent words are drawn for many others, and only the bias
+    distinguishes these. Input and output are drawn separately, also where one
+    matrix is both. With `element_wise`, every dimension of a vector is drawn
+    separately, and with `kneser_ney` decided separately (Section 4.3).
 
-    Prediction takes the mean of the distribution, of each matrix that is
-    smoothed,
+    Prediction takes the mean of the distribution of each smoothed matrix,
 
         mean_v = (1 - gamma_v) e_v + gamma_v sum_k q_k e_k
 
     or its mode, e_v. `memlm_keras.evaluation.sampled_perplexity` averages
-    samples. Of the divergence from the prior, the loss has while training
+    samples. While training, the loss has the divergence from the prior,
 
         l2 sum_k c_k |e_k|^2,  c_k = (1 - gamma_k) + q_k sum_v gamma_v
 
-    for each matrix that is smoothed: twice with `kneser_ney` and tied
-    embeddings. It is added once for each batch, to whatever the model was
-    compiled with, and is in `model.losses` for a loop of one's own. Beside a
-    cross-entropy summed over the steps, as of the presets, the same `l2`
-    weighs less than beside a mean over tokens, by the number of steps.
+    for each smoothed matrix: twice with `kneser_ney` and tied embeddings. It is
+    added once for each batch to the compiled loss, and is in `model.losses` for
+    custom loops. The presets sum the cross-entropy over steps; next to a mean
+    over tokens, the same `l2` weighs more, by the number of steps.
 
-    Dropout of embeddings is drawn for each step, on what was drawn here; the
-    paper has one mask for a word, which may be meant for all its occurrences.
+    Dropout of embeddings is drawn for each step, after the rows are drawn; the
+    paper has one mask for a word, possibly for all its occurrences.
 
-    The smoothing is that of a `SmoothedEmbedding`, and of a `SmoothedProjection`
-    if it smooths the output; a `memlm_keras.LanguageModel` with the first has
-    the second by itself. It learns its statistics by `adapt`, before training,
-    and they are saved with the model.
+    Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection`
+    if it smooths the output; a `memlm_keras.LanguageModel` with the first makes
+    the second. Call `adapt` before training to set its statistics; they are
+    saved with the model.
 
     Args:
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         element_wise: bool, whether elements are drawn one by one.
-        l2: float, weight of the divergence beside the loss of a batch.
+        l2: float, weight of the divergence in the loss of a batch.
         prediction: `"mean"` or `"mode"`.
-        other_words: `"sample"`, `"mean"` or `"mode"`, which rows of the output
-            matrix the words that are not the target have while training with
-            `kneser_ney`.
+        other_words: `"sample"`, `"mean"` or `"mode"`, the output rows of words
+            that are not the target, while training with `kneser_ney`.
         vocabulary_size: integer, V; `None` is that of the model.
-        seed: integer or `None`, from which the draws follow.
+        seed: integer or `None`, seed of the draws.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: for arguments other than these.
+        ValueError: for other arguments.
 
     Example:
 
@@ -155,19 +158,12 @@ class VariationalSmoothing(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**kwargs)
-        require_scheme(scheme, VARIATIONAL_SCHEMES)
+        require_one_of("scheme", scheme, VARIATIONAL_SCHEMES)
+        require_one_of("prediction", prediction, PREDICTIONS)
+        require_one_of("other_words", other_words, OTHER_WORDS)
         require_gamma(rate)
         if not l2 >= 0:
             raise ValueError(f"`l2` must be at least 0. Received: l2={l2!r}")
-        for name, value, known in (
-            ("prediction", prediction, PREDICTIONS),
-            ("other_words", other_words, OTHER_WORDS),
-        ):
-            if value not in known:
-                raise ValueError(
-                    f"`{name}` must be one of {', '.join(map(repr, known))}. "
-                    f"Received: {name}={value!r}"
-                )
         if vocabulary_size is not None:
             require_positive_integer("vocabulary_size", vocabulary_size)
         self.scheme = scheme
@@ -182,13 +178,13 @@ class VariationalSmoothing(keras.layers.Layer):
 
     @property
     def smooths_output(self):
-        """Whether the output matrix is smoothed, and draws are by step."""
+        """Whether it smooths the output matrix and draws at each step."""
         return self.scheme == "kneser_ney"
 
     # === Statistics ===
 
     def build_for(self, vocabulary_size):
-        """Makes room for the statistics of a vocabulary.
+        """Makes the variables for the statistics of a vocabulary.
 
         Args:
             vocabulary_size: integer.
@@ -224,13 +220,13 @@ class VariationalSmoothing(keras.layers.Layer):
         self.built = True
 
     def adapt(self, statistics):
-        """Takes rates and proposal from statistics of the training text.
+        """Sets rates and proposal from statistics of the training text.
 
         Args:
             statistics: `StreamStatistics` of the model's vocabulary.
 
         Raises:
-            ValueError: for others.
+            ValueError: for other statistics.
         """
         rates, proposal = replacement(self.scheme, self.rate, statistics)
         if self.vocabulary_size not in (None, len(rates)):
@@ -250,17 +246,17 @@ class VariationalSmoothing(keras.layers.Layer):
 
     @property
     def adapted(self):
-        """Whether there are statistics to smooth by."""
+        """Whether `adapt` has set the statistics."""
         return bool(ops.any(ops.convert_to_tensor(self.proposal) > 0))
 
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws the rows that a batch reads.
+        """Draws the rows of a batch.
 
         Args:
             token_ids: int32 tensor `(B, T)`, the input words.
-            units: integer, k, that of the larger matrix if there are two.
+            units: integer, k, the larger one of two matrices.
 
         Returns:
             `Drawn`.
@@ -282,18 +278,17 @@ class VariationalSmoothing(keras.layers.Layer):
         return Drawn(rows, replaced, output_rows, other_rows)
 
     def _replace(self, words, units):
-        """Decides for each of some words whether it is replaced, and by which.
+        """Words, whether each is replaced, and the replacements.
 
-        Returns:
-            The words, of a shape that goes with the others; bool and int32
-            tensors `(...)`, or `(..., units)` by element.
+        The latter two are `(...)`, or `(..., units)` by element; the words
+        broadcast to them.
         """
         shape = ops.shape(words)
         if self.element_wise:
             shape, words = (*shape, units), words[..., None]
         rates = ops.take(self.rates, words, axis=0)
         chance = self._uniform(shape)
-        # Where it is below the rate, the ratio is uniform again.
+        # Below the rate, the ratio is uniform too.
         rows = self._propose(shape, chance / ops.maximum(rates, 1e-30))
         return words, chance < rates, rows
 
@@ -311,12 +306,12 @@ class VariationalSmoothing(keras.layers.Layer):
         return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
 
     def drawn_rows(self, table, rows):
-        """Rows of a matrix as they were drawn.
+        """Drawn rows of a matrix.
 
         Args:
             table: variable or tensor `(V, k)`.
-            rows: int32 tensor `(...)`, or by element `(..., k)`, of which a
-                smaller matrix reads the first.
+            rows: int32 tensor `(...)`, or by element `(..., k)`; a smaller
+                matrix uses the first elements.
 
         Returns:
             Tensor `(..., k)`.
@@ -351,10 +346,10 @@ class VariationalSmoothing(keras.layers.Layer):
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Products with the mean of a matrix, of those with the matrix.
+        """Products with the mean of a matrix, from products with the matrix.
 
-        The mean is the matrix with its rows scaled, and one vector more: that
-        is a number for each step, and no second matrix.
+        The mean is the matrix with scaled rows plus multiples of one vector, so
+        this needs one number for each step and no second matrix.
 
         Args:
             logits: tensor `(B, T, V)`, of `outputs` and `table`.
@@ -380,7 +375,7 @@ class VariationalSmoothing(keras.layers.Layer):
         return self.l2 * ops.sum(self.coefficients() * squares)
 
     def get_build_config(self):
-        """Returns `None`: it is built with the embedding that has it."""
+        """Returns `None`: its embedding builds it."""
         return None
 
     def get_config(self):
@@ -395,3 +390,267 @@ class VariationalSmoothing(keras.layers.Layer):
             "vocabulary_size": self.vocabulary_size,
             "seed": self.seed,
         }
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class SmoothedEmbedding(Embedding):
+    """An `Embedding` with variational smoothing (Kong et al., 2019).
+
+    As the `embedding` of a language model it draws the rows of each training
+    batch, and adds the divergence to the loss if the smoothing has an `l2`.
+
+    Args:
+        input_dim: integer, size of the vocabulary; `None` is that of the
+            language model whose `embedding` this is.
+        output_dim: integer, size of the vectors; `None` likewise.
+        smoothing: `memlm_keras.smoothing.VariationalSmoothing` of this
+            vocabulary.
+        **kwargs: arguments of `Embedding`.
+
+    Call arguments:
+        inputs: int32 tensor `(batch, time)` of token ids; or, with `reverse`,
+            vectors `(batch, time, output_dim)` to multiply with the matrix,
+            without smoothing.
+        reverse: bool.
+        training: optional bool, whether words are dropped.
+        drawn: a sample of the rows for these inputs, a result of `draw`;
+            `None` is the mean, or the mode if it is the smoothing's prediction.
+
+    Returns:
+        Float tensor `(batch, time, output_dim)`.
+
+    Raises:
+        ValueError: if `smoothing` is missing, or of another vocabulary.
+
+    Example:
+
+    >>> smoothing = memlm_keras.smoothing.VariationalSmoothing(
+    ...     "linear_interpolation", rate=0.2
+    ... )
+    >>> smoothing.adapt(
+    ...     memlm_keras.smoothing.StreamStatistics.count(np.arange(100), 100)
+    ... )
+    >>> embedding = memlm_keras.smoothing.SmoothedEmbedding(100, 16, smoothing)
+    >>> tokens = np.array([[3, 7, 7]], "int32")
+    >>> means = embedding(tokens)
+    >>> sample = embedding(tokens, drawn=smoothing.draw(tokens, units=16))
+    >>> keras.ops.shape(sample)
+    (1, 3, 16)
+    """
+
+    draws = True
+
+    def __init__(
+        self, input_dim=None, output_dim=None, smoothing=None, **kwargs
+    ):
+        require_smoothing(smoothing)
+        super().__init__(input_dim, output_dim, **kwargs)
+        self.smoothing = smoothing
+
+    def build(self, input_shape=None):
+        super().build(input_shape)
+        self.smoothing.build_for(self.input_dim)
+
+    def draw(self, token_ids, units=0):
+        """Draws the rows of a batch.
+
+        Args:
+            token_ids: int32 tensor `(batch, time)`.
+            units: integer, units of another matrix to draw for.
+
+        Returns:
+            A sample, the argument `drawn` of this layer and of
+            `SmoothedProjection`.
+        """
+        return self.smoothing.draw(token_ids, max(units, self.output_dim))
+
+    def add_divergence(self):
+        """Adds the divergence of the matrix to the losses by `add_loss`."""
+        _add_divergence(self, self.smoothing, lambda: self.embeddings)
+
+    def call(self, inputs, reverse=False, training=None, drawn=None):
+        if reverse:
+            return super().call(inputs, reverse=True)
+        token_ids, table = ops.cast(inputs, "int32"), self.embeddings
+        if drawn is not None:
+            vectors = self.smoothing.drawn_rows(table, drawn.input_rows)
+        elif self.smoothing.prediction == "mode":
+            vectors = look_up(table, token_ids)
+        else:
+            vectors = self.smoothing.mean_rows(table, token_ids)
+        return self._finish(vectors, token_ids, training)
+
+    def compute_output_spec(
+        self, inputs, reverse=False, training=None, drawn=None
+    ):
+        return super().compute_output_spec(inputs, reverse=reverse)
+
+    def get_config(self):
+        return {**super().get_config(), "smoothing": serialize(self.smoothing)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**deserialize(config))
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class SmoothedProjection(keras.layers.Layer):
+    """Logits from a matrix with variational smoothing (Kong et al., 2019).
+
+    `logits = mean h + b`, with `mean` the mean of the distribution over
+    matrices (Section 4.2), or its mode if that is the smoothing's prediction.
+    As the `head` of a language model it draws the rows of the targets in
+    training, and adds the divergence to the loss if the smoothing has an `l2`.
+    The bias is not smoothed.
+
+    Args:
+        smoothing: `memlm_keras.smoothing.VariationalSmoothing` with the scheme
+            `kneser_ney`; `None` is that of the language model whose `head`
+            this is.
+        embedding: the `memlm_keras.smoothing.SmoothedEmbedding` to share the
+            matrix with; `None` for a matrix of its own. A model with
+            `tie_embeddings` sets it.
+        use_bias: whether there is a bias, `b`.
+        kernel_initializer: initializer of a matrix of its own.
+        bias_initializer: initializer of `b`.
+        **kwargs: arguments of `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: float tensor `(batch, time, units)`.
+        targets: optional int32 tensor `(batch, time)`, whose rows are drawn.
+        drawn: a sample for the input words, a result of
+            `SmoothedEmbedding.draw`, or `None`. With a sample, the smoothing's
+            `other_words` selects the rows of words that are not targets.
+            Without targets, it selects all rows.
+
+    Returns:
+        Float tensor `(batch, time, vocabulary)`.
+
+    Raises:
+        ValueError: if the size of the inputs is not the embedding's, or the
+            smoothing is missing or smooths the input matrix only.
+
+    Example:
+
+    >>> smoothing = memlm_keras.smoothing.VariationalSmoothing(
+    ...     "kneser_ney", rate=0.2, vocabulary_size=100
+    ... )
+    >>> smoothing.build()
+    >>> head = memlm_keras.smoothing.SmoothedProjection(smoothing)
+    >>> keras.ops.shape(head(np.ones((2, 7, 16), "float32")))
+    (2, 7, 100)
+    """
+
+    draws = True
+
+    def __init__(
+        self,
+        smoothing=None,
+        embedding=None,
+        use_bias=True,
+        kernel_initializer="glorot_uniform",
+        bias_initializer="zeros",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.smoothing = smoothing
+        self.embedding = embedding
+        self.use_bias = use_bias
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+
+    def build(self, input_shape):
+        require_smoothing(self.smoothing)
+        if not self.smoothing.smooths_output:
+            raise ValueError(
+                "`smoothing` must be of the output matrix as well, with the "
+                "scheme 'kneser_ney'. Received: scheme="
+                f"{self.smoothing.scheme!r}"
+            )
+        units = input_shape[-1]
+        if self.embedding is None:
+            # One row for each word, since rows are drawn.
+            self.kernel = self.add_weight(
+                name="kernel",
+                shape=(self.smoothing.vocabulary_size, units),
+                initializer=self.kernel_initializer,
+            )
+        else:
+            build_tied(self.embedding, units)
+        if self.use_bias:
+            self.bias = self.add_weight(
+                name="bias",
+                shape=(self.smoothing.vocabulary_size,),
+                initializer=self.bias_initializer,
+            )
+
+    @property
+    def matrix(self):
+        """The variable `(vocabulary, units)`."""
+        if self.embedding is None:
+            return self.kernel
+        return self.embedding.embeddings
+
+    def add_divergence(self):
+        """Adds the divergence of the matrix to the losses by `add_loss`."""
+        _add_divergence(self, self.smoothing, lambda: self.matrix)
+
+    def call(self, inputs, targets=None, drawn=None):
+        smoothing = self.smoothing
+        matrix = ops.cast(self.matrix, self.compute_dtype)
+        if drawn is not None and drawn.other_rows is not None:
+            matrix = smoothing.drawn_rows(matrix, drawn.other_rows)
+        logits = ops.matmul(inputs, ops.transpose(matrix))
+        by = smoothing.prediction if drawn is None else smoothing.other_words
+        if by == "mean":
+            logits = smoothing.mean_logits(logits, inputs, matrix)
+        if self.use_bias:
+            logits = logits + self.bias
+        if drawn is None or targets is None:
+            return logits
+
+        # === Logits of the targets, with drawn rows ===
+        rows = targets[..., None] if smoothing.element_wise else targets
+        rows = ops.where(drawn.replaced, drawn.output_rows, rows)
+        vectors = smoothing.drawn_rows(self.matrix, rows)
+        scores = ops.sum(inputs * ops.cast(vectors, inputs.dtype), axis=-1)
+        if self.use_bias:
+            bias = ops.take(self.bias, targets, axis=0)
+            scores = scores + ops.cast(bias, scores.dtype)
+        words = ops.arange(smoothing.vocabulary_size, dtype="int32")
+        is_target = ops.equal(words, targets[..., None])
+        scores = ops.cast(scores, logits.dtype)
+        return ops.where(is_target, scores[..., None], logits)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "smoothing": serialize(self.smoothing),
+            "embedding": serialize(self.embedding),
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(
+                self.kernel_initializer
+            ),
+            "bias_initializer": keras.initializers.serialize(
+                self.bias_initializer
+            ),
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**deserialize(config))
+
+
+def require_smoothing(smoothing):
+    if not isinstance(smoothing, VariationalSmoothing):
+        raise ValueError(
+            "`smoothing` must be a `memlm_keras.smoothing.VariationalSmoothing`"
+            f". Received: smoothing={smoothing!r}"
+        )
+
+
+def _add_divergence(layer, smoothing, matrix):
+    if smoothing.l2:
+        # Sums over a whole matrix need float32, also in mixed precision.
+        with AutocastScope(None):
+            layer.add_loss(smoothing.divergence(matrix()))

@@ -8,26 +8,25 @@ import numpy as np
 
 from memlm_keras.arguments import require_positive_integer
 
-# Tokens counted at once: what lies on disk is never read as a whole.
+# Tokens counted at once, as a text on disk may not fit in memory.
 _PIECE = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StreamStatistics:
-    """Counts of the words of a stream, and of distinct words beside them.
+    """Counts of the words of a stream, and of their distinct neighbours.
 
-    With c(v) the number of times that the word v occurs among N tokens, ends
-    of sentences included, and c(v w) that of v followed by w,
+    With c(v) the count of the word v among N tokens, ends of sentences
+    included, and c(v w) the count of v followed by w,
 
         u_v      = c(v) / N
         N1+(v .) = |{w : c(v w) > 0}|
         N1+(. v) = |{w : c(w v) > 0}|, or 1 if nothing comes before v
         r_v      = N1+(. v) / sum_w N1+(. w)
 
-    as Xie et al. (2017, Section 3) and Kong et al. (2019, Section 2) take them.
-    Made by `count`; statistics of consecutive shards of a stream are added up:
-    `first + second` is what `count` finds in both, the two tokens at the seam
-    included. All that is held is plain arrays.
+    (Xie et al., 2017, Section 3; Kong et al., 2019, Section 2). `count` makes
+    them. Statistics of consecutive shards of a stream can be added:
+    `first + second` equals `count` of both, including the pair at the seam.
 
     Attributes:
         counts: int64 array `(vocabulary_size,)`, c(v).
@@ -54,8 +53,8 @@ class StreamStatistics:
         """Counts a stream.
 
         Args:
-            tokens: 1-D integer array or memory map, at least one token; a
-                `memlm_keras.data.Split` has it as `tokens`.
+            tokens: 1-D integer array or memory map, at least one token, such
+                as `memlm_keras.data.Split.tokens`.
             vocabulary_size: integer, V.
 
         Returns:
@@ -83,7 +82,7 @@ class StreamStatistics:
     def __add__(self, following):
         if self.vocabulary_size != following.vocabulary_size:
             raise ValueError(
-                "Statistics that are added up must be of one vocabulary. "
+                "Added statistics must be of one vocabulary. "
                 f"Received: sizes {self.vocabulary_size} and "
                 f"{following.vocabulary_size}"
             )
@@ -156,13 +155,13 @@ SCHEMES = (
 
 
 class Replacement(NamedTuple):
-    """Rates and proposal that a scheme derives from statistics.
+    """Rates and proposal of a scheme.
 
     Attributes:
         rates: float64 array `(vocabulary_size,)`, gamma_v, the probability
             that the word v is replaced.
         proposal: float64 array `(words,)`, q_k, the probability that the word
-            k is what replaces it.
+            k replaces it.
     """
 
     rates: np.ndarray
@@ -179,19 +178,9 @@ def replacement(scheme, rate, statistics, blank_id=None):
     | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u |
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r |
 
-    Args:
-        scheme: string, one of `SCHEMES`.
-        rate: float in [0, 1], gamma_0.
-        statistics: `StreamStatistics`.
-        blank_id: integer, the blank token, for the scheme `blank` only.
-
-    Returns:
-        `Replacement`.
-
-    Raises:
-        ValueError: for arguments other than these.
+    `rate` is gamma_0, and `blank_id` the blank token of the scheme `blank`.
     """
-    require_scheme(scheme, SCHEMES)
+    require_one_of("scheme", scheme, SCHEMES)
     require_gamma(rate)
     if not isinstance(statistics, StreamStatistics):
         raise ValueError(
@@ -223,17 +212,15 @@ def replacement(scheme, rate, statistics, blank_id=None):
     return Replacement(rates, proposal)
 
 
-def require_scheme(scheme, schemes):
-    """Raises `ValueError` unless a scheme is one of some."""
-    if scheme not in schemes:
+def require_one_of(name, value, known):
+    if value not in known:
         raise ValueError(
-            f"`scheme` must be one of {', '.join(map(repr, schemes))}. "
-            f"Received: scheme={scheme!r}"
+            f"`{name}` must be one of {', '.join(map(repr, known))}. "
+            f"Received: {name}={value!r}"
         )
 
 
 def require_gamma(rate):
-    """Raises `ValueError` unless a rate of replacement is in [0, 1]."""
     if not 0 <= rate <= 1:
         raise ValueError(
             f"`rate` must be at least 0 and at most 1. Received: rate={rate!r}"
@@ -245,19 +232,12 @@ class AliasTable:
     """A distribution over K outcomes as K pairs of equal weight.
 
     An outcome k is drawn uniformly; it is kept with the probability
-    `thresholds[k]`, and is `aliases[k]` otherwise (Walker, 1977; the tables by
-    the algorithm of Vose, 1991). Numbers in float32 tell apart what would be
-    one in a cumulative sum over a large vocabulary.
+    `thresholds[k]`, and is `aliases[k]` otherwise (Walker, 1977; Vose, 1991).
+    In float32, a cumulative sum over a large vocabulary would merge outcomes.
 
     Attributes:
         thresholds: float64 array `(outcomes,)`.
         aliases: int32 array `(outcomes,)`.
-
-    Example:
-
-    >>> table = AliasTable.of(np.array([0.5, 0.25, 0.25]))
-    >>> table.draw(np.random.default_rng(0), (2, 3)).shape
-    (2, 3)
     """
 
     thresholds: np.ndarray
@@ -265,7 +245,7 @@ class AliasTable:
 
     @classmethod
     def of(cls, probabilities):
-        """Makes the table of probabilities `(outcomes,)` that sum to one."""
+        """Table of probabilities `(outcomes,)` that sum to one."""
         outcomes = len(probabilities)
         remaining = (np.asarray(probabilities, np.float64) * outcomes).tolist()
         thresholds = np.ones(outcomes)
@@ -281,15 +261,7 @@ class AliasTable:
         return cls(thresholds, aliases)
 
     def draw(self, generator, shape):
-        """Draws outcomes.
-
-        Args:
-            generator: `numpy.random.Generator`.
-            shape: tuple of integers.
-
-        Returns:
-            int32 array of this shape.
-        """
+        """Draws outcomes, an int32 array of a shape."""
         outcomes = generator.integers(len(self.aliases), size=shape)
         kept = generator.random(shape) < self.thresholds[outcomes]
         return np.where(kept, outcomes, self.aliases[outcomes]).astype(np.int32)

@@ -1,4 +1,4 @@
-"""Data noising: words of the training text replaced by others."""
+"""Data noising of Xie et al. (2017): random words replace training words."""
 
 import zlib
 
@@ -11,7 +11,7 @@ from memlm_keras.smoothing.statistics import replacement
 
 
 class NoisedBatches(keras.utils.PyDataset):
-    """Batches whose words are replaced by others, anew each time.
+    """Batches with random replacements of words, new ones in each epoch.
 
     Each input word x is replaced with the probability gamma_x by a word drawn
     from q (Xie et al., 2017, Section 3 and Table 1), with u, r, c and N1+ of
@@ -24,28 +24,27 @@ class NoisedBatches(keras.utils.PyDataset):
     | `absolute_discounting` | gamma_0 N1+(x .) / c(x) | u |
     | `kneser_ney` | gamma_0 N1+(x .) / c(x) | r |
 
-    With `kneser_ney`, the target of a replaced input is replaced as well, by
-    another draw from r; otherwise targets are kept.
+    With `kneser_ney`, another draw from r replaces the target of a replaced
+    input; otherwise targets are kept.
 
-    Items are those of the batches, of the same shapes, rows and order: states
-    are carried as without noise. The noise follows from `seed`, the epoch and
-    the place of the batch in it, and is drawn by NumPy: it is new at each
-    epoch, the same on every backend, and the same where training is resumed.
-    To evaluate, use batches without noise.
+    Items have the shapes, rows and order of the batches, so states are carried
+    as without noise. NumPy draws the noise from `seed`, the epoch and the
+    position of the batch: it is new in each epoch, and equal on every backend
+    and in a resumed run. To evaluate, use batches without noise.
 
     Args:
         batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
-            What they are asked for otherwise, they answer themselves.
+            Their other attributes are available here too.
         scheme: string, as above.
         rate: float in [0, 1], gamma_0.
         statistics: `StreamStatistics` of the training text.
-        seed: integer from which the noise follows.
+        seed: integer, seed of the noise.
         blank_id: integer, the blank token, for the scheme `blank` only. It may
             be a word of the vocabulary, such as `<unk>`, or one more.
 
     Raises:
-        ValueError: for other arguments, and statistics of a smaller vocabulary
-            than that of the batches.
+        ValueError: for other arguments, and for statistics of a smaller
+            vocabulary than the batches have.
 
     Example:
 
@@ -61,7 +60,7 @@ class NoisedBatches(keras.utils.PyDataset):
     (4, 5)
     """
 
-    # An end may be replaced, and another one put in before it.
+    # Noise may replace the end of a sentence, or put another one before it.
     whole_sentences = False
 
     def __init__(
@@ -96,11 +95,11 @@ class NoisedBatches(keras.utils.PyDataset):
 
     @property
     def largest_id(self):
-        """Largest token id, those of the noise included."""
+        """Largest token id, including the noise."""
         return max(self.batches.largest_id, self._largest_proposed)
 
     def identity(self):
-        """Plain values that say which batches these are, for checkpoints."""
+        """Plain values that identify the batches, for checkpoints."""
         noise = [self.scheme, self.rate, self.seed, self.blank_id]
         noise.append(zlib.crc32(self._rates.tobytes()))
         noise.append(zlib.crc32(self._table.aliases.tobytes()))

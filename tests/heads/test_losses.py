@@ -10,7 +10,7 @@ from memlm_keras.data import SentenceBatches
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.heads import blocks
+from memlm_keras.heads import losses
 from memlm_keras.heads import token_losses
 
 pytestmark = pytest.mark.backend
@@ -40,8 +40,19 @@ def weights(random):
     return weights
 
 
-def counted(weights, losses):
-    return np.where(weights == 0, 0, losses)
+def small_blocks(monkeypatch, size):
+    """Makes blocks of so few logits that small batches have several."""
+    for name, value in (
+        ("BLOCK", size),
+        ("LEAST_ROWS", 1),
+        ("LEAST_BLOCKS", 1),
+        ("_USUAL_POSITIONS", 100),
+    ):
+        monkeypatch.setattr(losses, name, value)
+
+
+def counted(weights, values):
+    return np.where(weights == 0, 0, values)
 
 
 def plain(inputs, kernel, bias, targets):
@@ -63,12 +74,10 @@ def test_losses_and_gradients(
     gradients,
     monkeypatch,
 ):
-    monkeypatch.setattr(blocks, "BLOCK", rows * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    small_blocks(monkeypatch, rows * V)
 
     def in_blocks(inputs, kernel, bias):
-        return blocks.block_losses(
+        return losses.block_losses(
             inputs,
             ops.transpose(kernel) if words_first else kernel,
             bias,
@@ -99,7 +108,7 @@ def test_losses_and_gradients(
 
 def test_gradients_are_taken_once(arrays, targets, weights, gradients):
     """Unless the loss weighs the positions in a way it did not say."""
-    original, taken = blocks._run, []
+    original, taken = losses._run, []
 
     def counting(*arguments):
         taken.append(arguments[5])
@@ -107,7 +116,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
 
     def loss(by):
         def of(tensors):
-            found = blocks.block_losses(
+            found = losses.block_losses(
                 *tensors,
                 ops.convert_to_tensor(targets),
                 ops.convert_to_tensor(weights),
@@ -118,7 +127,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
         return of
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_run", counting)
+        patch.setattr(losses, "_run", counting)
         gradients(loss(weights * np.float32(0.3)), arrays)
         once = list(taken)
         gradients(loss(np.ones_like(weights)), arrays)
@@ -129,7 +138,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
         assert once == [True]
         assert taken == [True] * 3
     same = [
-        bool(blocks._ratio(by * ops.array(factors), ops.array(weights))[1])
+        bool(losses._ratio(by * ops.array(factors), ops.array(weights))[1])
         for by, factors in ((0.3, weights), (1.0, np.ones_like(weights)))
     ]
     assert same == [True, False]
@@ -191,14 +200,12 @@ def largest_tensor(function, *arrays):
 def test_logits_are_never_held_at_once(head, pays, monkeypatch):
     """In training and scoring, forward and backward."""
     size, positions = 500, 2 * 64
-    monkeypatch.setattr(blocks, "BLOCK", size * (8 if pays else 1000))
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    small_blocks(monkeypatch, size * (8 if pays else 1000))
     head = type(head)()
     lm = LanguageModel(size, UNITS, [keras.layers.LSTM(UNITS)], head=head)
     tokens = np.arange(positions, dtype="int32").reshape(2, 64)
 
-    def losses(tokens):
+    def loss(tokens):
         found, _ = lm.backbone.forward(
             tokens,
             targets=tokens,
@@ -213,7 +220,7 @@ def test_logits_are_never_held_at_once(head, pays, monkeypatch):
     def scores(tokens):
         return lm.backbone.score(tokens, tokens)[0]
 
-    for function in (losses, scores):
+    for function in (loss, scores):
         held = largest_tensor(function, tokens)
         assert (held < size * positions // 2) == pays
 
@@ -233,9 +240,7 @@ class Scaled(keras.layers.ReversibleEmbedding):
     ],
 )
 def test_losses_of_heads_that_do_more(head, arrays, targets, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    small_blocks(monkeypatch, 5 * V)
     head, inputs = head(), arrays[0]
     expected = token_losses(head(inputs), targets)
     found = head.token_losses(ops.array(inputs), ops.array(targets))
@@ -300,13 +305,10 @@ def outcome(model, loss="auto", **arguments):
 def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     plain, history = outcome(made(head), jit_compile=jit_compile)
     ran = []
-    original = blocks.block_losses
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    original = losses.block_losses
+    small_blocks(monkeypatch, 5 * V)
     monkeypatch.setattr(
-        blocks,
+        losses,
         "block_losses",
         lambda *a, **k: ran.append(k["training"]) or original(*a, **k),
     )
@@ -334,10 +336,7 @@ def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
 )
 def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
     plain, history = outcome(made("tied"), **arguments)
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    small_blocks(monkeypatch, 5 * V)
     found, of_blocks = outcome(made("tied"), **arguments)
     for one, other in zip(found, plain, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
@@ -346,10 +345,7 @@ def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
 
 
 def test_mixed_bfloat16_learns_as_float32(monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "_USUAL_POSITIONS", 100)
+    small_blocks(monkeypatch, 5 * V)
     _, history = outcome(made("tied"))
     _, of_bfloat16 = outcome(made("tied", dtype="mixed_bfloat16"))
     np.testing.assert_allclose(
@@ -388,9 +384,7 @@ class Doubled(OutputProjection):
 )
 def test_heads_that_do_more_are_called(head, monkeypatch):
     lm = LanguageModel(V, 8, [keras.layers.LSTM(8)], head=head())
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    small_blocks(monkeypatch, 5 * V)
     tokens = TOKENS[None, :17]
     logits = lm(tokens[:, :-1])
     expected = -ops.convert_to_numpy(token_losses(logits, tokens[:, 1:]))
@@ -402,9 +396,7 @@ def test_weights_among_the_inputs_of_a_call(monkeypatch):
     tokens, targets = TOKENS[None, :20], TOKENS[None, 1:21]
     inputs = {"token_ids": tokens, "targets": targets}
     everything = lm(inputs)
-    monkeypatch.setattr(blocks, "BLOCK", 5 * V)
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
-    monkeypatch.setattr(blocks, "LEAST_BLOCKS", 1)
+    small_blocks(monkeypatch, 5 * V)
     weights = (targets != 0).astype("float32")
     found = lm({**inputs, "sample_weight": weights})
     assert set(found) == {"loss", "log_probability"}
