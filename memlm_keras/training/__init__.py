@@ -1,6 +1,6 @@
-"""Training: what Keras' own callbacks leave open.
+"""Callbacks, losses and metrics that Keras does not have.
 
-For the rest use Keras': `LearningRateScheduler` with `halve_after`,
+Otherwise use Keras': `LearningRateScheduler` with `halve_after`,
 `ReduceLROnPlateau(factor=0.5)` to halve when a metric stops improving,
 `EarlyStopping(restore_best_weights=True)` for patience and roll-back,
 `CSVLogger` and `TensorBoard` for logs.

@@ -10,13 +10,13 @@ from memlm_keras.arguments import require_positive_integer
 
 
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
-    """Stops on a NaN or infinite loss and puts the last good weights back.
+    """Stops on a NaN or infinite loss and restores the last good weights.
 
-    The state of the optimizer comes back with them, so training can go on.
+    It restores the state of the optimizer too, so training can continue.
 
-    Keras' `TerminateOnNaN` leaves the spoilt weights in the model. Good weights
-    are those before the first batch, after each epoch and, if asked for, every
-    `frequency` batches, as long as all of them are finite.
+    Keras' `TerminateOnNaN` leaves the NaN weights in the model. Good weights
+    are those before the first batch, after each epoch and, with `frequency`,
+    every `frequency` batches, if all of them are finite.
 
     Args:
         frequency: integer or `None`, batches between snapshots within an
@@ -43,11 +43,11 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         self._good = None
 
     def get_state(self):
-        """State for a `Checkpoint`: whether training was stopped."""
+        """Returns the state for a `Checkpoint`: whether training stopped."""
         return {"stopped": self.stopped}
 
     def set_state(self, state):
-        """Takes what `get_state` returned."""
+        """Restores a result of `get_state`."""
         self.stopped = state.get("stopped", False)
 
     def on_train_begin(self, logs=None):
@@ -58,7 +58,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         if self._good is None and not self._keep_weights():
             raise ValueError(
                 "The model has weights that are not finite before training "
-                "begins. Load or initialise it anew."
+                "begins. Load or initialise it again."
             )
 
     def on_batch_end(self, batch, logs=None):
@@ -76,7 +76,7 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     def _roll_back(self):
         self.stopped = True
-        # The optimizer too: its moments are spoilt by the same gradient.
+        # The same gradient has made the optimizer's moments NaN.
         for variable, value in zip(self._variables(), self._good):
             variable.assign(value)
 
@@ -100,19 +100,19 @@ class HalveOnDrop(keras.callbacks.Callback):
 
     Weissenborn (2016, Section 5.1) halves when the accuracy on validation text
     falls over an epoch. Keras' `ReduceLROnPlateau` compares with the best value
-    so far instead, and so halves where a metric has recovered in part. After a
-    halving the values before it count no more, so that there is at most one in
-    so many epochs.
+    so far instead, so it also halves where a metric has partly recovered. A
+    halving discards the earlier values, so there is at most one in `epochs`
+    epochs.
 
     Args:
-        monitor: string, the metric, larger ones being better.
-        epochs: integer, how many epochs of `fit` lie between the two values
-            compared: as many as a pass over the data has.
+        monitor: string, the metric, larger is better.
+        epochs: integer, number of epochs of `fit` between the two compared
+            values: the epochs of one pass over the data.
         factor: float in (0, 1).
 
     Raises:
         ValueError: if `epochs` is not positive or `factor` not in (0, 1); and
-            in `fit`, if the logs lack the metric.
+            in `fit`, if the metric is not in the logs.
 
     Example:
 
@@ -144,30 +144,30 @@ class HalveOnDrop(keras.callbacks.Callback):
                 self.values = self.values[-1:]
 
     def get_state(self):
-        """State for a `Checkpoint`: the values measured so far."""
+        """Returns the state for a `Checkpoint`: the values so far."""
         return {"values": self.values}
 
     def set_state(self, state):
-        """Goes on from what `get_state` returned."""
+        """Restores a result of `get_state`."""
         self.values = list(state["values"])
 
 
 class FreezeEmbeddings(keras.callbacks.Callback):
-    """Does not train the vectors of some words in the first epochs.
+    """Freezes the vectors of some words in the first epochs.
 
-    Vectors that were learned elsewhere are so left alone until the rest of the
-    model knows what to do with them (Weissenborn, 2016, Section 5.1). On every
-    backend, nothing is compiled anew when they thaw.
+    Pretrained vectors are not trained until the rest of the model has adapted
+    to them (Weissenborn, 2016, Section 5.1). No backend compiles again when
+    they are unfrozen.
 
-    They are put back after each batch, since an optimizer moves vectors without
-    a gradient too, by momentum of an earlier training or by weight decay. Of
-    vectors that were never trained it remembers nothing when they thaw, but
-    Adam corrects its means for all steps since the beginning: of those that
-    thaw late, the first steps are up to `1 / sqrt(1 - beta_2)` times as long as
-    at the start, 32 times with a `beta_2` of 0.999.
+    The callback restores the vectors after each batch, since an optimizer also
+    moves vectors without a gradient, by momentum of an earlier training or by
+    weight decay. It has no moments of never trained vectors when they are
+    unfrozen, but Adam corrects its means for all steps since the beginning: so
+    the first steps of late vectors are up to `1 / sqrt(1 - beta_2)` times as
+    long as at the start, 32 times with a `beta_2` of 0.999.
 
     Args:
-        epochs: integer, epochs of `fit` from the first, at least 0.
+        epochs: integer, number of first epochs of `fit`, at least 0.
         words: boolean array `(V,)`, the words whose vectors are frozen, such as
             `WordVectors.found`; `None` for all.
 
@@ -194,20 +194,20 @@ class FreezeEmbeddings(keras.callbacks.Callback):
         if mask is None:
             raise ValueError(
                 "`FreezeEmbeddings` needs a model with a `gradient_mask`, a "
-                "`memlm_keras.embeddings.GradientMask` behind its embeddings, "
-                "as `memlm_keras.EntailmentClassifier` has. Received: "
+                "`memlm_keras.embeddings.GradientMask` after its embeddings, "
+                "such as `memlm_keras.EntailmentClassifier`. Received: "
                 f"{type(self.model).__name__}"
             )
         expected = (mask.vocabulary_size,)
         if self.words is not None and np.shape(self.words) != expected:
             raise ValueError(
-                "`words` must tell of each word of the model's vocabulary, of "
-                f"shape {expected}. Received: shape {np.shape(self.words)}"
+                "`words` must have an entry for each word of the model's "
+                f"vocabulary, shape {expected}. Received: shape "
+                f"{np.shape(self.words)}"
             )
-
         if self.model.steps_per_execution != 1:
             raise ValueError(
-                "`FreezeEmbeddings` puts vectors back after each batch, so the "
+                "`FreezeEmbeddings` restores vectors after each batch, so the "
                 "model must be compiled with `steps_per_execution=1`. "
                 f"Received: {self.model.steps_per_execution}"
             )
@@ -224,7 +224,7 @@ class FreezeEmbeddings(keras.callbacks.Callback):
             words = True
             if self.words is not None:
                 words = ops.convert_to_tensor(self.words, "bool")[:, None]
-            # JAX takes what it is assigned: it must not get what is kept.
+            # A new tensor, since JAX takes over the assigned buffer.
             vectors = ops.where(words, self._frozen, self._vectors())
             self.model.embedding.embeddings.assign(vectors)
 
@@ -243,11 +243,11 @@ class FreezeEmbeddings(keras.callbacks.Callback):
 class Throughput(keras.callbacks.Callback):
     """Adds `seconds` and `tokens_per_second` of each epoch to the logs.
 
-    Of `memlm_keras.data.PairBatches` it is `pairs_per_second`. Validation is
-    not counted. Put it before the loggers, so that they see it.
+    For `memlm_keras.data.PairBatches` it adds `pairs_per_second`. Validation
+    does not count. Put it before the loggers, so that they see it.
 
     Args:
-        batches: batches of `memlm_keras.data` that are trained on.
+        batches: the training batches of `memlm_keras.data`.
 
     Example:
 
@@ -284,11 +284,11 @@ class Throughput(keras.callbacks.Callback):
 
 
 def halve_after(epochs, factor=0.5):
-    """Learning rate kept for some epochs and then halved at each one.
+    """Schedule that keeps the learning rate, then halves it in each epoch.
 
     Tran et al. (2016, Section 4) halve at each epoch after the fourth, Salton
-    et al. (2017, Section 4) after the twelfth; of Zaremba et al. (2014) the
-    factor is 0.5, 0.8 or 1 / 1.15, by the size of the model.
+    et al. (2017, Section 4) after the twelfth; the factor of Zaremba et al.
+    (2014) is 0.5, 0.8 or 1 / 1.15, by the size of the model.
 
     Args:
         epochs: integer, number of epochs at the initial rate.

@@ -1,10 +1,10 @@
-"""Training on several devices: rows are dealt to them, sums are of all rows.
+"""Training on several devices: batches are sharded by row, sums are global.
 
-Keras does it in two ways. On JAX, `keras.distribution.DataParallel` lays out
-the rows of each batch over devices, and a program means what it means on one
-device. On TensorFlow, `tf.distribute.MirroredStrategy` runs the step on each
-device by itself, a replica, with rows of its own; what is of all rows must
-then be said, and is said here. On one device all of it does nothing.
+On JAX, `keras.distribution.DataParallel` lays out the rows of each batch over
+devices, and a program has the same meaning as on one device. On TensorFlow,
+`tf.distribute.MirroredStrategy` runs the step on each device, a replica, with
+its own rows; this module computes the sums over all rows. On one device it does
+nothing.
 """
 
 import contextlib
@@ -15,20 +15,19 @@ from keras import tree
 
 
 def data_parallel(devices=None):
-    """Context in which models are made, trained and measured on devices.
+    """Context to make, train and evaluate models on several devices.
 
     It is `keras.distribution.DataParallel(...).scope()` on JAX, and
     `tf.distribute.MirroredStrategy(...).scope()` on TensorFlow.
 
     Args:
-        devices: integer, how many of the devices that there are; `None` for
-            all.
+        devices: integer, number of devices; `None` for all.
 
     Returns:
         A context manager.
 
     Raises:
-        ValueError: for more devices than there are, and on PyTorch.
+        ValueError: for more devices than available, and on PyTorch.
 
     Example:
 
@@ -42,8 +41,8 @@ def data_parallel(devices=None):
         raise ValueError(
             "`data_parallel` needs JAX or TensorFlow: with PyTorch, the `fit` "
             "of Keras trains on one device. Received: backend torch. Set "
-            "KERAS_BACKEND=jax, or train by a loop of your own with "
-            "`DistributedDataParallel`, as docs/how_to/several_devices.md does."
+            "KERAS_BACKEND=jax, or write a training loop with "
+            "`DistributedDataParallel`; see docs/how_to/several_devices.md."
         )
     if backend == "jax":
         names = keras.distribution.list_devices()
@@ -54,14 +53,14 @@ def data_parallel(devices=None):
         names = [d.name for d in tf.config.list_logical_devices(kind)]
     if devices is not None and not 1 <= devices <= len(names):
         raise ValueError(
-            f"`devices` must be 1 to {len(names)}, as there are "
+            f"`devices` must be 1 to {len(names)}; available are "
             f"{', '.join(names)}. Received: devices={devices}"
         )
     names = names[:devices]
     if backend == "jax":
         return keras.distribution.DataParallel(devices=names).scope()
-    # Of CPUs it would take collective operations, which wait for each other in
-    # threads of one pool, and of a small one for ever.
+    # For CPUs the default is collective operations, which wait for each other
+    # in threads of one pool, and block for ever in a small one.
     reduction = None
     if kind == "CPU":
         reduction = tf.distribute.ReductionToOneDevice()
@@ -69,7 +68,7 @@ def data_parallel(devices=None):
 
 
 def num_devices(model):
-    """Number of devices that the rows of a model's batches are dealt to."""
+    """Number of devices that share the rows of a model's batches."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()
@@ -80,23 +79,18 @@ def num_devices(model):
 
 
 def variable_scope(model):
-    """Context in which a variable is made where those of a model are."""
+    """Context to make a variable on the devices of a model."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.scope()
     return contextlib.nullcontext()
 
 
 def require_divisible(rows, devices):
-    """Raises `ValueError` unless rows can be dealt to so many devices.
-
-    Args:
-        rows: integer, rows of a batch; or `None`, for any.
-        devices: integer.
-    """
+    """Raises `ValueError` unless the devices divide the rows, or `None`."""
     if rows is not None and rows % devices:
         raise ValueError(
             "The rows of a batch must be a multiple of the number of devices, "
-            "so that each has as many and keeps the state of its own. "
+            "so that all have the same number and keep their own state. "
             f"Received: batches of {rows} rows for {devices} devices. Take "
             f"batch_size={rows + -rows % devices}, or fewer devices."
         )
@@ -106,23 +100,16 @@ def require_divisible(rows, devices):
 
 
 def row_layout(shape):
-    """Layout of a variable that has the rows of a batch; `None` for none."""
+    """Layout of a variable with the rows of a batch, or `None`."""
     distribution = keras.distribution.distribution()
-    # Other processes' rows could not be saved: there, each has all.
+    # With several processes each has all rows, as it cannot save others' rows.
     if distribution is None or distribution.num_processes > 1:
         return None
     return distribution.get_data_layout(shape)
 
 
 def deal(tensor):
-    """Lays out the rows of a tensor over the devices, where that can be.
-
-    Args:
-        tensor: tensor `(rows, ...)`.
-
-    Returns:
-        An equal tensor.
-    """
+    """Lays out the rows of a tensor over the devices, if possible."""
     layout = row_layout(tensor.shape)
     if layout is None or tensor.shape[0] % num_devices(None):
         return tensor
@@ -130,9 +117,9 @@ def deal(tensor):
 
 
 def rows_of_replica(tensor):
-    """The rows of this replica, `(rows / replicas, ...)`, of all `(rows, ...)`.
+    """This replica's part `(rows / replicas, ...)` of a tensor of all rows.
 
-    As strategies deal them: the first replica has the first rows.
+    The first replica has the first rows.
     """
     replica = _replica()
     if replica is None:
@@ -141,29 +128,29 @@ def rows_of_replica(tensor):
 
 
 def num_replicas():
-    """Number of replicas that run a step, each with rows of its own."""
+    """Number of replicas that run a step."""
     replica = _replica()
     return 1 if replica is None else replica.num_replicas_in_sync
 
 
 def assign_rows(variable, value):
-    """Assigns the rows of this replica, or all where there is no other.
+    """Assigns the rows of this replica.
 
-    Each replica writes to its own copy, and nothing is exchanged: that would
-    let another replica run in the middle of a forward pass, whose losses Keras
-    keeps in one list. `gather_rows` makes the copies equal.
+    Each replica writes to its own copy, without an exchange: an exchange would
+    let another replica run in the middle of a forward pass, and Keras keeps the
+    losses of a pass in one list. `gather_rows` makes the copies equal.
     """
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
-        # Batches that are dealt may not say how many rows they have.
+        # The number of rows of a distributed batch may be unknown.
         value = ops.reshape(value, shape)
         value = ops.slice_update(ops.convert_to_tensor(variable), begin, value)
     variable.assign(value)
 
 
 def gather_rows(model, variables):
-    """Gives all copies of variables the rows that each replica has written."""
+    """Collects the rows of all replicas in all copies of the variables."""
     devices = num_devices(model)
     if keras.backend.backend() != "tensorflow" or devices == 1:
         return
@@ -178,7 +165,7 @@ def gather_rows(model, variables):
 
 
 def of_first_replica(model, batch):
-    """The first replica's part of a batch that TensorFlow has dealt."""
+    """The first replica's part of a batch distributed by TensorFlow."""
     results = model.distribute_strategy.experimental_local_results
     return tree.map_structure(lambda value: results(value)[0], batch)
 
@@ -189,17 +176,16 @@ def of_first_replica(model, batch):
 def share_of_weight(weight, targets):
     """Share of this replica in the mean over the rows of all replicas.
 
-    Keras takes the mean of the means of replicas, so that a token would count
-    more beside padding than beside tokens. Each mean times its share gives the
+    Keras takes the mean of the replicas' means, in which a token next to
+    padding would count more than others. Each mean times its share gives the
     mean over all rows.
 
     Args:
-        weight: tensor, what the mean was divided by the sum of; `None` for
-            ones.
-        targets: tensor, of which the mean is, one number each.
+        weight: tensor, the weights of the mean; `None` for ones.
+        targets: tensor with one entry for each averaged number.
 
     Returns:
-        Float32 scalar tensor, in the mean over replicas 1; or the number 1.
+        Float32 scalar tensor whose mean over replicas is 1; or the number 1.
     """
     replica = _replica()
     if replica is None:
@@ -214,11 +200,8 @@ def share_of_weight(weight, targets):
 def clip_sum_of_gradients(model):
     """Makes an optimizer clip the sum of the gradients of replicas.
 
-    On TensorFlow, Keras clips the gradient of each replica by itself and sums
-    them then: a norm of 5 would be one of up to 5 times the replicas.
-
-    Args:
-        model: compiled Keras model.
+    On TensorFlow, Keras clips the gradient of each replica and then sums them,
+    so a norm of 5 would become up to 5 times the number of replicas.
     """
     if keras.backend.backend() != "tensorflow" or num_devices(model) == 1:
         return
@@ -227,18 +210,18 @@ def clip_sum_of_gradients(model):
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
 
     def clip(gradients):
-        # A word that occurs twice has two slices of a gradient, whose norm is
+        # A word that occurs twice has two slices of a gradient; the norm is
         # that of their sum.
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
         return type(optimizer)._clip_gradients(optimizer, _sum_of_all(dense))
 
-    # There is no public place between gradients and their clipping.
+    # Keras has no public hook between gradients and their clipping.
     optimizer._clip_gradients = clip
     optimizer._all_reduce_sum_gradients = list
 
 
 def _replica():
-    """Context of the replica that runs, `None` if there is no other."""
+    """Context of the running replica, `None` if it is the only one."""
     if keras.backend.backend() != "tensorflow":
         return None
     import tensorflow as tf
@@ -250,7 +233,7 @@ def _replica():
 
 
 def _part_of(replica, shape):
-    """Where the rows of a replica begin in a tensor, and their shape."""
+    """Begin and shape of the rows of a replica in a tensor."""
     rows = shape[0] // replica.num_replicas_in_sync
     begin = [replica.replica_id_in_sync_group * rows]
     return [*begin, *[0] * (len(shape) - 1)], (rows, *shape[1:])
