@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from layers import assert_close
+from layers import uniform
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.backend
 
 
 def made(source_key, **arguments):
-    arguments["kernel_initializer"] = keras.initializers.RandomUniform(-1, 1)
+    arguments["kernel_initializer"] = uniform()
     if source_key is None:
         cell = AssociativeGRUCell(6, num_copies=3, **arguments)
     else:
@@ -99,10 +101,8 @@ def test_outputs_states_and_gradients(source_key, key, mask, gradients, runs):
     assert not runs
     found = outputs_and_gradients(layer, 5, mask, True, gradients)
     assert runs
-    for one, other in zip(found[0], expected[0], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-    for one, other in zip(found[1], expected[1], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    assert_close(found[0], expected[0])
+    assert_close(found[1], expected[1], rtol=1e-3, atol=1e-4)
 
 
 def test_long_sequences(gradients, runs):
@@ -157,8 +157,7 @@ def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
     expected = trained()
     assert not runs
     assert max(np.abs(change).max() for change in expected) > 0.1
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4)
+    assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_bfloat16_differentiates_its_steps(runs):

@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_close
+from layers import revived
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
@@ -25,14 +28,10 @@ def make(units=3, window=4, fusion=False, input_dim=2):
     return cell
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
 def by_name(cell, values=None):
     """Weights as the paper has them, which multiply from the left."""
     if values is None:
-        values = [array(w).astype("float64") for w in cell.trainable_variables]
+        values = [arrays(w).astype("float64") for w in cell.trainable_variables]
     named = {
         weight.path.rpartition("/")[2]: value
         for weight, value in zip(cell.trainable_variables, values)
@@ -60,7 +59,7 @@ def by_name(cell, values=None):
 
 def states_with(cell, source, batch_size=1):
     """Initial states, the source's tape in front of its empty slots."""
-    states = [array(state) for state in cell.get_initial_state(batch_size)]
+    states = [arrays(state) for state in cell.get_initial_state(batch_size)]
     h = cell.units
     tape = np.zeros((cell.window, 3 * h), "float32")
     for slot, (gamma, alpha) in enumerate(source):
@@ -90,18 +89,14 @@ def test_outputs_equal_the_reference(time, units, window, source, seed):
     if fusion:
         start = states_with(cell, pairs, 2)
     layer = ProjectedRNN(cell, return_sequences=True)
-    found = array(layer(inputs, initial_state=start))
+    found = arrays(layer(inputs, initial_state=start))
     for row in range(2):
         expected = lstm_network(
             inputs[row].astype("float64"), by_name(cell), window, pairs
         )
-        np.testing.assert_allclose(
-            found[row], [h for h, _ in expected], rtol=1e-4, atol=1e-5
-        )
+        assert_close(found[row], np.array([h for h, _ in expected]))
     plain = keras.layers.RNN(cell, return_sequences=True)
-    np.testing.assert_allclose(
-        array(plain(inputs, initial_state=start)), found, rtol=1e-4, atol=1e-5
-    )
+    assert_close(plain(inputs, initial_state=start), found)
 
 
 @pytest.mark.parametrize("fusion", [False, True])
@@ -114,7 +109,7 @@ def test_gradients(fusion, gradients):
     projection = random.normal(size=(4, 2)).astype("float32")
     layer = ProjectedRNN(cell, return_sequences=True)
     layer(inputs, initial_state=start)
-    weights = [array(weight) for weight in cell.trainable_variables]
+    weights = [arrays(weight) for weight in cell.trainable_variables]
 
     def loss(tensors):
         mapping = list(zip(cell.trainable_variables, tensors))
@@ -142,13 +137,8 @@ def test_one_step_at_a_time_equals_the_whole_sequence(random):
         output, *states = layer(
             inputs[:, step : step + 1], initial_state=list(states)
         )
-        np.testing.assert_allclose(
-            array(output)[:, 0], array(whole)[:, step], rtol=1e-4, atol=1e-5
-        )
-    for found, expected in zip(states, final):
-        np.testing.assert_allclose(
-            array(found), array(expected), rtol=1e-4, atol=1e-5
-        )
+        assert_close(output[:, 0], whole[:, step])
+    assert_close(states, final)
 
 
 def test_an_empty_source_changes_nothing(random):
@@ -157,12 +147,12 @@ def test_an_empty_source_changes_nothing(random):
     h = both.units
     for weight in plain.trainable_variables:
         name = weight.path.rpartition("/")[2]
-        value = array(getattr(both, name))
+        value = arrays(getattr(both, name))
         weight.assign(value[:, : 5 * h] if name == "kernel" else value)
     inputs = random.normal(size=(2, 6, 2)).astype("float32")
     np.testing.assert_allclose(
-        array(ProjectedRNN(both)(inputs)),
-        array(ProjectedRNN(plain)(inputs)),
+        arrays(ProjectedRNN(both)(inputs)),
+        arrays(ProjectedRNN(plain)(inputs)),
         atol=1e-6,
     )
 
@@ -170,25 +160,22 @@ def test_an_empty_source_changes_nothing(random):
 def test_a_language_model_of_it(random):
     lm = LanguageModel(11, 4, [LSTMNetworkCell(6, window=5)])
     tokens = random.integers(11, size=(2, 8))
-    whole = array(lm(tokens))
+    whole = arrays(lm(tokens))
     state = lm.initial_state(2)
     for step in range(8):
         logits, state = lm.step(tokens[:, step : step + 1], state)
-        np.testing.assert_allclose(
-            array(logits)[:, 0], whole[:, step], rtol=1e-4, atol=1e-5
-        )
+        assert_close(logits[:, 0], whole[:, step])
 
 
 def test_config_and_files(random, tmp_path):
     cell = LSTMNetworkCell(4, 3, True, kernel_initializer="he_normal")
-    again = LSTMNetworkCell.from_config(cell.get_config())
-    assert again.get_config() == cell.get_config()
+    revived(cell)
     model = keras.Sequential([keras.Input((5, 2)), ProjectedRNN(cell)])
     inputs = random.normal(size=(2, 5, 2)).astype("float32")
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(
-        array(loaded(inputs)), array(model(inputs)), atol=1e-6
+        arrays(loaded(inputs)), arrays(model(inputs)), atol=1e-6
     )
 
 

@@ -1,14 +1,11 @@
 import keras
 import numpy as np
 import pytest
+from layers import arrays
 
 from memlm_keras.cells import complex_vectors
 
 pytestmark = pytest.mark.backend
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
 def pair(numbers):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from layers import assert_close
 
 import memlm_keras
 from memlm_keras.cells import fused
@@ -57,13 +58,7 @@ def test_outputs_states_and_gradients(
 
     expected = layer(ops.array(inputs), initial_state=states)
     found = fused.run_layer(layer, ops.array(inputs), states)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(
-            ops.convert_to_numpy(one),
-            ops.convert_to_numpy(other),
-            rtol=1e-5,
-            atol=1e-6,
-        )
+    assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
     def loss(run):
         def of(tensors):
@@ -79,8 +74,7 @@ def test_outputs_states_and_gradients(
     tensors = [inputs, *(ops.convert_to_numpy(v) for v in variables)]
     expected = gradients(loss(lambda x, s: layer(x, initial_state=s)), tensors)
     found = gradients(loss(lambda x, s: fused.run_layer(layer, x, s)), tensors)
-    for one, other in zip(found, expected):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
+    assert_close(found, expected, rtol=2e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize(

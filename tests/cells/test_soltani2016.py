@@ -1,11 +1,14 @@
-import inspect
-import json
-
 import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import revived as revived_layer
+from layers import sequence_loss
+from layers import uniform
 
 import memlm_keras
 from memlm_keras.cells import FOFEHORNNCell
@@ -35,7 +38,7 @@ def make(name, input_dim, units, order=3, **arguments):
         order,
         **arguments,
         **{
-            f"{weight}_initializer": keras.initializers.RandomUniform(-1, 1)
+            f"{weight}_initializer": uniform()
             for weight in ("kernel", "recurrent", "bias")
         },
     )
@@ -72,10 +75,6 @@ def random_arrays(seed, shape, state_shape, order):
     return inputs, history
 
 
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
-
-
 @every_cell
 @sizes
 def test_outputs_and_states_equal_the_reference(
@@ -93,10 +92,8 @@ def test_outputs_and_states_equal_the_reference(
     layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
     read = compiled(lambda x, states: layer(x, initial_state=states))
     outputs, *states = arrays(read(inputs, history))
-    np.testing.assert_allclose(outputs, expected, rtol=1e-4, atol=1e-5)
     assert len(states) == order
-    for found, wanted in zip(states, expected_history):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert_close((outputs, states), (expected, expected_history))
 
 
 @every_cell
@@ -106,9 +103,7 @@ def test_outputs_before_the_first_step_are_zero(name, compiled, random):
     zeros = [np.zeros((2, 5)) for _ in range(3)]
     expected, _ = getattr(reference, name)(inputs, symbols(cell), zeros)
     layer = ProjectedRNN(cell, return_sequences=True)
-    np.testing.assert_allclose(
-        arrays(compiled(layer)(inputs)), expected, rtol=1e-4, atol=1e-5
-    )
+    assert_close(compiled(layer)(inputs), expected)
 
 
 @every_cell
@@ -119,18 +114,16 @@ def test_the_forms_of_keras_give_the_same(name, compiled, random):
     projected = ProjectedRNN(cell, return_sequences=True)
     plain = keras.layers.RNN(cell, return_sequences=True)
     expected = arrays(compiled(projected)(inputs))
-    np.testing.assert_allclose(
-        arrays(compiled(plain)(inputs)), expected, rtol=1e-5, atol=1e-6
-    )
+    tight = {"rtol": 1e-5, "atol": 1e-6}
+    assert_close(compiled(plain)(inputs), expected, **tight)
     upper = make(name, 5, 3, order=2)
     stacked = keras.layers.RNN(
         keras.layers.StackedRNNCells([cell, upper]), return_sequences=True
     )
-    np.testing.assert_allclose(
-        arrays(compiled(stacked)(inputs)),
-        arrays(ProjectedRNN(upper, return_sequences=True)(expected)),
-        rtol=1e-5,
-        atol=1e-6,
+    assert_close(
+        compiled(stacked)(inputs),
+        ProjectedRNN(upper, return_sequences=True)(expected),
+        **tight,
     )
     both = keras.layers.Bidirectional(
         ProjectedRNN(CELLS[name](5), return_sequences=True), merge_mode=None
@@ -140,10 +133,7 @@ def test_the_forms_of_keras_give_the_same(name, compiled, random):
     both.backward_layer.set_weights(projected.get_weights())
     forward, _ = arrays(both(inputs))
     _, backward = arrays(both(inputs[:, ::-1]))
-    np.testing.assert_allclose(forward, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        backward[:, ::-1], expected, rtol=1e-5, atol=1e-6
-    )
+    assert_close((forward, backward[:, ::-1]), (expected, expected), **tight)
 
 
 @every_cell
@@ -155,14 +145,10 @@ def test_masked_steps_are_passed_over(name, random):
     mask = np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 0]], "bool")
     outputs, *states = arrays(layer(inputs, mask=mask))
     for row in range(2):
-        alone, *alone_states = arrays(layer(inputs[row : row + 1, mask[row]]))
-        np.testing.assert_allclose(
-            outputs[row, mask[row]], alone[0], rtol=1e-5, atol=1e-6
-        )
-        for found, wanted in zip(states, alone_states):
-            np.testing.assert_allclose(
-                found[row], wanted[0], rtol=1e-5, atol=1e-6
-            )
+        alone = arrays(layer(inputs[row : row + 1, mask[row]]))
+        found = outputs[row, mask[row]], *(state[row] for state in states)
+        expected = [result[0] for result in alone]
+        assert_close(found, expected, rtol=1e-5, atol=1e-6)
         # A masked step repeats the output before it.
         np.testing.assert_array_equal(outputs[row, -1], states[0][row])
 
@@ -185,8 +171,7 @@ def test_going_backwards_over_masked_steps_is_keras_rnn(
         arrays(layer(cell, **arguments)(inputs, mask=mask))
         for layer in (ProjectedRNN, keras.layers.RNN)
     )
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
 @every_cell
@@ -198,14 +183,7 @@ def test_gradients_equal_finite_differences(name, gradients):
     direction = direction.astype("float32")
     layer = ProjectedRNN(cell, return_sequences=True)
     layer.build(inputs.shape)
-    variables = cell.trainable_variables
-
-    def loss(tensors):
-        sequence, first, second, *weights = tensors
-        mapping = list(zip(variables, weights))
-        with keras.StatelessScope(state_mapping=mapping):
-            outputs = layer(sequence, initial_state=[first, second])
-        return keras.ops.sum(keras.ops.multiply(outputs, direction))
+    loss = sequence_loss(layer, direction, 2)
 
     def reference_loss(values):
         sequence, first, second, *weights = values
@@ -256,29 +234,19 @@ def test_every_argument_survives_its_configuration(name, random):
         "recurrent_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 2),
         "bias_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 3),
     }
-    signature = inspect.signature(CELLS[name].__init__).parameters
-    own = set(signature) - {"self", "kwargs"}
     if name == "gated":
         del arguments["forgetting_factor"]
-    assert own == set(arguments), "give new arguments a value here"
+    cell, _ = assert_arguments_survive(CELLS[name], arguments, name="cell")
     layer = ProjectedRNN(
-        CELLS[name](**arguments, name="cell"),
-        return_sequences=True,
-        return_state=True,
-        name="layer",
+        cell, return_sequences=True, return_state=True, name="layer"
     )
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    assert type(revived) is ProjectedRNN
+    revived = revived_layer(layer)
     assert type(revived.cell) is CELLS[name]
-    assert revived.get_config() == layer.get_config()
-    assert own <= set(revived.cell.get_config())
     inputs = random.normal(size=(2, 3, 4)).astype("float32")
     expected = arrays(layer(inputs))
     revived.build(inputs.shape)
     revived.set_weights(layer.get_weights())
-    for found, wanted in zip(arrays(revived(inputs)), expected):
-        np.testing.assert_array_equal(found, wanted)
+    assert_close(revived(inputs), expected, rtol=0, atol=0)
 
 
 @every_cell

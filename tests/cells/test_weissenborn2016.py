@@ -5,6 +5,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_close
+from layers import sequence_loss
+from layers import uniform
 
 from memlm_keras import LanguageModel
 from memlm_keras.cells import AssociativeGRUCell
@@ -31,24 +35,22 @@ every_source = pytest.mark.parametrize("source_key", SOURCES)
 def make(kind, source_key, units=4, num_copies=3, input_dim=3, **arguments):
     """A built cell whose weights are all large and all different."""
     arguments["num_copies"] = num_copies
-    arguments["kernel_initializer"] = keras.initializers.RandomUniform(-1, 1)
-    if source_key is not None:
+    arguments["kernel_initializer"] = uniform()
+    dual = source_key is not None
+    if dual:
         arguments["source_key"] = source_key
     if kind == "gru":
-        dual = source_key is not None
         cell = (DualAssociativeGRUCell if dual else AssociativeGRUCell)(
             units, **arguments
         )
     else:
-        large = keras.initializers.RandomUniform(-1, 1)
         inner = INNER[kind](
             units,
-            kernel_initializer=large,
-            recurrent_initializer=keras.initializers.RandomUniform(-1, 1),
-            bias_initializer=keras.initializers.RandomUniform(-1, 1),
+            kernel_initializer=uniform(),
+            recurrent_initializer=uniform(),
+            bias_initializer=uniform(),
             **({"unit_forget_bias": False} if kind == "lstm" else {}),
         )
-        dual = source_key is not None
         cell = (DualAssociativeMemoryCell if dual else AssociativeMemoryCell)(
             inner, **arguments
         )
@@ -144,10 +146,6 @@ def random_arrays(random, cell, batch_size, time, input_dim=3):
     return inputs.astype("float32"), [s.astype("float32") for s in states]
 
 
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
-
-
 @every_kind
 @every_source
 @given(
@@ -170,10 +168,8 @@ def test_outputs_and_states_equal_the_reference(
     layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
     read = compiled(lambda x, states: layer(x, initial_state=states))
     outputs, *new_states = arrays(read(inputs, states))
-    np.testing.assert_allclose(outputs, expected, rtol=1e-3, atol=1e-4)
-    assert len(new_states) == len(expected_states)
-    for found, wanted in zip(new_states, expected_states):
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    expected = expected, expected_states
+    assert_close((outputs, new_states), expected, rtol=1e-3, atol=1e-4)
 
 
 @every_kind
@@ -187,8 +183,7 @@ def test_keras_rnn_and_masks_give_the_same(kind, source_key, random):
     plain = arrays(
         keras.layers.RNN(cell, **arguments)(inputs, initial_state=states)
     )
-    for found, wanted in zip(plain, expected):
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    assert_close(plain, expected)
 
     mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
     masked = arrays(projected(inputs, initial_state=states, mask=mask))
@@ -219,13 +214,7 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
     layer.build(inputs.shape)
     variables = cell.trainable_variables
     count = len(states)
-
-    def loss(tensors):
-        sequence, *others = tensors
-        mapping = list(zip(variables, others[count:]))
-        with keras.StatelessScope(state_mapping=mapping):
-            outputs = layer(sequence, initial_state=others[:count])
-        return keras.ops.sum(keras.ops.multiply(outputs, direction))
+    loss = sequence_loss(layer, direction, count)
 
     def reference_loss(values):
         sequence, *others = values
@@ -284,8 +273,7 @@ def test_long_sequences_equal_the_reference(
 
     values = [inputs, *states, *map(arrays, variables)]
     expected = run_float64([value.astype("float64") for value in values])
-    for found, wanted in zip(arrays(run(values)), expected, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
+    assert_close(run(values), expected, rtol=1e-3, atol=1e-4)
 
     random = np.random.default_rng(4)
     weighed = [random.normal(size=part.shape) for part in expected]
@@ -322,9 +310,9 @@ def test_an_empty_source_changes_nothing(random):
         weight.assign(named[weight.path.rpartition("/")[2]])
     inputs, states = random_arrays(random, single, 2, 5)
     empty = np.zeros_like(states[1])
-    np.testing.assert_allclose(
-        arrays(ProjectedRNN(dual)(inputs, initial_state=[*states, empty])),
-        arrays(ProjectedRNN(single)(inputs, initial_state=states)),
+    assert_close(
+        ProjectedRNN(dual)(inputs, initial_state=[*states, empty]),
+        ProjectedRNN(single)(inputs, initial_state=states),
         rtol=1e-5,
         atol=1e-6,
     )
@@ -332,7 +320,7 @@ def test_an_empty_source_changes_nothing(random):
 
 @every_source
 @every_kind
-def test_a_trace_tells_what_was_read_and_written(kind, source_key, random):
+def test_a_trace_has_the_values_read_and_written(kind, source_key, random):
     cell = make(kind, source_key)
     inputs, states = random_arrays(random, cell, 2, 1)
     projected = cell.project_inputs(inputs[:, 0])
@@ -341,15 +329,8 @@ def test_a_trace_tells_what_was_read_and_written(kind, source_key, random):
     traced = arrays(traced)
     assert ("source" in traced) == (source_key is not None)
     if source_key is not None:
-        np.testing.assert_allclose(
-            traced["source"], retrieved[:, 0], rtol=1e-4, atol=1e-5
-        )
-    np.testing.assert_allclose(
-        traced["read"] + traced["written"],
-        traced["state"],
-        rtol=1e-4,
-        atol=1e-5,
-    )
+        assert_close(traced["source"], retrieved[:, 0])
+    assert_close(traced["read"] + traced["written"], traced["state"])
     if kind != "lstm":
         np.testing.assert_allclose(traced["state"], arrays(output), atol=1e-6)
 
@@ -404,9 +385,7 @@ def test_a_language_model_of_associative_memory_streams(random):
     for column in np.split(tokens, 9, axis=1):
         logits, state = lm.step(column, state)
         found.append(arrays(logits))
-    np.testing.assert_allclose(
-        np.concatenate(found, axis=1), expected, rtol=1e-4, atol=1e-5
-    )
+    assert_close(np.concatenate(found, axis=1), expected)
 
 
 @pytest.mark.parametrize(

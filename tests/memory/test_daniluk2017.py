@@ -1,6 +1,5 @@
 import dataclasses
 import inspect
-import json
 from collections.abc import Callable
 
 import keras
@@ -9,11 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import everything
+from layers import memory_loss
+from layers import uniform
 
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
 from references.finite_differences import assert_derivatives
-from references.results import everything
 from references.tracing import assert_no_loop_over_time
 
 pytestmark = pytest.mark.backend
@@ -43,8 +47,7 @@ class Case:
         span = slots + 1 if self.span == "order" else slots
         layer = self.layer(
             **{self.span: span},
-            kernel_initializer=initializer
-            or keras.initializers.RandomUniform(-1, 1),
+            kernel_initializer=initializer or uniform(),
         )
         units = k * self.parts(slots)
         layer.build((None, None, units))
@@ -119,10 +122,6 @@ every_attention = pytest.mark.parametrize(
 )
 
 
-def as_numpy(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
-
-
 def as_window(state):
     """Turns a layer's state into the reference's."""
     return {
@@ -173,20 +172,19 @@ def test_equals_the_reference(case, compiled, shape, seed):
     outputs = random.normal(size=(batch, time, units)).astype("float32")
     if filled is None:
         found = compiled(lambda outputs: everything(layer)(outputs))(outputs)
-        window = as_window(as_numpy(layer.initial_state(batch)))
+        window = as_window(arrays(layer.initial_state(batch)))
     else:
         state = case.state(random, slots, k, filled)
         found = compiled(
             lambda outputs, state: everything(layer)(outputs, state=state)
         )(outputs, keras.tree.map_structure(tensor, state))
         window = as_window(state)
-    predictions, new_state, attention = as_numpy(found)
+    predictions, new_state, attention = arrays(found)
 
     expected, new_window, alpha = case.reference(
         outputs.astype("float64"), case.of(layer), window
     )
-    np.testing.assert_allclose(predictions, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(attention, alpha, rtol=1e-4, atol=1e-5)
+    assert_close((predictions, attention), (expected, alpha))
     assert_same_state(new_state, new_window)
 
 
@@ -220,8 +218,8 @@ def test_gradients_equal_finite_differences(case, gradients, random):
             attention * tensor(toward_attention)
         )
 
-    def reference_loss(arrays):
-        outputs, window, *kernels = arrays
+    def reference_loss(values):
+        outputs, window, *kernels = values
         predictions, _, attention = case.reference(
             outputs,
             case.symbols(kernels),
@@ -231,8 +229,8 @@ def test_gradients_equal_finite_differences(case, gradients, random):
             attention * toward_attention
         )
 
-    arrays = [outputs, state["window"], *layer.get_weights()]
-    assert_derivatives(gradients, loss, reference_loss, arrays)
+    values = [outputs, state["window"], *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
 
 
 @every_memory
@@ -265,26 +263,19 @@ def test_any_cut_of_the_time_axis_gives_the_same(case, compiled, cuts):
     outputs = outputs.astype("float32")
     read = streaming_function(layer, compiled)
 
-    whole, whole_state, whole_attention = as_numpy(
+    whole, whole_state, whole_attention = arrays(
         read(outputs, layer.initial_state(batch))
     )
     state = layer.initial_state(batch)
     pieces, attentions = [], []
     for piece in np.split(outputs, sorted(cuts), axis=1):
         predictions, state, attention = read(piece, state)
-        pieces.append(as_numpy(predictions))
-        attentions.append(as_numpy(attention))
+        pieces.append(arrays(predictions))
+        attentions.append(arrays(attention))
 
-    np.testing.assert_allclose(
-        np.concatenate(pieces, axis=1), whole, rtol=1e-5, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        np.concatenate(attentions, axis=1),
-        whole_attention,
-        rtol=1e-5,
-        atol=1e-6,
-    )
-    assert_same_state(as_numpy(state), as_window(as_numpy(whole_state)))
+    joined = (np.concatenate(each, axis=1) for each in (pieces, attentions))
+    assert_close(tuple(joined), (whole, whole_attention), rtol=1e-5, atol=1e-6)
+    assert_same_state(arrays(state), as_window(arrays(whole_state)))
     np.testing.assert_array_equal(whole_state["filled"], [slots] * batch)
 
 
@@ -324,7 +315,7 @@ def test_weights_sum_to_one_or_to_nothing(case, compiled, random):
     slots = 4
     layer, units = case.make(slots, k=3)
     outputs = random.normal(size=(3, 6, units)).astype("float32")
-    _, _, attention = as_numpy(compiled(everything(layer))(outputs))
+    _, _, attention = arrays(compiled(everything(layer))(outputs))
     np.testing.assert_array_equal(attention[:, 0], 0.0)
     np.testing.assert_allclose(attention[:, 1:].sum(-1), 1.0, rtol=1e-6)
     for step in range(6):
@@ -346,8 +337,8 @@ def test_slots_that_are_not_filled_do_not_matter(case, compiled, random):
         dirty["window"][row, : slots - level] = 1e4
     read = compiled(lambda state: everything(layer)(outputs, state=state))
     clean, dirty = keras.tree.map_structure(tensor, (clean, dirty))
-    predictions, _, attention = as_numpy(read(clean))
-    found, _, found_attention = as_numpy(read(dirty))
+    predictions, _, attention = arrays(read(clean))
+    found, _, found_attention = arrays(read(dirty))
     np.testing.assert_array_equal(found, predictions)
     np.testing.assert_array_equal(found_attention, attention)
 
@@ -359,12 +350,10 @@ def test_a_text_shorter_than_the_window(case, compiled, random):
     longer, _ = case.make(slots=8, k=2)
     longer.set_weights(layer.get_weights())
     outputs = random.normal(size=(2, 4, units)).astype("float32")
-    predictions, _, attention = as_numpy(compiled(everything(layer))(outputs))
-    found, _, found_attention = as_numpy(compiled(everything(longer))(outputs))
-    np.testing.assert_allclose(found, predictions, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        found_attention[..., -3:], attention, rtol=1e-5, atol=1e-6
-    )
+    predictions, _, attention = arrays(compiled(everything(layer))(outputs))
+    found, _, found_attention = arrays(compiled(everything(longer))(outputs))
+    found = found, found_attention[..., -3:]
+    assert_close(found, (predictions, attention), rtol=1e-5, atol=1e-6)
 
 
 def test_attention_points_where_the_keys_say(compiled):
@@ -382,7 +371,7 @@ def test_attention_points_where_the_keys_say(compiled):
     predicts = np.arange(15)[::-1].reshape(5, 3) / 20
     outputs = np.concatenate([keys, values, predicts], axis=-1)[None]
 
-    predictions, _, attention = as_numpy(
+    predictions, _, attention = arrays(
         compiled(everything(layer))(outputs.astype("float32"))
     )
 
@@ -410,7 +399,7 @@ def test_ngram_reads_each_part_later(steps_ago):
     kernel[steps_ago * k : (steps_ago + 1) * k] = np.eye(k)
     layer.output_kernel.assign(kernel)
     outputs = np.arange(1, 31).reshape(1, 5, order * k) / 40
-    predictions, _, _ = as_numpy(everything(layer)(outputs.astype("float32")))
+    predictions, _, _ = arrays(everything(layer)(outputs.astype("float32")))
     part = outputs[0, :, steps_ago * k : (steps_ago + 1) * k]
     part = np.concatenate([np.zeros((steps_ago, k)), part])[:5]
     np.testing.assert_allclose(predictions[0], np.tanh(part), rtol=1e-5)
@@ -422,8 +411,8 @@ def test_past_predictions_are_never_read(compiled, random):
     changed = outputs.copy()
     changed[:, :-1, -3:] += 1.0
     read = compiled(everything(layer))
-    found, _, _ = as_numpy(read(changed))
-    expected, _, _ = as_numpy(read(outputs))
+    found, _, _ = arrays(read(changed))
+    expected, _, _ = arrays(read(outputs))
     np.testing.assert_array_equal(found[:, -1], expected[:, -1])
     assert np.all(found[:, 0] != expected[:, 0])
 
@@ -435,8 +424,8 @@ def test_no_output_sees_the_future(case, compiled, random):
     changed = outputs.copy()
     changed[:, 3] += 1.0
     read = compiled(everything(layer))
-    found, _, _ = as_numpy(read(changed))
-    expected, _, _ = as_numpy(read(outputs))
+    found, _, _ = arrays(read(changed))
+    expected, _, _ = arrays(read(outputs))
     np.testing.assert_array_equal(found[:, :3], expected[:, :3])
     assert np.all(found[:, 4] != expected[:, 4])
 
@@ -471,19 +460,11 @@ def test_every_argument_survives_its_configuration(case):
         "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
     }
     signature = inspect.signature(case.layer.__init__).parameters
-    own = set(signature) - {"self", "kwargs"}
-    assert own == set(arguments), "give new arguments a value here"
-    for name in own:
-        assert arguments[name] != signature[name].default
-    layer = case.layer(
-        **arguments, name="memory", dtype="float16", trainable=False
+    for name, value in arguments.items():
+        assert value != signature[name].default
+    _, revived = assert_arguments_survive(
+        case.layer, arguments, name="memory", dtype="float16", trainable=False
     )
-
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-
-    assert own <= set(config["config"])
-    assert type(revived) is case.layer
     assert getattr(revived, case.span) == 7
     assert (
         revived.kernel_initializer.get_config()
@@ -492,22 +473,6 @@ def test_every_argument_survives_its_configuration(case):
     assert revived.name == "memory"
     assert revived.dtype_policy.name == "float16"
     assert not revived.trainable
-
-
-@every_memory
-@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
-def test_lower_precision(case, dtype, compiled, random):
-    layer = case.layer(**{case.span: 3}, dtype=dtype)
-    units = 4 * case.parts(3 if case.span == "window" else 2)
-    outputs = random.normal(size=(2, 5, units)).astype("float32")
-    predictions, state, attention = compiled(everything(layer))(outputs)
-    half = layer.compute_dtype
-    assert keras.backend.standardize_dtype(predictions.dtype) == half
-    assert keras.backend.standardize_dtype(attention.dtype) == half
-    assert keras.backend.standardize_dtype(state["window"].dtype) == half
-    assert keras.backend.standardize_dtype(state["filled"].dtype) == "int32"
-    predictions = as_numpy(keras.ops.cast(predictions, "float32"))
-    assert np.all(np.isfinite(predictions))
 
 
 # === Errors ===
@@ -535,3 +500,88 @@ def test_wrong_window(case, window):
 def test_wrong_order(order):
     with pytest.raises(ValueError, match="`order`.*at least 2.*Received: "):
         memories.NGram(order=order)
+
+
+# === The projection, without a memory ===
+
+FORMS = {
+    "daniluk2017": ({}, np.tanh),
+    "press2016": ({"activation": "linear", "use_bias": True}, lambda x: x),
+    "of another size": ({"units": 2}, np.tanh),
+}
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def make_projection(form, units):
+    layer = memories.Projection(
+        kernel_initializer=uniform(3),
+        bias_initializer=uniform(3),
+        **FORMS[form][0],
+    )
+    layer.build((None, None, units))
+    return layer
+
+
+def projected(form, outputs, kernel, bias=0.0):
+    """P h + b_P, and its tanh, step by step."""
+    results = np.zeros((*outputs.shape[:2], kernel.shape[1]))
+    for row in np.ndindex(outputs.shape[:2]):
+        results[row] = FORMS[form][1](kernel.T @ outputs[row] + bias)
+    return results
+
+
+@every_form
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 4),
+    units=st.integers(1, 5),
+    seed=st.integers(0, 2**16),
+)
+def test_a_projection_equals_the_reference(form, batch_size, time, units, seed):
+    random = np.random.default_rng(seed)
+    outputs = random.normal(size=(batch_size, time, units))
+    layer = make_projection(form, units)
+    found, state, attention = everything(layer)(outputs.astype("float32"))
+    expected = projected(form, outputs, *layer.get_weights())
+    assert_close(found, expected)
+    assert state == {} == layer.initial_state(batch_size)
+    assert tuple(attention.shape) == (batch_size, time, 0)
+    assert layer.losses == []
+
+
+@every_form
+def test_gradients_of_a_projection(form, gradients, random):
+    layer = make_projection(form, 3)
+    outputs = random.normal(size=(2, 4, 3)).astype("float32")
+    units = layer.units or 3
+    direction = random.normal(size=(2, 4, units)).astype("float32")
+
+    def reference_loss(values):
+        return np.sum(projected(form, *values) * direction)
+
+    values = [outputs, *layer.get_weights()]
+    loss = memory_loss(layer, direction)
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_a_penalty_is_a_loss():
+    layer = memories.Projection(kernel_regularizer=keras.regularizers.L2(0.5))
+    layer.build((None, None, 4))
+    (penalty,) = layer.losses
+    kernel = layer.get_weights()[0]
+    np.testing.assert_allclose(arrays(penalty), 0.5 * np.sum(kernel**2), 1e-5)
+
+
+def test_every_argument_of_a_projection_survives_its_configuration():
+    arguments = {
+        "units": 3,
+        "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
+        "activation": "relu",
+        "use_bias": True,
+        "bias_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 2),
+        "kernel_regularizer": keras.regularizers.L2(0.25),
+    }
+    _, revived = assert_arguments_survive(
+        memories.Projection, arguments, name="memory", dtype="float16"
+    )
+    assert float(revived.kernel_regularizer.l2) == 0.25

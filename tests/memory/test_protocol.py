@@ -4,15 +4,18 @@ import keras
 import numpy as np
 import pytest
 from keras.src.backend import get_keras_mask
+from layers import arrays
+from layers import assert_close
+from layers import everything
+from layers import uniform
 
 from memlm_keras import masking
 from memlm_keras import memory as memories
-from references.results import everything
 
 pytestmark = pytest.mark.backend
 
 V, UNITS, TIME = 11, 12, 7
-RANGE = keras.initializers.RandomUniform(-1, 1)
+RANGE = uniform()
 
 MEMORIES = {
     "attention": lambda **given: memories.Attention(3, RANGE, **given),
@@ -54,10 +57,6 @@ def inputs_of(seed, batch_size=2, time=TIME):
     return outputs, token_ids
 
 
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
-
-
 def embedded(layer, state):
     """A state with vectors of its words, where the memory needs some."""
     table = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
@@ -73,14 +72,6 @@ def with_a_history(name, batch_size):
         before, earlier = inputs_of(3, batch_size, 2)
         _, state, _ = everything(layer)(before, earlier)
     return layer, embedded(layer, state)
-
-
-def assert_close(found, expected):
-    assert sorted(found) == sorted(expected)
-    for key in found:
-        np.testing.assert_allclose(
-            found[key], expected[key], rtol=1e-4, atol=1e-5
-        )
 
 
 # === What a call returns ===
@@ -99,7 +90,7 @@ def test_outputs_alone_unless_more_is_asked_for(name):
     assert plain.shape == (2, TIME, OUTPUT_UNITS.get(name, UNITS))
     np.testing.assert_allclose(plain, read, rtol=1e-5, atol=1e-6)
     with_state = layer(outputs, token_ids, return_state=True)
-    assert_close(arrays(with_state[1]), state)
+    assert_close(with_state[1], state)
     _, found = layer(outputs, token_ids, return_attention_scores=True)
     assert found.shape == (2, TIME, ATTENDED.get(name, 3))
     np.testing.assert_allclose(arrays(found), weights, rtol=1e-5, atol=1e-6)
@@ -180,13 +171,10 @@ def test_masked_steps_are_never_remembered(name, compiled):
     )
     np.testing.assert_array_equal(found[~MASKS], 0.0)
     np.testing.assert_array_equal(weights[~MASKS], 0.0)
-    np.testing.assert_allclose(
-        without_masked_steps(found), expected, rtol=1e-4, atol=1e-5
+    assert_close(
+        (without_masked_steps(found), without_masked_steps(weights), new_state),
+        (expected, expected_weights, expected_state),
     )
-    np.testing.assert_allclose(
-        without_masked_steps(weights), expected_weights, rtol=1e-4, atol=1e-5
-    )
-    assert_close(new_state, expected_state)
 
 
 @every_memory
@@ -201,7 +189,7 @@ def test_a_row_that_is_masked_changes_nothing(name):
         mask=np.zeros((2, 2), "bool"),
     )
     np.testing.assert_array_equal(arrays(read), 0.0)
-    assert_close(arrays(new_state), arrays(state))
+    assert_close(new_state, state)
 
 
 @pytest.mark.parametrize("name", ["key_value_predict", "single"])
@@ -247,6 +235,12 @@ def test_without_a_mask_nothing_is_moved(name, monkeypatch):
         layer(outputs, token_ids, mask=np.ones((2, TIME), "bool"))
 
 
+@pytest.mark.parametrize("name", sorted(OF_WORDS))
+def test_words_must_be_given(name):
+    with pytest.raises(ValueError, match="`token_ids` must be given"):
+        MEMORIES[name]()(np.ones((1, 2, UNITS), "float32"))
+
+
 def test_a_mask_of_another_rank():
     outputs, _ = inputs_of(8)
     with pytest.raises(ValueError, match=r"`mask` must be .*\(batch, time\)"):
@@ -275,11 +269,10 @@ def test_positions_are_rows_of_the_full_read(name, with_mask, compiled):
         read(outputs, token_ids, positions=POSITIONS)
     )
     rows = np.arange(len(MASKS))[:, None]
-    for ours, theirs in ((found, whole), (weights, whole_weights)):
-        np.testing.assert_allclose(
-            ours, theirs[rows, POSITIONS], rtol=1e-4, atol=1e-5
-        )
-    assert_close(new_state, whole_state)
+    assert_close(
+        (found, weights, new_state),
+        (whole[rows, POSITIONS], whole_weights[rows, POSITIONS], whole_state),
+    )
 
 
 @pytest.mark.parametrize(
@@ -304,8 +297,7 @@ def test_gradients_at_positions(name, gradients):
 
     tensors = [outputs, *layer.get_weights()]
     found = gradients(loss(positions=POSITIONS), tensors)
-    for ours, theirs in zip(found, gradients(loss(), tensors)):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+    assert_close(found, gradients(loss(), tensors), rtol=1e-3, atol=1e-4)
     assert np.any(found[0][1, 1] != 0.0)
     np.testing.assert_array_equal(found[0][1, 6], 0.0)
 
@@ -414,9 +406,7 @@ def test_time_distributed(name, with_mask):
         expected = layer(
             outputs[:, index], mask=mask[:, index] if with_mask else None
         )
-        np.testing.assert_allclose(
-            found[:, index], arrays(expected), rtol=1e-4, atol=1e-5
-        )
+        assert_close(found[:, index], expected)
 
 
 @pytest.mark.parametrize(
@@ -440,34 +430,32 @@ def test_in_a_functional_model_with_a_bidirectional_part(name, tmp_path):
         "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     )
     model.fit(rows, rows, verbose=0)
-    everything = keras.Model(token_ids, [logits, state, weights])
+    all_three = keras.Model(token_ids, [logits, state, weights])
     path = tmp_path / "model.keras"
-    everything.save(path)
-    found = arrays(everything(rows))
-    loaded = arrays(keras.saving.load_model(path)(rows))
-    for ours, theirs in zip(
-        keras.tree.flatten(found), keras.tree.flatten(loaded)
-    ):
-        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    all_three.save(path)
+    found = arrays(all_three(rows))
+    assert_close(keras.saving.load_model(path)(rows), found, atol=1e-6)
     np.testing.assert_array_equal(found[2][rows == 0], 0.0)
 
 
-@pytest.mark.parametrize(
-    "name, policy",
-    [
-        *((name, "mixed_bfloat16") for name in MEMORIES),
-        ("key_value_predict", "float16"),
-        ("single", "float16"),
-        ("memory_network", "float16"),
-    ],
-)
+def dtype_of(tensor):
+    return keras.backend.standardize_dtype(tensor.dtype)
+
+
+@every_memory
+@pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 def test_lower_precision_with_a_mask(name, policy):
     outputs, token_ids = inputs_of(11, len(MASKS))
     layer = MEMORIES[name](dtype=policy)
     read, state, weights = everything(layer)(outputs, token_ids, mask=MASKS)
-    half = layer.compute_dtype
-    assert keras.backend.standardize_dtype(read.dtype) == half
-    assert keras.backend.standardize_dtype(weights.dtype) == half
+    assert dtype_of(read) == dtype_of(weights) == layer.compute_dtype
+    for key, value in layer.initial_state(len(MASKS)).items():
+        assert dtype_of(state[key]) == dtype_of(value)
+    if "filled" in state:
+        kept = {"single": "float32"}.get(name, layer.compute_dtype)
+        kept = "int32" if name in OF_WORDS else kept
+        assert dtype_of(state["filled"]) == "int32"
+        assert dtype_of(state["window"]) == kept
     expected = MEMORIES[name]()
     expected.build(outputs.shape)
     expected.set_weights(layer.get_weights())

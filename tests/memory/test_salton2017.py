@@ -1,19 +1,20 @@
-import inspect
-import json
-
 import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import everything
+from layers import uniform
 
 from memlm_keras import LanguageModel
 from memlm_keras.memory import Attentive
 from memlm_keras.memory.salton2017 import SCORES
 from references import salton2017 as reference
 from references.finite_differences import assert_derivatives
-from references.results import everything
 from references.tracing import assert_no_loop_over_time
 
 pytestmark = pytest.mark.backend
@@ -22,7 +23,7 @@ every_score = pytest.mark.parametrize("score", SCORES)
 
 
 def make(score, k, window=4, limit=1.0, **arguments):
-    initializer = keras.initializers.RandomUniform(-limit, limit)
+    initializer = uniform(limit=limit)
     layer = Attentive(score, window, initializer, initializer, **arguments)
     layer.build((None, None, k))
     return layer
@@ -47,10 +48,6 @@ def symbols(layer, values=None):
 def outputs_of(seed, batch_size, time, k):
     random = np.random.default_rng(seed)
     return random.normal(size=(batch_size, time, k)).astype("float32")
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
 def reader(layer, compiled):
@@ -106,8 +103,7 @@ def test_equals_the_reference(
     expected, attention = reference.attentive(
         outputs.astype("float64"), symbols(layer), window, list(before)
     )
-    np.testing.assert_allclose(merged, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(weights, attention, rtol=1e-4, atol=1e-5)
+    assert_close((merged, weights), (expected, attention))
     filled = min(history + time, window)
     np.testing.assert_array_equal(state["filled"], filled)
 
@@ -205,13 +201,7 @@ def test_uneven_pieces_give_the_same(score, compiled):
     outputs = outputs_of(3, 2, 9, 3)
     whole = read_in_pieces(layer, compiled, outputs, [])
     pieces = read_in_pieces(layer, compiled, outputs, [1, 3])
-    keras.tree.map_structure(
-        lambda found, expected: np.testing.assert_allclose(
-            found, expected, rtol=1e-5, atol=1e-6
-        ),
-        pieces,
-        whole,
-    )
+    assert_close(pieces, whole, rtol=1e-5, atol=1e-6)
 
 
 @every_score
@@ -358,13 +348,9 @@ def test_every_argument_survives_its_configuration(score):
         "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
         "bias_initializer": keras.initializers.Constant(0.5),
     }
-    signature = inspect.signature(Attentive.__init__).parameters
-    assert set(signature) - {"self", "kwargs"} == set(arguments)
-    layer = Attentive(**arguments, name="memory", dtype="mixed_float16")
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    assert set(arguments) <= set(config["config"])
-    assert revived.get_config() == layer.get_config()
+    _, revived = assert_arguments_survive(
+        Attentive, arguments, name="memory", dtype="mixed_float16"
+    )
     assert (revived.score, revived.window) == (score, 3)
     revived.build((None, None, 2))
     np.testing.assert_array_equal(revived.bias.numpy(), 0.5)

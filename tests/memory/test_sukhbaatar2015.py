@@ -1,18 +1,19 @@
-import inspect
-import json
-
 import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import everything
+from layers import uniform
 
 import memlm_keras
 from memlm_keras.embeddings import look_up
 from memlm_keras.memory import MemoryNetwork
 from references.daniluk2017 import softmax
 from references.finite_differences import assert_derivatives
-from references.results import everything
 
 pytestmark = pytest.mark.backend
 
@@ -23,14 +24,14 @@ def make(d, window):
     layer = MemoryNetwork(
         window,
         vocabulary_size=V,
-        kernel_initializer=keras.initializers.RandomUniform(-1, 1),
+        kernel_initializer=uniform(),
     )
     layer.build((None, None, d))
     return layer
 
 
 def reference(embedded, token_ids, weights, window, before=0):
-    """The equations in float64, the first `before` steps read but not told."""
+    """The equations in float64, without the outputs of `before` steps."""
     table, t_a, t_c, query_kernel = weights
     batch_size, time, d = embedded.shape
     hidden = np.zeros((batch_size, time, d))
@@ -56,10 +57,6 @@ def inputs_of(seed, batch_size, time, d):
     table = random.normal(size=(V, d)).astype("float32")
     token_ids = random.integers(V, size=(batch_size, time)).astype("int32")
     return table, token_ids, table[token_ids]
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
 def read_in_pieces(layer, table, token_ids, cut, call=None):
@@ -92,8 +89,7 @@ def test_outputs_equal_the_reference(batch_size, time, d, window, before, seed):
     expected = reference(
         embedded.astype("float64"), token_ids, weights, window, before
     )
-    for ours, theirs in zip(arrays(found[1]), expected):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert_close(found[1], expected)
     assert sorted(state) == ["filled", "window"]
     np.testing.assert_array_equal(
         arrays(state["window"])[:, max(0, window - 1 - before - time) :],
@@ -141,7 +137,7 @@ def test_words_carried_are_looked_up_in_the_table_of_today():
     )
     weights = [value.astype("float64") for value in layer.get_weights()]
     expected, _ = reference(later[token_ids], token_ids, weights, 4, 3)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert_close(found, expected)
 
 
 def test_a_state_whose_words_are_not_embedded():
@@ -157,13 +153,7 @@ def test_every_argument_survives_its_configuration():
         "vocabulary_size": 7,
         "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
     }
-    signature = inspect.signature(MemoryNetwork.__init__).parameters
-    assert set(signature) - {"self", "kwargs"} == set(arguments)
-    layer = MemoryNetwork(**arguments, name="memory")
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    assert set(arguments) <= set(config["config"])
-    assert revived.get_config() == layer.get_config()
+    assert_arguments_survive(MemoryNetwork, arguments, name="memory")
 
 
 def test_a_model_without_recurrent_layers():
@@ -183,9 +173,7 @@ def test_a_model_reads_on_with_the_embedding_of_today():
         3 * np.random.default_rng(8).normal(size=(V, 4))
     )
     found, _ = model.step(tokens[:, 3:], state)
-    np.testing.assert_allclose(
-        arrays(found), arrays(model(tokens))[:, 3:], rtol=1e-4, atol=1e-5
-    )
+    assert_close(found, arrays(model(tokens))[:, 3:])
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,20 @@
-import inspect
-import json
-
 import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import everything
+from layers import memory_loss
+from layers import uniform
 
 import memlm_keras
+from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import MemoryBlock
 from references import tran2016 as reference
 from references.finite_differences import assert_derivatives
-from references.results import everything
 
 pytestmark = pytest.mark.backend
 
@@ -19,25 +22,30 @@ V = 11
 every_variant = pytest.mark.parametrize("variant", reference.VARIANTS)
 
 
-def make(variant, d, window=3):
-    layer = MemoryBlock(
+def make(variant, d, window=3, kind=MemoryBlock, **arguments):
+    layer = kind(
         window,
+        **arguments,
         **reference.VARIANTS[variant],
         vocabulary_size=V,
-        kernel_initializer=keras.initializers.RandomUniform(-1, 1),
+        kernel_initializer=uniform(),
     )
     layer.build((None, None, d))
     return layer
 
 
-def inputs_of(seed, batch_size, time, d):
+def make_bidirectional(variant, d, window=2, end=0):
+    return make(
+        variant, d, window, BidirectionalMemoryBlock, end_of_sentence_id=end
+    )
+
+
+def inputs_of(seed, batch_size, time, d, words=V):
+    """With `words=V - 1` no token has id V - 1."""
     random = np.random.default_rng(seed)
     outputs = random.normal(size=(batch_size, time, d)).astype("float32")
-    return outputs, random.integers(V, size=(batch_size, time)).astype("int32")
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
+    token_ids = random.integers(words, size=(batch_size, time))
+    return outputs, token_ids.astype("int32")
 
 
 @every_variant
@@ -71,8 +79,7 @@ def test_outputs_equal_the_reference(
         window,
         list(earlier_ids),
     )
-    np.testing.assert_allclose(composed, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(weights, attention, rtol=1e-4, atol=1e-5)
+    assert_close((composed, weights), (expected, attention))
     filled = min(history + time, window - 1)
     np.testing.assert_array_equal(state["filled"], filled)
     assert state["window"].shape == (batch_size, window - 1)
@@ -91,12 +98,7 @@ def test_gradients_equal_finite_differences(variant, gradients):
     direction = np.random.default_rng(6).normal(size=(2, 4, d))
     direction = direction.astype("float32")
 
-    def loss(tensors):
-        outputs, *weights = tensors
-        (composed, _, _), _ = everything(layer.stateless_call)(
-            weights, [], outputs, token_ids
-        )
-        return keras.ops.sum(keras.ops.multiply(composed, direction))
+    loss = memory_loss(layer, direction, token_ids)
 
     def reference_loss(values):
         outputs, *weights = values
@@ -167,9 +169,12 @@ def test_words_outside_the_filled_slots_change_nothing(variant, compiled):
     np.testing.assert_array_equal(first[2], second[2])
 
 
-def test_no_copy_of_the_tables_for_each_slot(compiled):
+@pytest.mark.parametrize(
+    "kind, words", [(MemoryBlock, 4), (BidirectionalMemoryBlock, 2 * 5)]
+)
+def test_no_copy_of_the_tables_for_each_slot(kind, words):
     """Each table is read once for the whole sequence."""
-    layer = make("tm_gated", 3, window=5)
+    layer = make("tm_gated", 3, window=5, kind=kind)
     outputs, token_ids = inputs_of(3, 2, 4, 3)
     shapes = []
     take = keras.ops.take
@@ -181,7 +186,7 @@ def test_no_copy_of_the_tables_for_each_slot(compiled):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.ops, "take", spy)
         everything(layer)(outputs, token_ids)
-    assert shapes == [(2, 4 + 4)] * 2
+    assert shapes == [(2, 4 + words)] * 2
 
 
 def test_every_argument_survives_its_configuration():
@@ -201,30 +206,11 @@ def test_every_argument_survives_its_configuration():
         "gate_bias": False,
         "linear_kernel": True,
     }
-    signature = inspect.signature(MemoryBlock.__init__).parameters
-    assert set(signature) - {"self", "kwargs"} == set(gated)
     for arguments in (gated, linear):
-        layer = MemoryBlock(**arguments, name="memory")
-        config = json.loads(
-            json.dumps(keras.saving.serialize_keras_object(layer))
-        )
-        revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-        assert set(arguments) <= set(config["config"])
-        assert revived.get_config() == layer.get_config()
+        assert_arguments_survive(MemoryBlock, arguments, name="memory")
 
 
-@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
-def test_lower_precision(dtype, compiled):
-    layer = MemoryBlock(3, vocabulary_size=V, dtype=dtype)
-    outputs, token_ids = inputs_of(3, 2, 4, 3)
-    composed, state, weights = compiled(everything(layer))(outputs, token_ids)
-    for value in (composed, weights):
-        found = keras.backend.standardize_dtype(value.dtype)
-        assert found == layer.compute_dtype
-    assert keras.backend.standardize_dtype(state["window"].dtype) == "int32"
-    assert np.all(np.isfinite(arrays(keras.ops.cast(composed, "float32"))))
-
-
+@pytest.mark.parametrize("kind", [MemoryBlock, BidirectionalMemoryBlock])
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -238,14 +224,9 @@ def test_lower_precision(dtype, compiled):
         ({"linear_kernel": True}, "`linear_kernel=True` needs.*'gated'"),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_wrong_arguments(kind, arguments, message):
     with pytest.raises(ValueError, match=message):
-        MemoryBlock(**{"vocabulary_size": V, **arguments})
-
-
-def test_words_must_be_given():
-    with pytest.raises(ValueError, match="`token_ids` must be given"):
-        MemoryBlock(vocabulary_size=V)(np.ones((1, 2, 3), "float32"))
+        kind(**{"vocabulary_size": V, **arguments})
 
 
 def test_the_vocabulary_is_that_of_the_model():
@@ -261,3 +242,174 @@ def test_the_vocabulary_is_that_of_the_model():
         memlm_keras.LanguageModel(
             V + 1, 4, [keras.layers.LSTM(4)], MemoryBlock(2, vocabulary_size=V)
         )
+
+
+# === Words on both sides ===
+
+
+@every_variant
+@given(
+    batch_size=st.integers(1, 3),
+    time=st.integers(1, 7),
+    d=st.integers(1, 4),
+    window=st.integers(1, 4),
+    end=st.integers(0, V - 1),
+    seed=st.integers(0, 2**16),
+)
+def test_bidirectional_outputs_equal_the_reference(
+    variant, compiled, batch_size, time, d, window, end, seed
+):
+    layer = make_bidirectional(variant, d, window, end)
+    outputs, token_ids = inputs_of(seed, batch_size, time, d)
+    composed, state, weights = arrays(
+        compiled(everything(layer))(outputs, token_ids)
+    )
+    expected, attention = reference.bidirectional_memory_block(
+        outputs.astype("float64"),
+        token_ids,
+        reference.symbols(layer),
+        window,
+        end,
+    )
+    assert_close((composed, weights), (expected, attention))
+    assert state == layer.initial_state(batch_size) == {}
+
+
+@every_variant
+def test_gradients_of_a_bidirectional_block(variant, gradients):
+    d, window, end = 3, 2, 4
+    layer = make_bidirectional(variant, d, window, end)
+    outputs, token_ids = inputs_of(5, 2, 5, d)
+    # An end within a window, and none.
+    token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
+    direction = np.random.default_rng(6).normal(size=(2, 5, d))
+    direction = direction.astype("float32")
+
+    loss = memory_loss(layer, direction, token_ids)
+
+    def reference_loss(values):
+        outputs, *weights = values
+        composed, _ = reference.bidirectional_memory_block(
+            outputs, token_ids, reference.symbols(layer, weights), window, end
+        )
+        return np.sum(composed * direction)
+
+    values = [outputs, *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+@given(
+    time=st.integers(1, 6),
+    padding=st.integers(1, 6),
+    window=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_nothing_behind_the_sentence_changes_anything(
+    compiled, time, padding, window, seed
+):
+    """Neither padding, nor, but where the end is predicted, other words."""
+    layer = make_bidirectional("tm_gated", 3, window, end=V - 1)
+    outputs, token_ids = inputs_of(seed, 2, time, 3, words=V - 1)
+    expected = arrays(compiled(everything(layer))(outputs, token_ids))
+    more, others = inputs_of(seed + 1, 2, padding, 3)
+    for behind, steps in (
+        (np.full_like(others, V - 1), time),
+        (others, time - 1),
+    ):
+        behind[:, 0] = V - 1
+        found = arrays(
+            compiled(everything(layer))(
+                np.concatenate([outputs, more], axis=1),
+                np.concatenate([token_ids, behind], axis=1),
+            )
+        )
+        for place in (0, 2):
+            np.testing.assert_allclose(
+                found[place][:, :steps], expected[place][:, :steps], atol=1e-6
+            )
+
+
+@every_variant
+def test_which_words_a_step_reads(variant, compiled):
+    """All that are near, but never the one that it predicts."""
+    time, window = 9, 2
+    layer = make_bidirectional(variant, 3, window, end=V - 1)
+    outputs, token_ids = inputs_of(3, 1, time, 3, words=V - 1)
+    outputs = np.repeat(outputs, time, axis=0)
+    token_ids = np.repeat(token_ids, time, axis=0)
+    changed = token_ids.copy()
+    # One word a row is another one.
+    np.fill_diagonal(changed, (np.diag(changed) + 1) % (V - 1))
+    before = arrays(compiled(everything(layer))(outputs, token_ids))
+    after = arrays(compiled(everything(layer))(outputs, changed))
+    for place in (0, 2):
+        differs = np.any(after[place] != before[place], axis=-1)
+        for word, step in np.ndindex(time, time):
+            distance = word - (step + 1)
+            near = distance != 0 and abs(distance) <= window
+            assert differs[word, step] == near, (word, step)
+
+
+def test_an_end_that_is_to_be_predicted_is_as_any_word(compiled):
+    """Or attention would tell that the sentence ends."""
+    layer = make_bidirectional("tm_gated", 3, window=2)
+    outputs, _ = inputs_of(3, 2, 5, 3)
+    token_ids = np.array([[0, 1, 2, 3, 4], [0, 1, 0, 3, 4]], "int32")
+    outputs[1] = outputs[0]
+    composed, _, weights = arrays(
+        compiled(everything(layer))(outputs, token_ids)
+    )
+    for value in (composed, weights):
+        np.testing.assert_allclose(value[0, 1], value[1, 1], atol=1e-6)
+
+
+def test_the_middle_rows_of_the_temporal_matrix_are_the_neighbours():
+    layer = make_bidirectional("tm_linear", 2, window=3)
+    layer.set_weights([np.zeros_like(value) for value in layer.get_weights()])
+    outputs = np.ones((1, 6, 2), "float32")
+    token_ids = np.arange(1, 7, dtype="int32")[None]
+    for row, steps in ((2, range(6)), (3, range(4))):
+        temporal = np.zeros((6, 2), "float32")
+        temporal[row] = 50.0
+        layer.temporal_kernel.assign(temporal)
+        _, _, weights = arrays(everything(layer)(outputs, token_ids))
+        for step in steps:
+            np.testing.assert_allclose(
+                weights[0, step], np.eye(6)[row], atol=1e-6
+            )
+
+
+def test_every_argument_of_a_bidirectional_block_survives():
+    arguments = {"window": 3, "end_of_sentence_id": 2}
+    layer, revived = assert_arguments_survive(
+        BidirectionalMemoryBlock,
+        arguments,
+        temporal_context=True,
+        gate_bias=True,
+        vocabulary_size=V,
+        name="memory",
+    )
+    for name in (*arguments, "temporal_context", "gate_bias"):
+        assert getattr(revived, name) == getattr(layer, name)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"end_of_sentence_id": -1}, "`end_of_sentence_id`.*at least 0.*-1"),
+        (
+            {"end_of_sentence_id": V},
+            f"`end_of_sentence_id` must be below the vocabulary size {V}. .*",
+        ),
+    ],
+)
+def test_wrong_arguments_of_a_bidirectional_block(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        layer = BidirectionalMemoryBlock(**{"vocabulary_size": V, **arguments})
+        layer.build((None, None, 3))
+
+
+def test_slots_are_on_both_sides():
+    layer = BidirectionalMemoryBlock(vocabulary_size=V)
+    assert layer.steps_back is None
+    assert not layer.causal
