@@ -133,7 +133,7 @@ def test_a_bidirectional_model_scores_each_sentence_by_itself(batch_size):
     assert "given the words before and behind" in result.protocol
 
 
-def test_what_a_bidirectional_model_refuses():
+def test_wrong_questions_for_a_bidirectional_model():
     questions = [*make_questions(2, 0, 0), *make_questions(1, 0, 3)]
     with pytest.raises(ValueError, match="no context.* question 2 .* of 3 sen"):
         cloze_scores(make("bidirectional"), questions, VOCABULARY)
@@ -158,13 +158,13 @@ def shapes(monkeypatch):
     """Shapes of tokens that a model reads: up to the memory, and to the end."""
 
     def watch(model):
-        seen = {"_attend": [], "_step": []}
+        seen = {"_attend": [], "_score": []}
         for name, calls in seen.items():
             function = getattr(model, name)
 
-            def counted(tokens, state, function=function, calls=calls):
+            def counted(tokens, *others, function=function, calls=calls):
                 calls.append(tuple(tokens.shape))
-                return function(tokens, state)
+                return function(tokens, *others)
 
             monkeypatch.setattr(model, name, counted)
         return seen
@@ -185,7 +185,7 @@ def test_a_context_is_read_once(shapes, monkeypatch):
     assert sorted(len(row) for row in rows_read if len(row)) == sorted(lengths)
     # 70 sentences, three at once in batches of three questions: 24 calls, for
     # none of which the longest query, of 14 tokens with its end, fills 16.
-    assert sum(time for _, time in seen["_step"]) <= 24 * 16
+    assert sum(time for _, time in seen["_score"]) <= 24 * 16
 
 
 def test_few_shapes_are_compiled(shapes):
@@ -194,9 +194,9 @@ def test_few_shapes_are_compiled(shapes):
     questions = [*make_questions(30), *make_questions(3, 1, 3)]
     cloze_scores(model, questions, VOCABULARY, 4, 0)
     powers = {2**exponent for exponent in range(8)}
-    assert {rows for rows, _ in seen["_attend"] + seen["_step"]} == {4}
+    assert {rows for rows, _ in seen["_attend"] + seen["_score"]} == {4}
     assert {time for _, time in seen["_attend"]} <= powers
-    assert {time for _, time in seen["_step"]} <= {8, 16, 32, 64, 128}
+    assert {time for _, time in seen["_score"]} <= {8, 16, 32, 64, 128}
 
 
 def test_rows_of_any_lengths_are_read_as_if_alone():
@@ -310,7 +310,7 @@ def test_the_interval_is_wilsons(correct, questions):
     assert result.interval == pytest.approx(expected, abs=1e-9)
 
 
-def test_the_result_says_what_was_counted():
+def test_the_result_has_counts():
     text = str(ClozeAccuracy(1320, 2500, ("a",) * 2500, 12))
     assert text.startswith("accuracy 0.5280 = 1320 / 2500 questions, 95% ")
     assert "12 answers out of vocabulary" in text
@@ -322,7 +322,7 @@ def test_nothing_is_printed_unless_asked(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_what_it_refuses():
+def test_wrong_arguments():
     model, questions = make(), make_questions(1)
     with pytest.raises(ValueError, match="`questions` must hold at least one"):
         cloze_scores(model, [], VOCABULARY)

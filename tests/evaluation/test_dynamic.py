@@ -109,13 +109,13 @@ def test_scores_and_weights_equal_the_reference(rule, model):
     np.testing.assert_allclose(
         -scores[weights > 0], expected, rtol=1e-3, atol=1e-4
     )
-    for found, wanted, old in zip(evaluator.weights, moved, before):
+    for found, expected_value, old in zip(evaluator.weights, moved, before):
         found = keras.ops.convert_to_numpy(found)
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4)
-        assert np.abs(wanted - old).max() > 1e-2
+        np.testing.assert_allclose(found, expected_value, rtol=1e-3, atol=1e-4)
+        assert np.abs(expected_value - old).max() > 1e-2
     # The model is as it was.
-    for found, wanted in zip(values_of(model), before):
-        np.testing.assert_array_equal(found, wanted)
+    for found, expected_value in zip(values_of(model), before):
+        np.testing.assert_array_equal(found, expected_value)
     again, _ = evaluator.score_batches(Batches(tokens, 1, 4))
     np.testing.assert_array_equal(again, scores)
 
@@ -185,9 +185,11 @@ def test_the_best_rate_and_decay(model, capsys):
     assert choice.perplexities.shape == (2, 2)
     best = choice.evaluator
     assert (best.rate, best.decay) == (0.3, 0)
-    told = capsys.readouterr().out
-    assert "Pass 4 of 4, dynamic evaluation by the rule sgd, rate=0.3" in told
-    assert told.count("\nperplexity ") == 4
+    printed = capsys.readouterr().out
+    assert (
+        "Pass 4 of 4, dynamic evaluation by the rule sgd, rate=0.3" in printed
+    )
+    assert printed.count("\nperplexity ") == 4
     found = perplexity(best, batches, verbose=0)
     assert found.perplexity == pytest.approx(choice.perplexities[1, 0])
     part = choose_dynamic(

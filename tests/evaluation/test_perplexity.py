@@ -1,4 +1,4 @@
-"""The audited perplexity."""
+"""Perplexity, of whole texts and by sentence."""
 
 import pathlib
 
@@ -13,6 +13,7 @@ from memlm_keras.data import SentenceBatches
 from memlm_keras.data import sentence_starts
 from memlm_keras.evaluation import Perplexity
 from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation import sentence_losses
 from memlm_keras.memory import KeyValue
 
 pytestmark = pytest.mark.backend
@@ -104,7 +105,7 @@ def test_another_batch_size_in_between_changes_nothing(model, tokens):
     assert perplexity(model, Batches(tokens, 4, 7), verbose=0) == first
 
 
-def test_what_it_refuses(model, tokens):
+def test_wrong_batches(model, tokens):
     batches = Batches(tokens, 4, 7)
     batches.start_at(0, 2)
     with pytest.raises(ValueError, match="begin at batch 2"):
@@ -226,7 +227,7 @@ def test_salton_counts_penn_treebank_as_the_paper(tmp_path):
     )
 
 
-def test_what_other_protocols_refuse(model, tokens):
+def test_wrong_batches_for_other_protocols(model, tokens):
     for also in (("merity2017",), "salton2017"):
         with pytest.raises(ValueError, match="`also` must be a tuple.*Receiv"):
             perplexity(model, Batches(tokens, 4, 7), verbose=0, also=also)
@@ -234,3 +235,56 @@ def test_what_other_protocols_refuse(model, tokens):
         batches = Batches(tokens, 4, 7, document_starts=starts)
         with pytest.raises(ValueError, match="sentence from the initial state"):
             perplexity(model, batches, verbose=0, also=("salton2017",))
+
+
+# === Losses of sentences ===
+
+# Two sentences of the same words, and one that is empty.
+TOKENS = np.array([5, 3, 0, 7, 0, 5, 3, 0, 0, 9, 8, 4, 6, 2, 0], "int32")
+STARTS = sentence_starts(TOKENS)
+
+
+@pytest.fixture(scope="module")
+def seeded_model():
+    uniform = keras.initializers.RandomUniform(-1, 1, seed=0)
+    return LanguageModel(11, 6, [keras.layers.LSTM(8)], initializer=uniform)
+
+
+@pytest.mark.parametrize("rows, time", [(1, 4), (1, 20), (3, 2)])
+def test_sums_are_those_of_the_perplexity(seeded_model, rows, time):
+    batches = Batches(TOKENS, rows, time)
+    losses, tokens = sentence_losses(seeded_model, batches)
+    assert tokens.tolist() == [3, 2, 3, 1, 6]
+    total = perplexity(seeded_model, batches, verbose=0)
+    assert losses.sum() == pytest.approx(total.loss, rel=1e-6)
+    if rows == 1:
+        scores = seeded_model.score(np.concatenate([[0], TOKENS])[None])[0]
+        expected = -np.add.reduceat(scores, STARTS)
+        np.testing.assert_allclose(losses, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        Batches(TOKENS, 1, 4, document_starts=STARTS),
+        Batches(TOKENS, 3, 2, document_starts=STARTS),
+        SentenceBatches(TOKENS, 2, equal_lengths=False),
+        SentenceBatches(TOKENS, 2, shuffle=True, seed=3),
+    ],
+    ids=["a_row", "rows", "sentences", "shuffled"],
+)
+def test_the_order_is_that_of_the_text(seeded_model, batches):
+    """Where each sentence is read by itself, nothing else can matter."""
+    expected = [
+        -seeded_model.score(np.concatenate([[0], sentence])[None]).sum()
+        for sentence in np.split(TOKENS, STARTS[1:])
+    ]
+    losses, tokens = sentence_losses(seeded_model, batches)
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)
+    np.testing.assert_array_equal(tokens, np.diff([*STARTS, len(TOKENS)]))
+
+
+def test_sentences_that_are_cut_are_refused(seeded_model):
+    batches = SentenceBatches(TOKENS, 2, longest=4)
+    with pytest.raises(ValueError, match="each sentence of their text once"):
+        sentence_losses(seeded_model, batches)

@@ -117,7 +117,7 @@ lines = st.lists(
 
 @given(lines, st.booleans())
 def test_any_text(sentences, reset):
-    """More sentences than rows, and longer texts than what is read at once."""
+    """More sentences than rows, and texts longer than a segment."""
     model = shared("lstm", "none")
     text = [" ".join(sentence) for sentence in sentences]
     found = surprisal(model, text, VOCABULARY, "nats", reset)
@@ -276,7 +276,7 @@ def test_the_table(tmp_path):
     ]
 
 
-def test_what_is_impossible(counted):
+def test_an_impossible_word(counted):
     """Its surprisal is infinite, and the entropy is that of the others."""
     cache = UnigramCache(V, size=4)
     found = surprisal(cache, "w1 w1 w2", VOCABULARY)

@@ -97,7 +97,7 @@ def test_greedy_writing_is_the_most_probable_token_each_time(name, random):
 
 @pytest.mark.parametrize("name", ["dual_am_gru", "lstm"])
 @pytest.mark.backend("torch", "tensorflow")
-def test_beams_find_what_is_most_probable(name, random):
+def test_beams_find_the_most_probable_sequence(name, random):
     """With as many beams as words, two tokens are searched in full.
 
     A sequence that has ended is as probable as it was at its end, whatever
@@ -132,7 +132,7 @@ def test_rows_that_have_ended_do_not_matter_to_others(random):
 
 
 def test_reconstruction_counts_tokens_and_sequences():
-    """Of a model that writes what it is told, whatever it reads."""
+    """By a model that writes a fixed sequence for any source."""
     sentences = [[5, 7, 0], [5, 7, 8, 0], [6, 0]]
     batches = AutoencodingBatches(
         np.concatenate(sentences), 2, 2, equal_lengths=False

@@ -73,9 +73,9 @@ def test_fit_warns_of_a_window_longer_than_the_segments(layers, warns):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(batches, verbose=0)
-    said = [w for w in caught if "looks back 7 steps" in str(w.message)]
-    assert len(said) == warns
-    for warning in said:
+    caught = [w for w in caught if "looks back 7 steps" in str(w.message)]
+    assert len(caught) == warns
+    for warning in caught:
         assert "`segment_length=7`" in str(warning.message)
         assert warning.filename == __file__
 
@@ -143,8 +143,8 @@ def test_plain_inputs_begin_anew_and_leave_the_carried_state():
     carried_on(model, state, training=False)
 
 
-def test_a_fresh_model_carries_what_it_is_called_with():
-    """Without a word about how many rows there will be."""
+def test_a_call_without_carry_state_makes_the_state():
+    """Also for another number of rows."""
     model, tokens = make(), tokens_of(2, 4)
     for training in (False, True):
         found = model(

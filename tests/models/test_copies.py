@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from language_models import array
 
 import memlm_keras
 from memlm_keras import Ensemble
@@ -15,7 +16,7 @@ from memlm_keras.memory import KeyValuePredict
 from memlm_keras.memory import Projection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.models.copies import draw_masks
-from references.gal2016 import thinned_probabilities
+from references.gal2016 import probabilities_with_masks
 
 pytestmark = pytest.mark.backend
 
@@ -53,10 +54,6 @@ def text(length=40, seed=0):
     return np.random.default_rng(seed).integers(V, size=length).astype("int32")
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
 def probabilities(model, tokens):
     return array(keras.ops.softmax(model(tokens)))
 
@@ -73,7 +70,7 @@ def probabilities(model, tokens):
 )
 def test_masked_weights_are_masked_activations(rates, tie_embeddings):
     model = make(lstms(**rates), tie_embeddings=tie_embeddings, **RATES)
-    thinned = model.with_fixed_dropout(3)
+    fixed = model.with_fixed_dropout(3)
     masks = draw_masks(model, 3)
     for mask, rate in [
         *((mask, rates.get("dropout", 0)) for mask in masks["kernels"]),
@@ -92,14 +89,14 @@ def test_masked_weights_are_masked_activations(rates, tie_embeddings):
         "head": (kernel, array(model.head.bias)),
     }
     tokens = text(9)
-    expected = thinned_probabilities(tokens, weights, masks)
-    found = probabilities(thinned, tokens[None])[0]
+    expected = probabilities_with_masks(tokens, weights, masks)
+    found = probabilities(fixed, tokens[None])[0]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     plain = probabilities(model, tokens[None])[0]
     assert np.abs(plain - expected).max() > 0.01
-    assert not thinned.tie_embeddings
+    assert not fixed.tie_embeddings
     # Training it drops nothing more.
-    again = array(keras.ops.softmax(thinned(tokens[None], training=True)))[0]
+    again = array(keras.ops.softmax(fixed(tokens[None], training=True)))[0]
     np.testing.assert_allclose(again, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -110,7 +107,7 @@ def test_masks_that_are_drawn_are_those_of_keras(layer):
     """A layer trained with masks is the layer of weights so masked."""
     rates = {"dropout": 0.4, "recurrent_dropout": 0.3}
     model = make([layer(6, **rates)])
-    thinned = model.with_fixed_dropout(5)
+    fixed = model.with_fixed_dropout(5)
     masks = draw_masks(model, 5)
     cell = model.recurrent[0].cell
 
@@ -124,7 +121,7 @@ def test_masks_that_are_drawn_are_those_of_keras(layer):
     cell._recurrent_dropout_mask = unpacked(masks["recurrent_kernels"][0])
     expected = array(keras.ops.softmax(model(tokens, training=True)))
     np.testing.assert_allclose(
-        probabilities(thinned, tokens), expected, rtol=1e-4, atol=1e-6
+        probabilities(fixed, tokens), expected, rtol=1e-4, atol=1e-6
     )
 
 
@@ -196,16 +193,16 @@ def test_a_copy_is_made_into_another():
 
 def test_it_is_a_model_like_others(tmp_path):
     """It streams and is saved."""
-    thinned = make(lstms(recurrent_dropout=0.3), **RATES).with_fixed_dropout(1)
+    fixed = make(lstms(recurrent_dropout=0.3), **RATES).with_fixed_dropout(1)
     tokens = text(12).reshape(2, 6)
-    whole = array(thinned(tokens))
-    state = thinned.initial_state(2)
+    whole = array(fixed(tokens))
+    state = fixed.initial_state(2)
     for step in range(6):
-        logits, state = thinned.step(tokens[:, step : step + 1], state)
+        logits, state = fixed.step(tokens[:, step : step + 1], state)
         np.testing.assert_allclose(
             array(logits)[:, 0], whole[:, step], atol=1e-5
         )
-    thinned.save(tmp_path / "model.keras")
+    fixed.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(array(loaded(tokens)), whole, atol=1e-6)
 
@@ -231,7 +228,7 @@ def test_the_average_one_at_a_time_is_the_ensemble(capsys):
         monte_carlo_perplexity(model, batches, samples=0)
 
 
-def test_what_has_no_rows_to_lose():
+def test_dropout_before_a_memory_is_refused():
     stacked = keras.layers.StackedRNNCells(
         [keras.layers.LSTMCell(6, recurrent_dropout=0.3)]
     )
@@ -253,7 +250,7 @@ def test_what_has_no_rows_to_lose():
             make(**arguments).with_fixed_dropout(0)
 
 
-def test_what_is_dropped_elsewhere_passes_a_memory_by():
+def test_dropout_elsewhere_in_a_model_with_a_memory():
     model = make(
         [keras.layers.LSTM(6, recurrent_dropout=0.5)],
         memory=Projection(),
@@ -262,13 +259,13 @@ def test_what_is_dropped_elsewhere_passes_a_memory_by():
         word_dropout=0.3,
     )
     masks = draw_masks(model, 0)
-    thinned = model.with_fixed_dropout(0)
+    fixed = model.with_fixed_dropout(0)
     np.testing.assert_allclose(
-        array(thinned.head.kernel),
+        array(fixed.head.kernel),
         array(model.head.kernel) * masks["inputs"][2][:, None],
     )
     np.testing.assert_array_equal(
-        array(thinned.memory.output_kernel), array(model.memory.output_kernel)
+        array(fixed.memory.output_kernel), array(model.memory.output_kernel)
     )
 
 

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from language_models import array
 
 import memlm_keras
 from memlm_keras import Ensemble
@@ -36,10 +37,6 @@ def members():
 def text(rows, time, seed=0):
     random = np.random.default_rng(seed)
     return random.integers(V, size=(rows, time)).astype("int32")
-
-
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
 
 
 def probabilities(model, tokens):
@@ -96,7 +93,7 @@ def test_its_perplexity_is_that_of_the_averaged_probabilities():
     assert ensemble.evaluate(batches, verbose=0) == list(evaluated.values())
 
 
-def test_it_is_saved_whole(tmp_path):
+def test_saved_ensembles_load(tmp_path):
     ensemble, tokens = Ensemble(members()), text(2, 5)
     ensemble.save(tmp_path / "ensemble.keras")
     loaded = keras.saving.load_model(tmp_path / "ensemble.keras")

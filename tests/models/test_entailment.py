@@ -258,7 +258,7 @@ def test_parameters_of_the_paper(name, units, expected):
     assert model.count_params() - 9 * 300 == expected
 
 
-def test_training_learns_what_follows(random):
+def test_training_learns_entailment(random):
     """Pairs of two people at most would do; these need the binding."""
     splits = {
         split: embedded_pairs.generate_pairs(size, [1, index], people=(3, 3))

@@ -37,7 +37,7 @@ def test_greedy_takes_the_most_probable_token():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_stop_tokens_end_a_row(first):
-    """Also the end of a sentence, which is the id of what is not written."""
+    """Also the end of a sentence, which is the id of padding."""
     model = shared()
     prompts = [[3, 4, 5], [6]]
     rows = [greedy_of(model, prompt, 9) for prompt in prompts]

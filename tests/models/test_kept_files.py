@@ -1,4 +1,4 @@
-"""Files that earlier versions saved load, and tell the same.
+"""Files of earlier versions load, with the same logits.
 
     PYTHONPATH=.:tests python tests/models/test_kept_files.py
 
@@ -34,7 +34,7 @@ SCALE = 0.02
 
 
 def inputs_of(model):
-    """What a model of any kind reads; the same in every version."""
+    """Inputs for a model of any kind, the same in every version."""
     tokens = np.arange(3 * 2 * 5, dtype="int32").reshape(3, 2, 5) % 23
     lengths = np.array([5, 3], "int32")
     if isinstance(model, memlm_keras.EntailmentClassifier):
@@ -60,7 +60,7 @@ def logits_of(model):
 @pytest.mark.parametrize(
     "path", sorted(KEPT.glob("*/*.keras")), ids=lambda path: path.stem
 )
-def test_they_tell_the_same(path):
+def test_logits_do_not_change(path):
     model = keras.saving.load_model(path, safe_mode=True)
     expected = np.load(path.with_suffix(".npy"))
     np.testing.assert_allclose(logits_of(model), expected, rtol=1e-4, atol=1e-5)

@@ -1,4 +1,4 @@
-"""What a language model is made of, saved as, and refuses."""
+"""Arguments, saving and errors of language models."""
 
 import inspect
 import json
@@ -199,10 +199,10 @@ def test_a_compiled_model_goes_on_after_loading(tmp_path):
     # One more epoch takes the same steps, so the moments came along.
     model.fit(documents(), verbose=0)
     loaded.fit(documents(), verbose=0)
-    for weight, wanted in zip(
+    for weight, expected in zip(
         loaded.trainable_variables, model.trainable_variables
     ):
-        close(weight, wanted)
+        close(weight, expected)
 
 
 def test_mixed_precision_survives_saving(tmp_path):
@@ -386,9 +386,6 @@ def test_tokens_held_by_the_backend_are_read():
     )
     close(model(keras.ops.convert_to_tensor(tokens)), found)
     close(model.score(keras.ops.convert_to_tensor(tokens)), model.score(tokens))
-
-
-# === What is given wrongly ===
 
 
 def test_unknown_arguments_are_refused():

@@ -4,6 +4,7 @@ import keras
 import keras_nlp
 import numpy as np
 import pytest
+from language_models import array
 
 import memlm_keras
 from memlm_keras import LanguageModel
@@ -44,10 +45,6 @@ every_mixture = pytest.mark.parametrize("mixture", [pointer, cache])
 
 def text(length=60, seed=0):
     return np.random.default_rng(seed).integers(V, size=length).astype("int32")
-
-
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
 
 
 @every_mixture
@@ -207,7 +204,7 @@ def test_a_cache_takes_no_part_in_training():
 
 
 def test_metrics_and_losses_of_logits():
-    """What a user compiles with gets logits, and the pointer its term."""
+    """A user's losses and metrics get logits; the pointer has its term."""
     tokens = text(61)
     batches = Batches(tokens, batch_size=2, segment_length=10)
     model = make(pointer())

@@ -180,7 +180,7 @@ def test_classifiers_read_strings(tmp_path):
         assert value == pytest.approx(found[0][label], rel=1e-4)
 
 
-def test_what_classifiers_refuse():
+def test_wrong_arguments_of_classifiers():
     model = classifier(vocabulary=VOCABULARY, num_classes=2)
     assert set(model.classify("the", "company")) == {0, 1}
     for premise, hypothesis, message in (
@@ -254,8 +254,8 @@ def asked_of(model, *vocabulary):
 
 def test_evaluation_and_analysis_take_the_models_vocabulary():
     model = make()
-    for own, said in zip(asked_of(model), asked_of(model, VOCABULARY)):
-        assert repr(own()) == repr(said())
+    for own, given in zip(asked_of(model), asked_of(model, VOCABULARY)):
+        assert repr(own()) == repr(given())
     for refused in asked_of(model, OTHER):
         with pytest.raises(ValueError, match="must be the model's own"):
             refused()

@@ -64,7 +64,7 @@ def test_predictions_are_rows_of_the_whole(recurrent, memory):
         ),
     ],
 )
-def test_so_they_are_with_layers_and_mixtures_above(make_model):
+def test_predictions_with_layers_and_mixtures_above(make_model):
     require_rows_of_the_whole(make_model())
 
 

@@ -1,4 +1,4 @@
-"""Models quantized in place: what is, how close, and what they still do."""
+"""Models quantized in place: layers, accuracy, and methods."""
 
 import keras
 import numpy as np
@@ -48,8 +48,8 @@ def test_quantized_models_read_stream_and_are_saved(name, tmp_path):
     model, tokens = of(name), tokens_of(2, 5)
     before = model.score(tokens)
     model.quantize("int8", verbose=False)
-    told = sum(one.bytes_after for one in model.quantized_layers)
-    assert told == sum(array(weight).nbytes for weight in model.weights)
+    size = sum(one.bytes_after for one in model.quantized_layers)
+    assert size == sum(array(weight).nbytes for weight in model.weights)
     quantized = model.score(tokens)
     assert 0 < np.abs(quantized - before).max() < 0.1
     logits = array(model(tokens))
@@ -83,7 +83,7 @@ def test_account(capsys):
     assert "left in float32" in printed[3]
 
 
-def test_what_was_compiled_before_is_forgotten():
+def test_quantization_discards_compiled_functions():
     model, tokens = make(), tokens_of(2, 5)
     before = model.step(tokens, model.initial_state(2))[0]
     model.measure_words(tokens[0], [0])
@@ -95,7 +95,7 @@ def test_what_was_compiled_before_is_forgotten():
     close(model.measure_words(tokens[0], [0])[:, 0], -scores[0])
 
 
-def test_quantized_autoencoders_write_what_they_compute():
+def test_quantized_autoencoders_encode_by_int8():
     model = memlm.SequenceAutoencoder(
         *(V, 6, memlm.cells.AssociativeGRUCell(6, num_copies=2)),
         memlm.cells.DualAssociativeGRUCell(6, num_copies=2),

@@ -3,6 +3,8 @@
 import keras
 import numpy as np
 import pytest
+from language_models import array
+from language_models import close
 
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
@@ -85,10 +87,6 @@ def tables(model):
     return rates, proposal[:V]
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
 def recorded_draws(model):
     """A list that each draw of a model's smoothing is put in, from now on."""
     seen = []
@@ -100,15 +98,9 @@ def recorded_draws(model):
 
 
 def outputs_of(model, inputs, drawn):
-    """What the head reads of inputs that are drawn so."""
+    """Inputs of the head for given samples."""
     outputs, _ = model.backbone.recur(model.backbone.embed(inputs, drawn=drawn))
     return outputs
-
-
-def close(found, expected, tolerance=1e-5):
-    np.testing.assert_allclose(
-        array(found), array(expected), rtol=tolerance, atol=tolerance
-    )
 
 
 def sequences(batch_size=2, time=7):
@@ -181,7 +173,7 @@ def test_only_smoothed_models_predict_otherwise():
         make().with_prediction("median")
 
 
-def test_what_is_not_smoothed_is_fixed_already():
+def test_plain_models_have_fixed_matrices():
     model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     assert model.with_fixed_matrices() is model
     ensemble = Ensemble([model])
@@ -374,7 +366,7 @@ def divergence(model):
 
 
 def test_noise_and_smoothing_together():
-    """What is printed is of the sample that is learned from."""
+    """The logged loss is of the sample that training uses."""
     statistics = StreamStatistics.count(text(), V)
     batches = NoisedBatches(
         Batches(text(), 4, 6), "linear_interpolation", 0.5, statistics
@@ -412,7 +404,7 @@ def test_a_loss_summed_over_time():
 
 
 def test_a_sample_is_of_one_call():
-    """What a call in training leaves behind is no part of later losses."""
+    """A call in training does not change later losses."""
     model = make(l2=0.1)
     compile_quickly(model)
     tokens = sequences(4)
@@ -423,7 +415,7 @@ def test_a_sample_is_of_one_call():
 
 
 @pytest.mark.parametrize("element_wise", [False, True])
-def test_dropout_of_what_was_drawn(element_wise):
+def test_dropout_of_samples(element_wise):
     """Each number is that of the drawn row, scaled, or zero."""
     model = make(
         "kneser_ney",
@@ -462,7 +454,7 @@ def test_mixed_precision():
 # === Samples ===
 
 
-def test_thinned_networks_have_the_mean_matrices():
+def test_fixed_dropout_has_the_mean_matrices():
     model = make()
     close(model.with_fixed_dropout(1)(sequences()), model(sequences()))
     fixed = make(dropout={"embeddings": 0.5})
@@ -632,7 +624,7 @@ def test_a_smoothed_embedding_has_a_smoothing(smoothing):
         SmoothedEmbedding(5, 3, smoothing)
 
 
-def test_samples_of_what_is_not_smoothed():
+def test_samples_of_a_plain_model():
     model = LanguageModel(V, UNITS, [keras.layers.LSTM(UNITS)])
     with pytest.raises(
         ValueError, match="smoothed matrices.*a LanguageModel w"

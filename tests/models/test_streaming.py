@@ -210,5 +210,5 @@ def test_batches_are_scored_with_the_state_carried():
     expected = expected_of_batches(model, batches)
     assert weights.sum() == len(tokens)
     close(scores * weights, expected["scores"] * weights)
-    for (found, _), wanted in zip(attention, expected["attention"]):
-        close(found, wanted)
+    for (found, _), weights in zip(attention, expected["attention"]):
+        close(found, weights)

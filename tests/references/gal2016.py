@@ -6,7 +6,7 @@ Masks multiply activations: a vector that is read, once for each gate.
 import numpy as np
 
 
-def thinned_probabilities(token_ids, weights, masks):
+def probabilities_with_masks(token_ids, weights, masks):
     """Probabilities of the next word over one sequence, from an empty history.
 
     Args:

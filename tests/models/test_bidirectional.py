@@ -1,8 +1,9 @@
-"""Models whose memory reads the words behind the one to predict."""
+"""Models whose memory also reads the words after the one to predict."""
 
 import keras
 import numpy as np
 import pytest
+from language_models import array
 
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
@@ -53,10 +54,6 @@ def rows_of(sentences, padding=0):
     for row, sentence in zip(rows, sentences):
         row[1 : 1 + len(sentence)] = sentence
     return rows
-
-
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
 
 
 def expected_of(model, token_ids):
@@ -116,7 +113,7 @@ def test_no_step_reads_the_word_that_it_predicts(model):
                 assert ahead.max() > 1e-5
 
 
-def test_no_history_is_all_that_can_be_read(model):
+def test_only_empty_rows_can_be_read(model):
     state = model.read([[], []])
     assert set(state) == set(model.initial_state(2))
     assert not [name for name in state if name.startswith("memory")]
@@ -161,7 +158,7 @@ def test_attention_in_batches_is_that_of_each_sentence():
         np.testing.assert_allclose(found[counts], expected[counts], atol=1e-6)
 
 
-def test_training_learns_from_what_is_behind():
+def test_training_learns_from_later_words():
     """Of two equal words, the first is known by the second alone."""
     random = np.random.default_rng(0)
     words = random.integers(1, V, size=80)
@@ -198,7 +195,7 @@ FORWARD = [
 
 
 @pytest.mark.parametrize("name, call", FORWARD, ids=[n for n, _ in FORWARD])
-def test_what_reads_forward_only_is_refused(name, call, model):
+def test_methods_that_read_forward_only_are_refused(name, call, model):
     with pytest.raises(ValueError, match=f"{name}.* needs a causal model"):
         call(model)
 
@@ -242,7 +239,7 @@ def test_rows_of_several_sentences_are_refused(model):
         {"mixture": NeuralCache(3)},
     ],
 )
-def test_nothing_may_carry_what_was_read_ahead(layer):
+def test_layers_after_a_bidirectional_memory_are_refused(layer):
     (name,) = layer
     with pytest.raises(ValueError, match=f"`{name}` cannot follow a memory"):
         make(**layer)
