@@ -234,6 +234,25 @@ def test_draws_follow_the_distribution(ask):
     assert_allclose(drawn.sum(), 1)
 
 
+def test_at_least_one_word_follows_a_text(ask):
+    """As in `lm.generate`: the end is not the first token."""
+    texts = np.array([f"word_{index}" for index in range(26)], object)
+    top_ids = ask("next", text=texts)["top_k_ids"]
+    texts = texts[(top_ids == 0).any(axis=1)]
+    assert len(texts)
+    count = 100 * len(texts)
+    found = ask(
+        "generate",
+        text=np.repeat(texts, 100),
+        length=np.ones(count, "int32"),
+        top_k=np.full(count, top_ids.shape[1], "int32"),
+        temperature=np.full(count, 100, "float32"),
+        seed=np.arange(count, dtype="int32"),
+    )
+    assert (found["token_ids"] != 0).all()
+    assert (found["text"] != b"").all()
+
+
 def test_no_rows_are_no_error(ask):
     for signature in ("score", "next", "begin"):
         found = ask(signature, text=np.array([], object))
