@@ -15,6 +15,8 @@ from requests_at_random import CLEAR  # noqa: E402
 from requests_at_random import Requests  # noqa: E402
 from requests_at_random import run  # noqa: E402
 
+from memlm_keras.serving.graph import generate  # noqa: E402
+
 
 @pytest.fixture(scope="module")
 def ask(signatures):
@@ -234,23 +236,33 @@ def test_draws_follow_the_distribution(ask):
     assert_allclose(drawn.sum(), 1)
 
 
-def test_at_least_one_word_follows_a_text(ask):
-    """As in `lm.generate`: the end is not the first token."""
-    texts = np.array([f"word_{index}" for index in range(26)], object)
-    top_ids = ask("next", text=texts)["top_k_ids"]
-    texts = texts[(top_ids == 0).any(axis=1)]
-    assert len(texts)
-    count = 100 * len(texts)
-    found = ask(
-        "generate",
-        text=np.repeat(texts, 100),
-        length=np.ones(count, "int32"),
-        top_k=np.full(count, top_ids.shape[1], "int32"),
-        temperature=np.full(count, 100, "float32"),
-        seed=np.arange(count, dtype="int32"),
+def test_at_least_one_word_follows_a_text():
+    """As in `lm.generate`: the end is not the first token, if most probable."""
+    log_probabilities = tf.math.log([[0.7, 0.2, 0.1]])
+
+    class Reader:
+        vocabulary_size = 3
+        state = {"steps": tf.TensorSpec((None,), tf.int32)}
+
+        def step(self, token, state):
+            return log_probabilities[:, None], {"steps": state["steps"] + 1}
+
+    token_ids, scores, length = generate(
+        Reader(),
+        log_probabilities,
+        {"steps": tf.zeros(1, tf.int32)},
+        {
+            "length": tf.constant([5]),
+            "top_k": tf.constant([1]),
+            "temperature": tf.constant([1.0]),
+            "seed": tf.constant([0]),
+        },
+        end=0,
+        most={"length": 8, "top_k": 3},
     )
-    assert (found["token_ids"] != 0).all()
-    assert (found["text"] != b"").all()
+    assert token_ids.numpy().tolist() == [[1, 0]]
+    assert_allclose(scores, np.log([[0.2, 0.7]]), rtol=1e-6)
+    assert length.numpy().tolist() == [2]
 
 
 def test_no_rows_are_no_error(ask):
