@@ -191,6 +191,11 @@ def test_measures_that_are_asked_for_are_required():
     assert {m.name: m for m in plain}["test, cache"].optional
 
 
+def test_more_accuracy_and_less_loss_are_better():
+    assert report.better("val_accuracy") is max
+    assert report.better("val_nats") is min
+
+
 def test_sample_standard_deviation():
     summary = report.summarize([1.0, 2.0, 4.0])
     assert math.isclose(summary.mean, 7 / 3)

@@ -409,3 +409,20 @@ def test_weights_among_the_inputs_of_a_call(monkeypatch):
         )
     with pytest.raises(ValueError, match='with these, "sample_weight"'):
         lm({"token_ids": tokens, "sample_weight": weights})
+
+
+def test_losses_of_bfloat16_logits_are_computed_in_float32(random):
+    logits = ops.cast(random.normal(0, 4, (3, 5, 7)), "bfloat16")
+    targets = random.integers(7, size=(3, 5))
+    losses = token_losses(logits, ops.convert_to_tensor(targets))
+    assert keras.backend.standardize_dtype(losses.dtype) == "float32"
+    exact = np.array(
+        ops.convert_to_numpy(ops.cast(logits, "float32")), "float64"
+    )
+    log_sums = np.log(np.exp(exact).sum(-1))
+    expected = (
+        log_sums - np.take_along_axis(exact, targets[..., None], -1)[..., 0]
+    )
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(losses), expected, rtol=1e-5
+    )

@@ -219,7 +219,7 @@ def test_what_a_row_writes_is_its_own(ask):
 
 def test_draws_follow_the_distribution(ask):
     """Of the words that may be drawn, each as often as it is probable."""
-    count, temperature = 4000, 1.5
+    count, temperature = 4000, 0.2
     found = ask(
         "generate",
         text=["word_5"] * count,
