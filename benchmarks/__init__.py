@@ -1,1 +1,1 @@
-"""Benchmarks: this package beside what its users would write without it."""
+"""Benchmarks: this package compared with code that needs no package."""

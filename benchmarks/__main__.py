@@ -38,8 +38,8 @@ def main(argv):
     if argv[1:]:
         raise app.UsageError(f"Unknown arguments: {' '.join(argv[1:])}")
     if FLAGS.show:
-        found = json.loads(pathlib.Path(FLAGS.show).read_text())
-        print(report.document(found))
+        recorded = json.loads(pathlib.Path(FLAGS.show).read_text())
+        print(report.document(recorded))
         return
     measured = {}
     for name in FLAGS.cases or SUITES[FLAGS.suite]:
@@ -61,12 +61,12 @@ def main(argv):
             turn=FLAGS.turn,
             tell=lambda line: print(line, file=sys.stderr),
         )
-        found = report.record(measured, FLAGS.threads, FLAGS.rounds)
+        recorded = report.record(measured, FLAGS.threads, FLAGS.rounds)
         print(
             "\n".join([f"\n{name}", *report.table(CASES[name], measured[name])])
         )
         if FLAGS.out:
-            report.write(FLAGS.out, found)
+            report.write(FLAGS.out, recorded)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Case:
         return 3 * self.tokens * (gates + 2 * self.units * self.vocabulary)
 
     def batches(self, steps):
-        """Token ids of so many steps.
+        """Token ids of some steps.
 
         Returns:
             `(inputs, targets)`: int32 arrays `(steps, batch, time)`.

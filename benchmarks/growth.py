@@ -117,7 +117,7 @@ def measure(growth, backend, tell):
         Dict with the `"sizes"` and, by contender, a list of its heights, and
         with the `"limit"` of a speed: what the matrix products alone allow.
     """
-    found = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
+    recorded = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
     for size in growth.sizes:
         tell(f"{growth.field} {size}")
         case, contenders = growth.at(size), growth.contenders(backend)
@@ -127,14 +127,14 @@ def measure(growth, backend, tell):
         timed = {r.contender: r for r in results if r.refused is None}
         if growth.measure == "speed":
             peak = max(result.peak for result in timed.values())
-            found["limit"].append(case.tokens * peak / case.flop)
+            recorded["limit"].append(case.tokens * peak / case.flop)
         for contender in contenders:
             result = timed.get(contender.name)
-            heights = found["heights"].setdefault(contender.name, [])
+            heights = recorded["heights"].setdefault(contender.name, [])
             heights.append(
                 None if result is None else _height(growth, case, result, timed)
             )
-    return found
+    return recorded
 
 
 def _height(growth, case, result, timed):
@@ -153,16 +153,16 @@ _LABELS = {
 }
 
 
-def draw(name, found, folder):
+def draw(name, recorded, folder):
     """Draws one growth to a PNG file, and returns its path."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    growth, sizes = GROWTH[name], found["sizes"]
+    growth, sizes = GROWTH[name], recorded["sizes"]
     figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
-    for contender, heights in found["heights"].items():
+    for contender, heights in recorded["heights"].items():
         if growth.measure == "ratio" and all(h == 1 for h in heights):
             continue
         heights = [float("nan") if h is None else h for h in heights]
@@ -179,8 +179,10 @@ def draw(name, found, folder):
         for index, (label, height) in enumerate(growth.limits.items()):
             style = ("--", ":")[index]
             axes.axhline(height, color="black", linestyle=style, label=label)
-    if found["limit"]:
-        axes.plot(sizes, found["limit"], "k--", label="matrix products alone")
+    if recorded["limit"]:
+        axes.plot(
+            sizes, recorded["limit"], "k--", label="matrix products alone"
+        )
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.minorticks_off()
@@ -205,22 +207,22 @@ def main(argv):
             f"{', '.join(sorted(unknown))}"
         )
     if FLAGS.show:
-        found = json.loads(pathlib.Path(FLAGS.show).read_text())
+        recorded = json.loads(pathlib.Path(FLAGS.show).read_text())
     else:
-        found = report.record({}, FLAGS.threads, FLAGS.rounds)
-        found["growth"] = {}
+        recorded = report.record({}, FLAGS.threads, FLAGS.rounds)
+        recorded["growth"] = {}
     for name in FLAGS.sizes or GROWTH:
         if not FLAGS.show:
-            found["growth"][name] = measure(
+            recorded["growth"][name] = measure(
                 GROWTH[name],
                 FLAGS.backend,
                 lambda line: print(line, file=sys.stderr),
             )
-            print(name, json.dumps(found["growth"][name]))
+            print(name, json.dumps(recorded["growth"][name]))
             if FLAGS.out:
-                report.write(FLAGS.out, found)
-        if FLAGS.pictures and name in found["growth"]:
-            print(draw(name, found["growth"][name], FLAGS.pictures))
+                report.write(FLAGS.out, recorded)
+        if FLAGS.pictures and name in recorded["growth"]:
+            print(draw(name, recorded["growth"][name], FLAGS.pictures))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def table(case, results):
 
 
 def _start(start):
-    """Cells of how a contender began, which older records do not have."""
+    """Cells of a contender's start, which older records do not have."""
     if start is None:
         return [""] * 4
     size = start["bytes"]
@@ -109,19 +109,20 @@ def record(measured, threads, rounds):
     }
 
 
-def document(found):
+def document(recorded):
     """The page of a recorded run, as Markdown."""
-    libraries = ", ".join(f"{k} {v}" for k, v in found["libraries"].items())
+    libraries = ", ".join(f"{k} {v}" for k, v in recorded["libraries"].items())
     rounds = {
         len(result["seconds"])
-        for results in found["cases"].values()
+        for results in recorded["cases"].values()
         for result in results
         if result["seconds"]
     }
     rounds = " or ".join(map(str, sorted(rounds)))
     lines = [
-        f"{found['date']}, {found['processor']}, threads: {found['threads']} "
-        f"of {found['cores']} cores; {libraries}. Medians of {rounds} "
+        f"{recorded['date']}, {recorded['processor']}, threads: "
+        f"{recorded['threads']} of {recorded['cores']} cores; {libraries}. "
+        f"Medians of {rounds} "
         "rounds in which all take turns, each in a process of its own; a ratio "
         "is that of two turns of one round. The peak is that of a large matrix "
         "product by the same library in the same process. Memory is how far "
@@ -130,18 +131,18 @@ def document(found):
         "held after its first answer, and the library is loaded with the "
         "model.",
     ]
-    for name, results in found["cases"].items():
+    for name, results in recorded["cases"].items():
         case = CASES[name]
         lines += ["", f"## {case.title}", ""]
         lines += table(case, [Result(**result) for result in results])
     return "\n".join(lines) + "\n"
 
 
-def write(path, found):
+def write(path, recorded):
     """Writes a record as JSON."""
     path = pathlib.Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(found, indent=1) + "\n")
+    path.write_text(json.dumps(recorded, indent=1) + "\n")
 
 
 def _is_installed(name):

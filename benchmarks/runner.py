@@ -75,8 +75,8 @@ class Result:
         peak: operations a second of a large product in the same process.
         memory: bytes that the process grew by while it trained.
         start: of a case of kind `"step"`, a dict of the seconds of `loading`
-            and of the `first` answer, most bytes of `memory` of the process
-            till then, and the `bytes` of the model's file.
+            and of the `first` answer, the peak `memory` of the process until
+            then, and the `bytes` of the model's file.
     """
 
     contender: str
@@ -88,16 +88,16 @@ class Result:
     start: dict | None = None
 
 
-def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
-    """Measures the contenders of a case.
+def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
+    """Measures some contenders of a case.
 
     Args:
         case: `Case`.
-        contenders: those of its contenders that take part.
+        contenders: contenders of the case to measure.
         threads: integer, threads of each process.
         rounds: integer, turns of each.
         turn: float, seconds that a turn should last.
-        tell: function that is told how it goes, a string.
+        log: function of a string, for progress messages.
 
     Returns:
         List of `Result`s, in the order of the contenders.
@@ -105,7 +105,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
     workers, results = [], [Result(c.name) for c in contenders]
     try:
         for contender, result in zip(contenders, results):
-            tell(f"{case.name}: {contender.name} begins")
+            log(f"{case.name}: {contender.name} begins")
             worker = Worker(case, contender, threads)
             workers.append(worker)
             try:
@@ -126,7 +126,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
             once = worker.ask("steps", 2) / 2
             steps[result.contender] = max(2, math.ceil(turn / once))
         for index in range(rounds):
-            tell(f"{case.name}: round {index + 1} of {rounds}")
+            log(f"{case.name}: round {index + 1} of {rounds}")
             for worker, result in timed:
                 number = steps[result.contender]
                 result.seconds.append(worker.ask("steps", number) / number)
@@ -142,7 +142,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, tell=print):
 
 
 def judge(contenders, results):
-    """Refuses those whose losses are not those of the first of their kind."""
+    """Refuses contenders whose losses differ from the first of their kind."""
     references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:
@@ -161,5 +161,5 @@ def judge(contenders, results):
 
 def ratios(result, base):
     """Median, least and largest ratio of two contenders, round by round."""
-    found = sorted(a / b for a, b in zip(result.seconds, base.seconds))
-    return statistics.median(found), found[0], found[-1]
+    values = sorted(a / b for a, b in zip(result.seconds, base.seconds))
+    return statistics.median(values), values[0], values[-1]

@@ -1,12 +1,12 @@
-"""A process with one contender, which does what it is told on its input.
+"""A process with one contender, which answers the commands on its input.
 
     python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS \\
         SIZES
 
 SIZES is a JSON object of sizes of the case. Each line of the input is a JSON
 list of a name and its arguments: `losses N`, `steps N`, `peak DTYPE`, `memory`
-or, before any other, `start`; each line of the output the answer, a number or
-what `start` found.
+or, before the others, `start`. Each line of the output is an answer: a number,
+or a dict for `start`.
 """
 
 import dataclasses

@@ -32,12 +32,12 @@ class Exported:
         self.load(path, threads)
 
     def losses(self, steps):
-        """Mean loss of all tokens of so many steps."""
-        found = []
+        """Mean loss of all tokens of some steps."""
+        outputs = []
         for probabilities, targets in self.read(steps):
             at = np.take_along_axis(probabilities, targets[:, None], axis=1)
-            found.append(-at.mean())
-        return float(np.mean(found))
+            outputs.append(-at.mean())
+        return float(np.mean(outputs))
 
     def steps(self, number):
         for _ in self.read(number):
@@ -47,9 +47,9 @@ class Exported:
         """Yields log-probabilities `(B, V)` and targets `(B,)`, by tokens."""
         state = self.initial_state()
         for inputs, targets in zip(*self.case.batches(number)):
-            for ids, wanted in zip(inputs.T, targets.T):
+            for ids, expected in zip(inputs.T, targets.T):
                 probabilities, state = self.step(ids[:, None], state)
-                yield probabilities, wanted
+                yield probabilities, expected
 
     def product(self, rows, inner, columns, dtype):
         left, right = np.ones((rows, inner), dtype), np.ones((inner, columns))
@@ -79,10 +79,10 @@ class OnnxRuntime(Exported):
 
     def step(self, ids, state):
         values = [ids.astype("int64"), *state]
-        found, *state = self.session.run(
+        outputs, *state = self.session.run(
             None, {one.name: value for one, value in zip(self.inputs, values)}
         )
-        return found, state
+        return outputs, state
 
 
 class LiteRT(Exported):
@@ -104,8 +104,10 @@ class LiteRT(Exported):
         }
 
     def step(self, ids, state):
-        found = self.runner(token_ids=ids, **state)
-        return found["log_probabilities"], {name: found[name] for name in state}
+        outputs = self.runner(token_ids=ids, **state)
+        return outputs["log_probabilities"], {
+            name: outputs[name] for name in state
+        }
 
 
 class SavedModel(Exported):
@@ -126,8 +128,8 @@ class SavedModel(Exported):
     def call(self, signature, **inputs):
         tensors = self.tensors[signature]
         fed = {tensors["inputs"][key]: value for key, value in inputs.items()}
-        found = self.session.run(fed, list(tensors["outputs"].values()))
-        return dict(zip(tensors["outputs"], found))
+        outputs = self.session.run(fed, list(tensors["outputs"].values()))
+        return dict(zip(tensors["outputs"], outputs))
 
     def score(self, inputs, targets):
         rows, length = targets.shape
@@ -154,8 +156,8 @@ class SavedModel(Exported):
         one = np.ones(self.case.batch, "int32")
         state = self.call("initial_state", rows=one)
         for ids in inputs:
-            found = self.call("step", token_ids=ids, length=one, **state)
-            state = {name: found[name] for name in state}
+            outputs = self.call("step", token_ids=ids, length=one, **state)
+            state = {name: outputs[name] for name in state}
 
 
 ENGINES = {

@@ -12,6 +12,7 @@ import warnings
 
 import keras
 
+from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import cache_folder
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import stored_vocabulary
@@ -30,7 +31,7 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: dict  # Split -> (file name, size in bytes, checksum or None).
+    files: tuple  # Of each split: name, size in bytes, checksum or `None`.
     reading: dict  # Keyword arguments of `TextSource`.
     paragraphs: bool = False  # Whether a line holds many sentences.
 
@@ -43,23 +44,11 @@ _PUBLIC = {
         ),
         archive_checksum="30177ea32e27c525793142b6bf2c8e2d",
         folder_in_archive="simple-examples/data",
-        files={
-            "train": (
-                "ptb.train.txt",
-                5_101_618,
-                "f26c4b92c5fdc7b3f8c7cdcb991d8420",
-            ),
-            "validation": (
-                "ptb.valid.txt",
-                399_782,
-                "aa0affc06ff7c36e977d7cd49e3839bf",
-            ),
-            "test": (
-                "ptb.test.txt",
-                449_945,
-                "8b80168b89c18661a38ef683c0dc3721",
-            ),
-        },
+        files=(
+            ("ptb.train.txt", 5_101_618, "f26c4b92c5fdc7b3f8c7cdcb991d8420"),
+            ("ptb.valid.txt", 399_782, "aa0affc06ff7c36e977d7cd49e3839bf"),
+            ("ptb.test.txt", 449_945, "8b80168b89c18661a38ef683c0dc3721"),
+        ),
         reading={},
     ),
     "wikitext-2": _PublicCorpus(
@@ -74,32 +63,26 @@ _PUBLIC = {
             "92675f1d63015c1c8b51f1656a52d5bdbdc33aafa60cc47a218a66e7ee817488"
         ),
         folder_in_archive="wikitext-2",
-        files={
-            "train": (
+        files=(
+            (
                 "wiki.train.tokens",
                 10_797_148,
-                (
-                    "9e9fa1ad55b1c2c95b08e37dd8e653f6"
-                    "38fac2c6de904b79e813611eefbc985f"
-                ),
+                "9e9fa1ad55b1c2c95b08e37dd8e653f6"
+                "38fac2c6de904b79e813611eefbc985f",
             ),
-            "validation": (
+            (
                 "wiki.valid.tokens",
                 1_121_681,
-                (
-                    "f0737ed31fc1329026e95cb8b98e19c2"
-                    "a182c39c240ab909dc31abf2f8af58e8"
-                ),
+                "f0737ed31fc1329026e95cb8b98e19c2"
+                "a182c39c240ab909dc31abf2f8af58e8",
             ),
-            "test": (
+            (
                 "wiki.test.tokens",
                 1_256_449,
-                (
-                    "d790b833ef8cf03a90db7bf1271b7520"
-                    "b83c45ce07ba3c1a9699df81e239eca0"
-                ),
+                "d790b833ef8cf03a90db7bf1271b7520"
+                "b83c45ce07ba3c1a9699df81e239eca0",
             ),
-        },
+        ),
         reading={
             "keep_blank_lines": True,
             # One equals sign on either side: more mark sections.
@@ -118,11 +101,11 @@ _PUBLIC = {
         ),
         folder_in_archive="CBTest/data",
         # Only the archive's hash is published, none of single files.
-        files={
-            "train": ("cbt_train.txt", None, None),
-            "validation": ("cbt_valid.txt", None, None),
-            "test": ("cbt_test.txt", None, None),
-        },
+        files=(
+            ("cbt_train.txt", None, None),
+            ("cbt_valid.txt", None, None),
+            ("cbt_test.txt", None, None),
+        ),
         reading={
             "document_start": "_BOOK_TITLE_ :",
             # File names, such as `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
@@ -136,7 +119,7 @@ _PUBLIC = {
             "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e"
         ),
         folder_in_archive="snli_1.0",
-        files={},
+        files=(),
         reading={},
     ),
 }
@@ -252,17 +235,27 @@ def public_sources(
 ):
     """Dict by split of the `TextSource`s of a public corpus, for `load`."""
     public = _PUBLIC[name]
-    names = [file for file, *_ in public.files.values()]
+    names = [file for file, *_ in public.files]
     paths = public_files(name, names, data_dir, cache_dir)
-    for path, (_, size, digest) in zip(paths, public.files.values()):
-        if verify and digest is not None:
-            _verify(path, size, digest)
+    for path, (_, size, digest) in zip(paths, public.files):
+        if not verify or digest is None:
+            continue
+        algorithm = "md5" if len(digest) == 32 else "sha256"
+        received_size = path.stat().st_size
+        with open(path, "rb") as file:
+            received = hashlib.file_digest(file, algorithm).hexdigest()
+        if (received_size, received) != (size, digest):
+            raise ValueError(
+                f"The file {path} is not the expected one, or is damaged. "
+                f"Expected {size} bytes with {algorithm} {digest}. Received "
+                f"{received_size} bytes with {algorithm} {received}. Fetch it "
+                "anew, or use `verify=False` to read it anyway."
+            )
     reading = public.reading
     if sentences:
         reading = {**reading, "keep_blank_lines": False, "by_sentence": True}
     return {
-        split: TextSource(path, **reading)
-        for split, path in zip(public.files, paths)
+        split: TextSource(path, **reading) for split, path in zip(SPLITS, paths)
     }
 
 
@@ -291,20 +284,6 @@ def public_files(name, files, data_dir=None, cache_dir=None):
                 f"consists of {files}."
             )
     return [folder / file for file in files]
-
-
-def _verify(path, size, digest):
-    algorithm = "md5" if len(digest) == 32 else "sha256"
-    received_size = path.stat().st_size
-    with open(path, "rb") as file:
-        received = hashlib.file_digest(file, algorithm).hexdigest()
-    if (received_size, received) != (size, digest):
-        raise ValueError(
-            f"The file {path} is not the expected one, or is damaged. "
-            f"Expected {size} bytes with {algorithm} {digest}. Received "
-            f"{received_size} bytes with {algorithm} {received}. Fetch it "
-            "anew, or use `verify=False` to read it anyway."
-        )
 
 
 # === Downloads ===

@@ -133,7 +133,7 @@ def test_engines_agree(engine, time):
     )
     contenders = [one for one in case.contenders if one.name in names]
     assert len(contenders) == 2
-    results = runner.run(case, contenders, 1, 1, 0.01, tell=lambda line: None)
+    results = runner.run(case, contenders, 1, 1, 0.01, log=lambda line: None)
     for result in results:
         assert result.refused is None
         assert result.loss == pytest.approx(results[0].loss, rel=1e-5)

@@ -102,17 +102,14 @@ def folder(tmp_path, monkeypatch):
     """A stand-in for WikiText-2, with its own sizes and checksums."""
     folder = tmp_path / "data" / "wikitext-2"
     folder.mkdir(parents=True)
-    files = {}
-    for split, name in [
-        ("train", "wiki.train.tokens"),
-        ("validation", "wiki.valid.tokens"),
-        ("test", "wiki.test.tokens"),
-    ]:
+    public, files = corpora._PUBLIC["wikitext-2"], []
+    for split, (name, _, _) in zip(
+        ("train", "validation", "test"), public.files
+    ):
         content = f" \n = A = \n \n the {split} text \n".encode()
         (folder / name).write_bytes(content)
         digest = hashlib.sha256(content).hexdigest()
-        files[split] = (name, len(content), digest)
-    public = corpora._PUBLIC["wikitext-2"]
+        files.append((name, len(content), digest))
     small = dataclasses.replace(public, files=files)
     monkeypatch.setitem(corpora._PUBLIC, "wikitext-2", small)
     return folder
