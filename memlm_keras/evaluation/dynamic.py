@@ -84,18 +84,14 @@ class DynamicEvaluator:
 
     def set_rates(self, rate, decay):
         """Sets rate and decay, and puts the weights back to the model's."""
-        for name, value, right in (
-            ("rate", rate, "at least 0"),
-            ("decay", decay, "at least 0 and at most 1"),
-            ("epsilon", self.epsilon, "above 0"),
+        for name, value, allowed, condition in (
+            ("rate", rate, rate >= 0, "at least 0"),
+            ("decay", decay, 0 <= decay <= 1, "at least 0 and at most 1"),
+            ("epsilon", self.epsilon, self.epsilon > 0, "above 0"),
         ):
-            if (
-                value < 0
-                or (name == "decay" and value > 1)
-                or (name == "epsilon" and not value)
-            ):
+            if not allowed:
                 raise ValueError(
-                    f"`{name}` must be {right}. Received: {name}={value!r}"
+                    f"`{name}` must be {condition}. Received: {name}={value!r}"
                 )
         self.rate, self.decay = rate, decay
         factors = _factors(
@@ -140,7 +136,7 @@ class DynamicEvaluator:
         Returns:
             `(log_probability, state)`: the natural-log probability of each
             target, float32 `(1, time)`, by the weights before; and the state
-            behind the segment.
+            after the segment.
         """
         if sample_weight is None:
             sample_weight = np.ones(np.shape(targets), "float32")

@@ -267,7 +267,7 @@ def concatenate_batches(results):
 
     Returns:
         Two arrays `(number of batches * batch, time of the longest)`, zero
-        behind the shorter ones.
+        after the shorter ones.
     """
     pairs = [map(ops.convert_to_numpy, pair) for pair in results]
     joined = []

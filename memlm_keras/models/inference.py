@@ -25,8 +25,8 @@ def no_gradient():
 def compile_inference(model, function):
     """Compiles a function that reads the variables of `model`.
 
-    Called plainly, a recurrent layer is traced and compiled anew by JAX at
-    every call, and run operation by operation by TensorFlow.
+    Called plainly, a recurrent layer is traced and compiled by JAX at every
+    call, and run operation by operation by TensorFlow.
 
     Args:
         model: a built Keras model.

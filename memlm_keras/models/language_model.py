@@ -191,17 +191,16 @@ class LanguageModel(StreamingModel, SequenceModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         # === Layers ===
-        initializers = layers.Initializers(initializer)
         tie_embeddings = tie_embeddings or isinstance(head, TiedProjection)
         embedding = layers.make_embedding(
             embedding,
             sizes,
-            initializers,
+            initializer,
             layers.embeddings_start(recurrent[:1]),
             policy,
         )
         head = layers.make_head(
-            head, embedding, tie_embeddings, initializers, policy
+            head, embedding, tie_embeddings, initializer, policy
         )
         count = len(recurrent) + len(recurrent_above)
         backbone = Backbone(

@@ -140,17 +140,9 @@ def require_causal_end(memory, **layers):
 # === Made where none is given ===
 
 
-class Initializers:
-    """Initializers of the weights around the recurrent layers and memory."""
-
-    def __init__(self, initializer):
-        self._initializer = initializer
-
-    def get(self, index, default):
-        """Returns the initializer of the weight of an index."""
-        if self._initializer is None:
-            return default
-        return distinct(self._initializer, index)
+def initializer_of(initializer, index, default):
+    """The model's initializer for the weight of an index, or the default."""
+    return default if initializer is None else distinct(initializer, index)
 
 
 def embeddings_start(readers):
@@ -162,20 +154,20 @@ def embeddings_start(readers):
     return "uniform"
 
 
-def make_embedding(embedding, sizes, initializers, start, dtype):
+def make_embedding(embedding, sizes, initializer, start, dtype):
     """Returns the layer from token ids to vectors, of the model's sizes.
 
     Args:
         embedding: a `keras.layers.ReversibleEmbedding`, or `None` for a plain
             `Embedding`.
         sizes: dict of `vocabulary_size` and `embedding_dim`.
-        initializers: `Initializers`.
+        initializer: the model's Keras initializer, or `None`.
         start: default initializer.
         dtype: dtype policy.
     """
     if embedding is None:
         embedding = Embedding(
-            embeddings_initializer=initializers.get(0, start),
+            embeddings_initializer=initializer_of(initializer, 0, start),
             dtype=dtype,
             name="embedding",
         )
@@ -199,24 +191,24 @@ def make_embedding(embedding, sizes, initializers, start, dtype):
     return embedding
 
 
-def make_head(head, embedding, tie_embeddings, initializers, dtype):
+def make_head(head, embedding, tie_embeddings, initializer, dtype):
     """Returns the layer from the last outputs to logits.
 
     Args:
         head: layer, or `None` for the one that goes with the embedding.
         embedding: the layer from token ids to vectors.
         tie_embeddings: bool, whether they share a matrix.
-        initializers: `Initializers`.
+        initializer: the model's Keras initializer, or `None`.
         dtype: dtype policy.
     """
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
-        "bias_initializer": initializers.get(1, "zeros"),
+        "bias_initializer": initializer_of(initializer, 1, "zeros"),
         "dtype": dtype,
         "name": "head",
     }
-    kernel_initializer = initializers.get(2, "glorot_uniform")
+    kernel_initializer = initializer_of(initializer, 2, "glorot_uniform")
     if head is None and smooths:
         head = SmoothedProjection(
             kernel_initializer=kernel_initializer, **arguments

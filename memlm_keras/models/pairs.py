@@ -9,7 +9,6 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import layers
-from memlm_keras.models.layers import Initializers
 from memlm_keras.models.sequence_model import SequenceModel
 
 CONDITIONINGS = ("memory", "source")
@@ -94,7 +93,6 @@ class LayerMaker:
         require_rate("dropout", dropout)
         self.dropout = dropout
         self.initializer = keras.initializers.get(initializer)
-        self._initializers = Initializers(self.initializer)
         self.policy = keras.dtype_policies.get(
             dtype or keras.config.dtype_policy()
         )
@@ -102,7 +100,7 @@ class LayerMaker:
 
     def _initializer(self, default):
         self._count += 1
-        return self._initializers.get(self._count, default)
+        return layers.initializer_of(self.initializer, self._count, default)
 
     def embedding(self, vocabulary_size, embedding_dim, initializer, readers):
         """Makes an `Embedding`; `readers` are the layers that read it."""

@@ -382,7 +382,7 @@ def _require_whole_sentences(batches, memory):
         )
 
 
-# === What Keras' loop lacks ===
+# === Additions to Keras' loop ===
 
 
 def _warn_of_slow_precision():

@@ -20,7 +20,7 @@ from memlm_keras.models.inference import affordable_steps
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
 # Sentences that are read side by side, and steps of them at once: sentences
-# are short, and what is padded is computed for nothing.
+# are short, and padding is wasted computation.
 _ROWS, _STEPS = 32, 16
 # Numbers of a distribution over the vocabulary held at once, in float64.
 _NUMBERS = 2**22
@@ -39,12 +39,12 @@ class Surprisal:
         entropy before w          H(c) = -sum_v P(v | c) log P(v | c)
         entropy reduction of w    H(c) - H(c w)
 
-    The entropy is that of the next word (as Roark et al., 2009; Linzen and
-    Jaeger, 2016), and not of whole parses or continuations, as Hale (2006) has
-    it: those are infinitely many here. He counts no increase, `max(0, ...)`;
-    here the difference keeps its sign. At the last word, `H(c w)` is what the
-    model expects behind the text; where the state is reset at the end of a
-    sentence, what it expects of any first word.
+    The entropy is that of the next word (as in Roark et al., 2009; Linzen and
+    Jaeger, 2016), not that of whole parses or continuations as in Hale (2006),
+    of which there are infinitely many here. Hale counts no increase, `max(0,
+    ...)`; here the difference keeps its sign. At the last word, `H(c w)` is the
+    entropy after the text; where the state is reset at the end of a sentence,
+    it is that of a first word.
 
     Attributes:
         words: tuple of strings, the tokens of the text, unknown ones as the
@@ -110,28 +110,27 @@ def surprisal(
 ):
     """Surprisal, entropy and rank of each word of a text.
 
-    Every token of the vocabulary is a word here, the end of each sentence too,
-    and each is predicted once: the first after the end of a sentence, which is
-    taken to stand before the text.
+    Every token of the vocabulary is a word here, including the end of each
+    sentence, and each is predicted once. An end of a sentence is assumed before
+    the text.
 
     Args:
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
             `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; a
             `memlm_keras.evaluation.DynamicEvaluator`, which learns from each
-            segment once that is measured; or any other with
-            `log_probabilities_at` as `memlm_keras.ngrams` has it.
+            segment after measuring it; or any other with
+            `log_probabilities_at` as of `memlm_keras.ngrams`.
         text: string, a sentence a line; list of strings, a sentence each;
             `memlm_keras.data.Split`, or its integers `(tokens,)`. Lines without
-            a word are passed over. Documents of a split begin anew.
+            a word are skipped. Each document of a split is a new context.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
             the model's own.
         unit: `"bits"` or `"nats"`.
         reset: bool, whether each sentence is read from the initial state;
             otherwise the state is carried through the document.
-        segment_length: integer, steps that are read, and of a
-            `DynamicEvaluator` learned from, at once. `None` are those that
-            suit; of a `DynamicEvaluator`, a sentence if the state is reset,
-            and otherwise 5.
+        segment_length: integer, steps that are read at once, and the steps of
+            an update of a `DynamicEvaluator`. `None` is chosen by size; for a
+            `DynamicEvaluator`, a sentence if the state is reset, otherwise 5.
 
     Returns:
         `Surprisal`.
@@ -143,10 +142,10 @@ def surprisal(
 
     Example:
 
-    >>> found = memlm_keras.evaluation.surprisal(
+    >>> result = memlm_keras.evaluation.surprisal(
     ...     kneser_ney, "the man who was born", corpus.vocabulary
     ... )
-    >>> found.words, found.surprisal.shape
+    >>> result.words, result.surprisal.shape
     (('the', 'man', 'who', 'was', 'born', '<eos>'), (6,))
     """
     if unit not in UNITS:
@@ -162,11 +161,11 @@ def surprisal(
     end = vocabulary.end_of_sentence_id
     starts = begins if reset else documents
     # One token more, of which only the entropy before it is looked at.
-    behind = [len(tokens)] if reset or len(documents) > 1 else []
+    after = [len(tokens)] if reset or len(documents) > 1 else []
     nats = _measure(
         model,
         np.append(tokens, np.int32(end)),
-        np.append(starts, behind).astype("int64"),
+        np.append(starts, after).astype("int64"),
         end,
         segment_length,
     )
@@ -214,7 +213,7 @@ def _words(text, vocabulary):
 
 
 def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
-    """Measures of tokens, float64 `(tokens, 3)`, by whatever a model has."""
+    """Measures of tokens, float64 `(tokens, 3)`, by any kind of model."""
     if hasattr(model, "measure_words"):
         return model.measure_words(
             tokens, starts, end_of_sentence_id, segment_length
@@ -233,15 +232,15 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
             f"{end_of_sentence_id}"
         )
     steps = segment_length or max(1, _NUMBERS // model.vocabulary_size)
-    found = []
+    measured = []
     for document in np.split(tokens, starts[1:]):
         for begin in range(0, len(document), steps):
             part = document[begin : begin + steps]
             log_probabilities = model.log_probabilities_at(
                 document, begin, begin + len(part)
             )
-            found.append(measures(log_probabilities, part, np))
-    return np.concatenate(found)
+            measured.append(measures(log_probabilities, part, np))
+    return np.concatenate(measured)
 
 
 def measures(log_probabilities, targets, numpy=ops):

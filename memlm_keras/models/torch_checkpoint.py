@@ -154,7 +154,7 @@ _PLAIN_PICKLE = types.SimpleNamespace(
 
 def _read_weights(path):
     """Dict of float32 arrays by PyTorch's names."""
-    remedy = "Download it again, or save `model.state_dict()` anew."
+    remedy = "Download it again, or save `model.state_dict()`."
     with reading(path, "PyTorch checkpoint", remedy):
         loaded = _load(path)
         if isinstance(loaded, _Plain):
