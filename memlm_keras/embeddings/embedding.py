@@ -127,9 +127,11 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return super().quantize(mode, type_check=False, config=config)
 
     def quantized_call(self, inputs, reverse=False, training=None):
+        """The call of Keras' layer; an int8 model is not trained."""
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
+        """Shape and dtype of Keras' layer, which takes no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
@@ -224,6 +226,7 @@ class GradientMask(keras.layers.Layer):
         return shares * inputs + (1 - shares) * ops.stop_gradient(inputs)
 
     def compute_output_spec(self, inputs, token_ids):
+        """Shape and dtype of the inputs."""
         return keras.KerasTensor(inputs.shape, dtype=inputs.dtype)
 
     def save_own_variables(self, store):

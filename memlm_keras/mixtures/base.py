@@ -137,7 +137,7 @@ class Mixture(keras.layers.Layer):
         return log_probabilities, state, weights, auxiliary
 
     def compute_mask(self, outputs, previous_mask=None):
-        # A call attaches the mask to the log-probabilities itself.
+        """`None`: a call attaches the mask to the log-probabilities itself."""
         return None
 
     def compute_output_spec(
@@ -150,6 +150,7 @@ class Mixture(keras.layers.Layer):
         training=None,
         positions=None,
     ):
+        """Shapes and dtypes of what a call returns."""
         few = None
         if logits is not None:
             # On torch, Keras computes it for 89 rows of 89 steps, which takes

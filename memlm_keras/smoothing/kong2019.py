@@ -483,6 +483,7 @@ class SmoothedEmbedding(Embedding):
     def compute_output_spec(
         self, inputs, reverse=False, training=None, drawn=None
     ):
+        """Shape and dtype of `Embedding`, which takes no samples."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def get_config(self):
