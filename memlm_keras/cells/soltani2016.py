@@ -58,7 +58,9 @@ class HigherOrderCell(Int8Kernels, keras.layers.Layer):
 
     def output_of(self, projected, states):
         """Returns one output `(B, k)`; arguments as of `step`."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `output_of`."
+        )
 
     def get_config(self):
         serialize = keras.initializers.serialize
