@@ -16,8 +16,8 @@ from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.models.inference import affordable_steps
-from memlm_keras.models.inference import segments
+from memlm_keras.models.streaming import affordable_steps
+from memlm_keras.models.streaming import segments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

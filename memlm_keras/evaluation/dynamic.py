@@ -12,10 +12,10 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.gradients import value_and_gradients
-from memlm_keras.models.carried_state import concatenate_batches
-from memlm_keras.models.carried_state import read_batches
-from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.language_model import LanguageModel
+from memlm_keras.models.streaming import concatenate_batches
+from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
 # Steps of a segment in the paper, and most steps of a sentence here.

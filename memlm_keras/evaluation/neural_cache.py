@@ -12,10 +12,10 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures.grave2017 import THETAS
 from memlm_keras.mixtures.grave2017 import WEIGHTS
 from memlm_keras.mixtures.grave2017 import NeuralCache
+from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.backbone import pack_named
 from memlm_keras.models.backbone import unpack_named
-from memlm_keras.models.carried_state import read_batches
-from memlm_keras.models.inference import compile_inference
+from memlm_keras.models.streaming import read_batches
 
 
 @dataclasses.dataclass(frozen=True)

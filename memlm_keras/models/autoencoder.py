@@ -10,19 +10,17 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.models import layers
+from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.generation import is_text
 from memlm_keras.models.generation import require_strings
 from memlm_keras.models.generation import sample
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import forget_compiled
 from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
 from memlm_keras.models.pairs import padded
-from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
-from memlm_keras.serialization import serialize
+from memlm_keras.models.quantization import forget_compiled
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -42,9 +40,9 @@ class SequenceAutoencoder(DualSequenceModel):
         decoder: layer or cell that writes it, of the encoder's units.
         conditioning: `"source"`, the final memory of the encoder is the source
             memory of a `memlm_keras.cells.DualAssociativeGRUCell` or
-            `DualAssociativeMemoryCell`; or `"memory"`, the decoder goes on
-            from it: the cell state of an LSTM, the associative memory, or the
-            state of a GRU, without its last output.
+            `DualAssociativeMemoryCell`; or `"memory"`, the decoder begins with
+            it: the cell state of an LSTM, the associative memory, or the state
+            of a GRU, without its last output.
         dropout: float in [0, 1), rate on embeddings and on the inputs of the
             output layer.
         end_of_sentence_id: integer, begins and ends a written sequence; `None`
@@ -89,6 +87,18 @@ class SequenceAutoencoder(DualSequenceModel):
     """
 
     preset_kind = "SequenceAutoencoder"
+    config_names = (
+        "name",
+        "vocabulary_size",
+        "embedding_dim",
+        "encoder",
+        "decoder",
+        "conditioning",
+        "dropout",
+        "end_of_sentence_id",
+        "initializer",
+        "vocabulary",
+    )
     projection_layer = None
 
     def __init__(
@@ -111,8 +121,8 @@ class SequenceAutoencoder(DualSequenceModel):
         if end_of_sentence_id is None:
             end_of_sentence_id = getattr(vocabulary, "end_of_sentence_id", 0)
         make = LayerMaker(dropout, initializer, dtype)
-        encoder = recurrent_layer("encoder", encoder)
-        decoder = recurrent_layer("decoder", decoder)
+        encoder = layers.as_recurrent_layer("encoder", encoder)
+        decoder = layers.as_recurrent_layer("decoder", decoder)
         if conditioning is None:
             raise ValueError(
                 "`conditioning` must be 'memory' or 'source': the decoder "
@@ -197,7 +207,7 @@ class SequenceAutoencoder(DualSequenceModel):
         return compile_inference(self, self.backbone.decode)
 
     def quantize(self, *args, **kwargs):
-        """Quantizes the weights in place; arguments as of `keras.Model`."""
+        """Quantizes the weights in place, as `keras.Model.quantize` does."""
         super().quantize(*args, **kwargs)
         forget_compiled(self)
 
@@ -261,28 +271,6 @@ class SequenceAutoencoder(DualSequenceModel):
         )
         return [row[1:end] for row, end in zip(written, ends)]
 
-    # === Serialization ===
-
-    def get_config(self):
-        return {
-            **self.serialized_arguments(
-                "name",
-                "vocabulary_size",
-                "embedding_dim",
-                "encoder",
-                "decoder",
-                "conditioning",
-                "dropout",
-                "end_of_sentence_id",
-                "initializer",
-                "vocabulary",
-            ),
-            "embeddings_initializer": serialize(
-                self.embedding.embeddings_initializer
-            ),
-            "dtype": serialize(self.embedding.dtype_policy),
-        }
-
 
 class EncoderDecoder:
     """The layers of an autoencoder and the one way they are joined.
@@ -303,7 +291,7 @@ class EncoderDecoder:
         self.mask = LengthMask(name="length_mask")
 
     def encode(self, source, lengths, training=False):
-        """Returns the first states of the decoder, a list of tensors."""
+        """Returns the initial states of the decoder, a list of tensors."""
         vectors = self.dropouts["source"](
             self.embedding(source), training=training
         )
@@ -313,12 +301,7 @@ class EncoderDecoder:
         return starting_states(self.conditioning, states, self.decoder)
 
     def decode(self, target, states, training=False):
-        """Reads target tokens `(batch, time)` from a list of states.
-
-        Returns:
-            `(logits, states)`: `(batch, time, vocabulary_size)` and the states
-            after the last token.
-        """
+        """Reads target tokens `(batch, time)`; returns logits and states."""
         vectors = self.dropouts["target"](
             self.embedding(target), training=training
         )

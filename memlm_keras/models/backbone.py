@@ -3,6 +3,7 @@
 from typing import Any
 from typing import NamedTuple
 
+import keras
 from keras import ops
 from keras import tree
 
@@ -13,21 +14,19 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """The result of `predict`.
+    """Logits `(batch, time, vocabulary)`; numbers of targets `(batch, time)`.
 
-    Attributes:
-        logits: `(batch, time, vocabulary)`; `None` where the head computes the
-            losses of targets without them.
-        log_probability: natural-log probability of each target, float32
-            `(batch, time)`; `None` without targets.
-        loss: the loss of each token, float32 `(batch, time)`:
-            `-log_probability` and, in training, the additional term of a
-            supervised mixture; `None` without targets.
+    The logits are `None` where the head computes losses without them, and the
+    numbers of targets are `None` without targets. In training, the `loss` is
+    `-log_probability` and the additional term of a supervised mixture.
     """
 
     logits: Any
     log_probability: Any = None
     loss: Any = None
+
+
+# === Named states ===
 
 
 def pack_named(prefix, values):
@@ -46,6 +45,21 @@ def unpack_named(state, prefix):
     }
 
 
+def reset_rows(state, initial, reset):
+    """Replaces the rows marked by `reset`, bool `(batch,)`, by `initial`."""
+
+    # `where` copies, so assigning to a variable of the state later cannot
+    # touch what backward needs.
+    def choose(value, start):
+        rows = ops.reshape(reset, (-1,) + (1,) * (len(value.shape) - 1))
+        return ops.where(rows, ops.cast(start, value.dtype), value)
+
+    return {name: choose(value, initial[name]) for name, value in state.items()}
+
+
+# === Layers ===
+
+
 class Backbone:
     """The layers of a language model and the one way they are joined.
 
@@ -57,18 +71,8 @@ class Backbone:
     `drawn`. So does the call of a `head` with `draws`, along with `targets`.
     These layers add their KL terms with `add_divergence()`.
 
-    Args:
-        embedding: layer from token ids to vectors.
-        recurrent: list of Keras recurrent layers that return their sequences
-            and states, bottom first.
-        memory: a `memlm_keras.memory.Memory`, or `None`.
-        recurrent_above: list of recurrent layers that read the memory's
-            outputs, bottom first.
-        head: layer from the last outputs to logits.
-        dropouts: one layer for the embeddings and one for each recurrent
-            layer's outputs.
-        mixture: a `memlm_keras.mixtures.Mixture` that makes log-probabilities
-            of the logits, or `None`.
+    The layers are those of `memlm_keras.LanguageModel`; `dropouts` holds one
+    for the embeddings and one for the outputs of each recurrent layer.
     """
 
     def __init__(
@@ -90,11 +94,15 @@ class Backbone:
         self.mixture = mixture
         self._below = list(enumerate(recurrent))
         self._above = list(enumerate(recurrent_above, len(recurrent)))
-        # How the states of each layer are nested.
-        self._nested = [
-            tree.map_structure(lambda state: 0, layer.get_initial_state(1))
-            for layer in (*recurrent, *recurrent_above)
-        ]
+        # Names of the states of each layer, nested as the layer nests them.
+        self._names = []
+        for index, layer in (*self._below, *self._above):
+            states = layer.get_initial_state(1)
+            names = [
+                f"recurrent_{index}_state_{position}"
+                for position in range(len(tree.flatten(states)))
+            ]
+            self._names.append(tree.pack_sequence_as(states, names))
 
     def layers(self):
         """Returns the layers with weights, a dict by place."""
@@ -117,32 +125,17 @@ class Backbone:
     def recur(self, outputs, state=None, training=False, above=False):
         """Runs the recurrent layers below the memory, or those above it.
 
-        Args:
-            outputs: float tensor `(batch, time, units)`.
-            state: dict as of `initial_state`, or `None` for that.
-            training: bool.
-            above: bool.
-
-        Returns:
-            `(outputs, state)`, the state of these layers.
+        Returns `(outputs, state)`, the state of these layers.
         """
         new_state = {}
         for index, layer in self._above if above else self._below:
-            nested, layer_state = self._nested[index], None
-            prefix = f"recurrent_{index}_state"
+            names, layer_state = self._names[index], None
             if state is not None:
-                layer_state = tree.pack_sequence_as(
-                    nested,
-                    [
-                        state[f"{prefix}_{position}"]
-                        for position in range(len(tree.flatten(nested)))
-                    ],
-                )
+                layer_state = tree.map_structure(state.__getitem__, names)
             outputs, *layer_state = run_layer(
                 layer, outputs, layer_state, training
             )
-            for position, value in enumerate(tree.flatten(layer_state)):
-                new_state[f"{prefix}_{position}"] = value
+            new_state |= zip(tree.flatten(names), tree.flatten(layer_state))
             outputs = self.dropouts[index + 1](outputs, training=training)
         return outputs, new_state
 
@@ -151,17 +144,8 @@ class Backbone:
     ):
         """Reads from the memory, if there is one.
 
-        Args:
-            outputs: float tensor `(batch, time, units)`.
-            token_ids: int32 tensor `(batch, time)`.
-            state: dict as of `initial_state`, or `None` for that.
-            training: bool.
-            positions: int32 tensor `(batch, queries)`, the steps to return;
-                `None` for all.
-
-        Returns:
-            `(outputs, state, weights)`: the state of the memory; the attention
-            weights are `None` without one.
+        Returns `(outputs, state, weights)`, of the steps `positions` `(batch,
+        queries)` if these are given; the weights are the attention's.
         """
         if self.memory is None:
             if positions is not None:
@@ -194,16 +178,10 @@ class Backbone:
     ):
         """Predicts the next token by the head, and the mixture if there is one.
 
-        Args:
-            outputs: float tensor `(batch, time, units)`.
-            token_ids: int32 tensor `(batch, time)`.
-            state, training, targets, sample_weight: as of `forward`.
-            drawn: a sample of the embedding, or `None`.
-            positions: int32 tensor `(batch, queries)`, the steps of the
-                outputs that predict, one for each target; `None` for all.
+        Args are those of `forward`. The outputs are of all steps; `positions`
+        selects those that predict.
 
-        Returns:
-            `(prediction, state)`: a `Prediction`, and the mixture's state.
+        Returns `(prediction, state)`: a `Prediction`, and the mixture's state.
         """
         projected = outputs
         if positions is not None:
@@ -237,7 +215,7 @@ class Backbone:
         training=False,
         positions=None,
     ):
-        """Calls the mixture, with its state under the names of the whole."""
+        """Calls the mixture; returns logits, state, weights, auxiliary."""
         if self.mixture is None:
             return logits, {}, None, None
         mixed, mixture_state, weights, auxiliary = self.mixture(
@@ -256,18 +234,16 @@ class Backbone:
     # === The whole model ===
 
     def initial_state(self, batch_size):
-        """Returns all that the model remembers before the first token.
+        """Returns the state before the first token.
 
-        Returns:
-            Flat dict of tensors, batch first: `recurrent_<layer>_state_<i>`
-            for each state of each recurrent layer, bottom first, and
-            `memory_<name>` and `mixture_<name>` for each state of these.
+        A flat dict of tensors, batch first: `recurrent_<layer>_state_<i>` for
+        each state of each recurrent layer, bottom first, and `memory_<name>`
+        and `mixture_<name>` for each state of these.
         """
         state = {}
         for index, layer in (*self._below, *self._above):
-            layer_state = tree.flatten(layer.get_initial_state(batch_size))
-            for position, value in enumerate(layer_state):
-                state[f"recurrent_{index}_state_{position}"] = value
+            values = tree.flatten(layer.get_initial_state(batch_size))
+            state |= zip(tree.flatten(self._names[index]), values)
         for name in ("memory", "mixture"):
             layer = getattr(self, name)
             if layer is not None:
@@ -288,14 +264,14 @@ class Backbone:
 
         Args:
             token_ids: int32 tensor `(batch, time)`.
-            state: dict as of `initial_state`, or `None` for that.
-            training: bool, or `None` where Keras is to decide.
+            state: dict as `initial_state` returns it; `None` is that.
+            training: bool; `None` lets Keras decide.
             targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
-            sampled: bool, whether matrices are drawn as in training.
-            sample_weight: float tensor `(batch, time)`, the later factors of
-                the losses; with it, logits may be left out. Or `None`.
-            positions: int32 tensor `(batch, queries)`, the steps that predict,
-                to which targets and weights belong; `None` for all.
+            sampled: bool, whether smoothed matrices are drawn as in training.
+            sample_weight: float tensor `(batch, time)`, later factors of the
+                losses, or `None`. With it, logits may be left out.
+            positions: int32 tensor `(batch, queries)`, the steps that predict;
+                targets and weights have this shape. `None` for all.
 
         Returns:
             `(prediction, state)`, the first a `Prediction`.
@@ -332,12 +308,7 @@ class Backbone:
         return prediction.logits, state
 
     def score(self, token_ids, targets, state=None, sampled=False):
-        """Scores the next tokens, for inference.
-
-        Returns:
-            `(scores, state)`: the natural-log probability of each target,
-            float32 `(batch, time)`, and the new state.
-        """
+        """Returns the log-probability of each target, and the new state."""
         prediction, state = self.forward(
             token_ids,
             state,
@@ -348,9 +319,9 @@ class Backbone:
         return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
-        """Returns the attention weights and the new state, for inference.
+        """Returns the attention weights and the new state.
 
-        The weights are those of the memory; where it has none, the mixture's.
+        The weights are the memory's, or the mixture's if no memory attends.
         """
         outputs, new_state, weights = self._read(token_ids, state)
         _, mixture_state, of_mixture, _ = self._mix(
@@ -361,12 +332,11 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns the inputs of the head and its scores, for inference.
+        """Returns `((outputs, scores), state)`, for inference.
 
-        Returns:
-            `((outputs, scores), state)`: `(batch, time, units)` and the
-            natural-log probability of each target by the head alone, `(batch,
-            time)`; and the state of all but a mixture.
+        These are the inputs of the head `(batch, time, units)`, the
+        log-probability of each target by the head alone, and the state without
+        a mixture's.
         """
         outputs, state, _ = self._read(token_ids, state)
         losses = head_losses(self.head, outputs, targets)
@@ -398,3 +368,35 @@ class Backbone:
         draws = getattr(self.head, "draws", False)
         units = self.head.matrix.shape[-1] if draws else 0
         return self.embedding.draw(token_ids, units)
+
+
+# === Inference ===
+
+
+def compile_inference(model, function):
+    """Compiles a function of nested tensors that reads variables of `model`.
+
+    Not compiled, a recurrent layer is traced and compiled by JAX at every call,
+    and run operation by operation by TensorFlow. On torch the result is the
+    function itself, which records no gradients.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        @jax.jit
+        def stateless(values, *arguments):
+            mapping = list(zip(model.variables, values))
+            with keras.StatelessScope(state_mapping=mapping):
+                return function(*arguments)
+
+        return lambda *arguments: stateless(
+            [variable.value for variable in model.variables], *arguments
+        )
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, autograph=False, reduce_retracing=True)
+    import torch
+
+    return torch.no_grad()(function)

@@ -7,13 +7,12 @@ from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
-from memlm_keras.models.inference import computes_in
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
 
 
 def copy_weights(model, copy, but=()):
-    """Copies weights, except for the `Backbone.layers` named in `but`."""
+    """Copies weights, except those of the `Backbone.layers` in `but`."""
     copied = copy.backbone.layers()
     for name, layer in model.backbone.layers().items():
         if name not in but:
@@ -21,7 +20,7 @@ def copy_weights(model, copy, but=()):
 
 
 def with_mixture(model, mixture):
-    """See `LanguageModel.with_mixture`."""
+    """Implements `LanguageModel.with_mixture`."""
     layers.require_mixture(mixture)
     config = {**model.get_config(), "mixture": mixture}
     copy = type(model).from_config(config)
@@ -30,7 +29,7 @@ def with_mixture(model, mixture):
 
 
 def with_prediction(model, prediction):
-    """See `LanguageModel.with_prediction`."""
+    """Implements `LanguageModel.with_prediction`."""
     if model.smoothing is None:
         raise ValueError(
             "`with_prediction` needs a model that is smoothed. Received: a "
@@ -47,7 +46,7 @@ def with_prediction(model, prediction):
 
 
 def with_fixed_dropout(model, seed, into=None):
-    """See `LanguageModel.with_fixed_dropout`."""
+    """Implements `LanguageModel.with_fixed_dropout`."""
     model = model.with_fixed_matrices()
     require_masks(model)
     masks = draw_masks(model, seed)
@@ -78,13 +77,11 @@ def with_fixed_dropout(model, seed, into=None):
 def draw_masks(model, seed):
     """Draws one mask for every place where a model drops units.
 
-    Returns:
-        A dict of float32 arrays, zero where dropped and else `1 / (1 - rate)`:
-        `words`, `(vocabulary_size,)`; `inputs`, a list of one `(units,)` for
-        the embeddings and one for the outputs of each recurrent layer; and
-        `kernels` and `recurrent_kernels`, lists of one `(gates, units)` for
-        each, for its inputs and its own last output, or `(1, 1)` without
-        dropout.
+    Returns a dict of float32 arrays, zero where dropped and else `1 / (1 -
+    rate)`: `words`, `(vocabulary_size,)`; `inputs`, a list of `(units,)` for
+    the embeddings and for the outputs of each recurrent layer; and `kernels`
+    and `recurrent_kernels`, lists of `(gates, units)` for each recurrent layer,
+    or `(1, 1)` without dropout.
     """
     random = np.random.default_rng(seed)
 
@@ -95,8 +92,9 @@ def draw_masks(model, seed):
     cells = [layer.cell for layer in _recurrent(model)]
     units = [model.embedding_dim, *(cell.output_size for cell in cells)]
     rates = [dropout.rate for dropout in model.backbone.dropouts]
+    word_dropout = getattr(model.embedding, "word_dropout", 0.0)
     masks = {
-        "words": mask(_word_dropout(model), model.vocabulary_size),
+        "words": mask(word_dropout, model.vocabulary_size),
         "inputs": [mask(rate, size) for rate, size in zip(rates, units)],
         "kernels": [],
         "recurrent_kernels": [],
@@ -118,7 +116,7 @@ def _recurrent(model):
 
 
 def _readers(model):
-    """The layers that read each dropout layer, in order."""
+    """Returns the layers that read each dropout layer, in order."""
     if model.memory is None:
         return [*_recurrent(model), model.head]
     above = [*model.recurrent_above, model.head]
@@ -139,7 +137,7 @@ _RATES = ("dropout", "recurrent_dropout", "word_dropout")
 
 
 def _replaced(config, keys, value):
-    """A configuration with another value of some keys, at all depths."""
+    """Replaces the values of some keys in a config, at all depths."""
     if isinstance(config, list):
         return [_replaced(part, keys, value) for part in config]
     if not isinstance(config, dict):
@@ -150,12 +148,8 @@ def _replaced(config, keys, value):
     }
 
 
-def _word_dropout(model):
-    return getattr(model.embedding, "word_dropout", 0.0)
-
-
 def require_masks(model):
-    """Raises `ValueError` where a mask has no kernel to apply to."""
+    """Raises `ValueError` if a mask has no kernel to be applied to."""
     readers = _readers(model)
     # The first reader needs no kernel: columns of the embedding are masked.
     for reader, dropout in list(zip(readers, model.backbone.dropouts))[1:]:
@@ -179,15 +173,12 @@ def require_masks(model):
 
 def drops(model):
     """Whether any rate of dropout is not zero."""
-    cells = [layer.cell for layer in _recurrent(model)]
-    rates = [_word_dropout(model)]
+    rates = [getattr(model.embedding, "word_dropout", 0.0)]
     rates += [dropout.rate for dropout in model.backbone.dropouts]
-    for cell in cells:
-        for part in (cell, *getattr(cell, "cells", ())):
-            rates += [
-                getattr(part, name, 0.0)
-                for name in ("dropout", "recurrent_dropout")
-            ]
+    for layer in _recurrent(model):
+        for cell in (layer.cell, *getattr(layer.cell, "cells", ())):
+            rates.append(getattr(cell, "dropout", 0.0))
+            rates.append(getattr(cell, "recurrent_dropout", 0.0))
     return any(rates)
 
 
@@ -205,7 +196,9 @@ def _array(variable):
 
 def in_float32(model):
     """Returns a copy that computes in float32; the model itself, if it does."""
-    if not any(computes_in(model, dtype) for dtype in ("float16", "bfloat16")):
+    if not any(
+        layers.computes_in(model, dtype) for dtype in ("float16", "bfloat16")
+    ):
         return model
     config = _replaced(model.get_config(), ("dtype",), "float32")
     copy = type(model).from_config(config)
@@ -214,7 +207,7 @@ def in_float32(model):
 
 
 def with_fixed_matrices(model):
-    """See `LanguageModel.with_fixed_matrices`."""
+    """Implements `LanguageModel.with_fixed_matrices`."""
     smoothing = model.smoothing
     if smoothing is None:
         return model
@@ -246,7 +239,7 @@ def with_fixed_matrices(model):
 
 
 def _with_own_matrices(config, tied):
-    """A configuration with a plain embedding and projection, tied or not."""
+    """Puts a plain embedding and projection, tied or not, in a config."""
     embedding = config["embedding"]["config"]
     head = config["head"]["config"]
     plain = {key: head[key] for key in ("name", "dtype", "use_bias")}

@@ -125,7 +125,6 @@ class Members(keras.layers.Layer):
         return self.step(token_ids, training=training)[0]
 
     def initial_state(self, batch_size):
-        """The states of all, each named `model_<index>_<name>`."""
         return self._joined(
             model.backbone.initial_state(batch_size) for model in self.models
         )
@@ -141,12 +140,11 @@ class Members(keras.layers.Layer):
         return mean - math.log(len(self.models)), self._joined(states)
 
     def score(self, token_ids, targets, state=None):
-        """Scores the next tokens, as `Backbone.score` does."""
         log_probabilities, state = self.step(token_ids, state)
         return -token_losses(log_probabilities, targets), state
 
     def attend(self, token_ids, state=None):
-        """Reads without predicting; the models have no attention in common."""
+        """Reads without attention, which the models do not share."""
         states = [
             backbone.attend(token_ids, own)[1]
             for backbone, own in self._each(state)
@@ -165,7 +163,7 @@ class Members(keras.layers.Layer):
 
 
 def models_of(model):
-    """Models that predict together: those of an `Ensemble`, or a model."""
+    """Returns the models of an `Ensemble`, or a list of one model."""
     return getattr(model, "models", [model])
 
 

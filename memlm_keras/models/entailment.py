@@ -13,10 +13,8 @@ from memlm_keras.models.pairs import DualSequenceModel
 from memlm_keras.models.pairs import LayerMaker
 from memlm_keras.models.pairs import LengthMask
 from memlm_keras.models.pairs import padded
-from memlm_keras.models.pairs import recurrent_layer
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
-from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -39,7 +37,7 @@ class EntailmentClassifier(DualSequenceModel):
         recurrent: Keras recurrent layer, or cell, that reads the premise.
         recurrent_hypothesis: layer or cell that reads the hypothesis; `None`
             for the same one, with shared weights.
-        conditioning: `"memory"`, the hypothesis goes on from the premise's
+        conditioning: `"memory"`, the hypothesis begins with the premise's
             final memory (conditional encoding): the cell state of an LSTM, the
             associative memory, or the state of a GRU, without its last output;
             `"source"`, the final memory of the premise is the source memory of
@@ -102,6 +100,24 @@ class EntailmentClassifier(DualSequenceModel):
     """
 
     preset_kind = "EntailmentClassifier"
+    config_names = (
+        "name",
+        "vocabulary_size",
+        "embedding_dim",
+        "recurrent",
+        "recurrent_hypothesis",
+        "conditioning",
+        "memory",
+        "top",
+        "pooling",
+        "classifier_units",
+        "projection",
+        "num_classes",
+        "dropout",
+        "initializer",
+        "vocabulary",
+        "labels",
+    )
 
     def __init__(
         self,
@@ -127,12 +143,12 @@ class EntailmentClassifier(DualSequenceModel):
         vocabulary_size = layers.size_of(vocabulary_size, vocabulary)
         num_classes, labels = _classes(num_classes, labels)
         make = LayerMaker(dropout, initializer, dtype)
-        recurrent = recurrent_layer("recurrent", recurrent)
+        recurrent = layers.as_recurrent_layer("recurrent", recurrent)
         reader = recurrent_hypothesis
         if reader is not None:
-            reader = recurrent_layer("recurrent_hypothesis", reader)
+            reader = layers.as_recurrent_layer("recurrent_hypothesis", reader)
         if top is not None:
-            top = recurrent_layer("top", top)
+            top = layers.as_recurrent_layer("top", top)
         second = reader or recurrent
         require_conditioning(conditioning, recurrent, second)
         if pooling not in (None, "mean"):
@@ -184,7 +200,7 @@ class EntailmentClassifier(DualSequenceModel):
                 vectors = project(vectors)
             mask_of = mask(inputs[name], inputs[f"{name}_length"])
             outputs, *states = layer(
-                make.dropped(vectors, f"dropout_{name}"),
+                make.dropout_layer(f"dropout_{name}")(vectors),
                 mask=mask_of,
                 initial_state=initial_state,
             )
@@ -205,23 +221,22 @@ class EntailmentClassifier(DualSequenceModel):
                 premise_mask=premise_mask,
             )
         elif pooling is not None:
+            p = make.dropout_layer("dropout_p")(outputs)
+            h = make.dropout_layer("dropout_h")(follow)
             features = ops.concatenate(
-                [
-                    _mean(make.dropped(outputs, "dropout_p"), premise_mask),
-                    _mean(make.dropped(follow, "dropout_h"), hypothesis_mask),
-                ],
-                axis=-1,
+                [_mean(p, premise_mask), _mean(h, hypothesis_mask)], axis=-1
             )
         elif top is None:
             features = follow_states[0]
         else:
-            outputs = make.dropped(outputs, "dropout_p")
-            follow = make.dropped(follow, "dropout_h")
+            outputs = make.dropout_layer("dropout_p")(outputs)
+            follow = make.dropout_layer("dropout_h")(follow)
             _, p, *_ = top(outputs, mask=premise_mask)
             _, h, *_ = top(follow, mask=hypothesis_mask)
             features = ops.concatenate([p, h, ops.absolute(p - h)], axis=-1)
         for index, layer in enumerate(hidden):
-            features = make.dropped(layer(features), f"dropout_{index}")
+            features = layer(features)
+            features = make.dropout_layer(f"dropout_{index}")(features)
         super().__init__(inputs=inputs, outputs=head(features), name=name)
 
         # === Config ===
@@ -268,7 +283,7 @@ class EntailmentClassifier(DualSequenceModel):
         """Classifies sentences given as strings.
 
         Args:
-            premise, hypothesis: two strings, or two lists of as many strings.
+            premise, hypothesis: two strings, or two lists of one length.
 
         Returns:
             Dict from each label to its probability, or a list of such dicts.
@@ -299,7 +314,7 @@ class EntailmentClassifier(DualSequenceModel):
         ):
             raise ValueError(
                 "`premise` and `hypothesis` must be two strings, or two lists "
-                f"of as many strings. Received: premise={premise!r} and "
+                f"of strings of one length. Received: premise={premise!r} and "
                 f"hypothesis={hypothesis!r}"
             )
         inputs = {}
@@ -319,7 +334,7 @@ class EntailmentClassifier(DualSequenceModel):
         return rows[0] if single else rows
 
     def attention(self, inputs):
-        """Where the model attends in the premise, at each word.
+        """Returns the attention to the premise at each word.
 
         Args:
             inputs: as for a call.
@@ -336,38 +351,9 @@ class EntailmentClassifier(DualSequenceModel):
                 "`memlm_keras.memory.WordByWordAttention`. Received: a model "
                 "with memory=None"
             )
-        # A model of the same layers up to the weights; not an attribute, since
-        # Keras would save it with this one.
+        # Not an attribute, since Keras would save it with this model.
         weights = keras.Model(self.input, self._attention_weights)(inputs)
         return ops.convert_to_numpy(ops.cast(weights, "float32"))
-
-    # === Serialization ===
-
-    def get_config(self):
-        return {
-            **self.serialized_arguments(
-                "name",
-                "vocabulary_size",
-                "embedding_dim",
-                "recurrent",
-                "recurrent_hypothesis",
-                "conditioning",
-                "memory",
-                "top",
-                "pooling",
-                "classifier_units",
-                "projection",
-                "num_classes",
-                "dropout",
-                "initializer",
-                "vocabulary",
-                "labels",
-            ),
-            "embeddings_initializer": serialize(
-                self.embedding.embeddings_initializer
-            ),
-            "dtype": serialize(self.embedding.dtype_policy),
-        }
 
 
 def _classes(num_classes, labels):

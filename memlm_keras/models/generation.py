@@ -8,7 +8,6 @@ from keras import ops
 
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.models.inference import no_gradient
 
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
@@ -81,7 +80,7 @@ def sample(
         tokens: int32 array `(batch, time)`.
         fixed: bool array of that shape, the tokens of the prompt.
         state: nested tensors, before the token at `index`.
-        index: integer, the first that may have to be written.
+        index: integer, the first position that may have to be written.
         stop_token_ids: list of ids, or `None`.
         may_be_empty: bool, whether a stop token may follow the prompt.
 
@@ -98,19 +97,17 @@ def sample(
         next_token = _ending(
             next_token, np.repeat(fixed, beams, axis=0), stops, may_be_empty
         )
-    # Samplers look for stop tokens in all that is not fixed, also where
-    # nothing is written yet.
+    # Samplers look for stop tokens also at positions not yet written.
     filler = next(token for token in itertools.count() if token not in stops)
-    with no_gradient():
-        generated = sampler(
-            next=next_token,
-            prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
-            cache=state,
-            index=index,
-            mask=ops.convert_to_tensor(fixed),
-            stop_token_ids=stops or None,
-            model=model,
-        )
+    generated = sampler(
+        next=next_token,
+        prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
+        cache=state,
+        index=index,
+        mask=ops.convert_to_tensor(fixed),
+        stop_token_ids=stops or None,
+        model=model,
+    )
     generated = np.array(ops.convert_to_numpy(generated))
     ended = np.isin(generated, stops) & ~fixed
     lengths = np.where(ended.any(1), ended.argmax(1), generated.shape[1])
@@ -120,10 +117,10 @@ def sample(
 
 
 def _ending(next_token, fixed, stops, may_be_empty):
-    """`next_token` that repeats the stop token of a row that has ended.
+    """Wraps `next_token`: a row that has ended repeats its stop token.
 
-    Samplers go on with such a row until all have ended, and the score of a
-    beam would change with the tokens that they write there. Unless a row
+    Samplers continue such a row until all have ended, and the score of a beam
+    would change with the tokens that they write there. Unless a row
     `may_be_empty`, its first token after the prompt is no stop token.
     """
     prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
@@ -156,7 +153,7 @@ def _ending(next_token, fixed, stops, may_be_empty):
 
 
 def _sampler(sampler):
-    """Returns a sampler of keras_nlp, or of its name."""
+    """Returns a sampler of keras_nlp, which may be given by its name."""
     import keras_nlp
 
     # For a wrong name, keras_nlp returns the name and raises no error.
@@ -193,7 +190,7 @@ def require_strings(name, text, vocabulary):
 
 
 def _read_prompt(prompt, vocabulary):
-    """Returns rows of ids, and a function to the form of the prompt."""
+    """Returns rows of ids, and a function that restores the prompt's form."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
         require_strings("prompt", prompt, vocabulary)

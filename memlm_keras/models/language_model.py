@@ -15,21 +15,22 @@ from memlm_keras.models import copies
 from memlm_keras.models import layers
 from memlm_keras.models import torch_checkpoint
 from memlm_keras.models.backbone import Backbone
-from memlm_keras.models.carried_state import CarriedStates
-from memlm_keras.models.carried_state import carried_rows
-from memlm_keras.models.carried_state import concatenate_batches
-from memlm_keras.models.carried_state import read_batches
-from memlm_keras.models.carried_state import warn_of_short_segments
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import computes_in
+from memlm_keras.models.backbone import compile_inference
+from memlm_keras.models.layers import computes_in
+from memlm_keras.models.sequence_model import CarriedStates
 from memlm_keras.models.sequence_model import SequenceModel
+from memlm_keras.models.sequence_model import carried_rows
+from memlm_keras.models.sequence_model import warn_of_short_segments
 from memlm_keras.models.streaming import StreamingModel
+from memlm_keras.models.streaming import concatenate_batches
+from memlm_keras.models.streaming import read_batches
 from memlm_keras.serialization import serialize
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
+from memlm_keras.training.losses import weights_of_tokens
 
 # Types of inputs other than token ids.
 _DTYPES = {"reset": "bool", "sample_weight": "float32"}
@@ -266,7 +267,7 @@ class LanguageModel(StreamingModel, SequenceModel):
 
     def __call__(self, inputs, *args, **kwargs):
         if isinstance(inputs, dict):
-            _require_names(inputs)
+            _require_inputs(inputs)
             token_ids = inputs["token_ids"]
             if not _is_tensor(token_ids):
                 require_token_ids("token_ids", token_ids, self.vocabulary_size)
@@ -281,7 +282,6 @@ class LanguageModel(StreamingModel, SequenceModel):
             name: ops.convert_to_tensor(value, dtype=_DTYPES.get(name, "int32"))
             for name, value in inputs.items()
         }
-        _require_shapes(inputs)
         reset = inputs.pop("reset", None)
         if reset is None:
             prediction, _ = self.backbone.forward(**inputs, training=training)
@@ -330,8 +330,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return [*variables, *carried.evaluation_variables]
 
     @contextlib.contextmanager
-    def _carrying(self, batches, batch_size=None):
-        """Context in which evaluation carries the state of batches."""
+    def carrying(self, batches, batch_size=None):
         before = self._carried.evaluating
         self.carry_state(None, carried_rows(batches, batch_size))
         self._carried.evaluating = True
@@ -379,12 +378,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         )
 
     def train_step(self, *arguments):
-        """Keras' own, with the targets among the inputs."""
+        """Runs Keras' step with the targets among the inputs."""
         *state, data = arguments
         return super().train_step(*state, self._with_targets(data))
 
     def test_step(self, *arguments):
-        """Keras' own, with the targets among the inputs."""
+        """Runs Keras' step with the targets among the inputs."""
         *state, data = arguments
         return super().test_step(*state, self._with_targets(data))
 
@@ -396,38 +395,35 @@ class LanguageModel(StreamingModel, SequenceModel):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)
-        sample_weight = _by_step(sample_weight, y)
+        sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(self.loss, TokenLoss) and self._measures_losses:
-            inputs["sample_weight"] = (
-                ops.ones_like(y, dtype="float32")
-                if sample_weight is None
-                else sample_weight
-            )
+            inputs["sample_weight"] = sample_weight
+            if sample_weight is None:
+                inputs["sample_weight"] = ops.ones_like(y, dtype="float32")
         inputs = tree.map_structure(ops.convert_to_tensor, inputs)
         return inputs, y, sample_weight
 
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Keras' own; a `TokenLoss` takes the losses of tokens, not logits."""
-        sample_weight = _by_step(sample_weight, y)
-        if not isinstance(y_pred, dict):
-            return super().compute_loss(x, y, y_pred, sample_weight, training)
-        if isinstance(self.loss, TokenLoss):
-            losses = y_pred["loss"]
-            return super().compute_loss(x, y, losses, sample_weight, training)
-        loss = super().compute_loss(
-            x, y, y_pred["logits"], sample_weight, training
-        )
-        if training and self.mixture is not None and self.mixture.supervised:
-            added = y_pred["loss"] + y_pred["log_probability"]
+        """Computes Keras' loss, of logits or, for a `TokenLoss`, of losses."""
+        sample_weight = weights_of_tokens(sample_weight, y)
+        result = y_pred
+        takes_losses = isinstance(self.loss, TokenLoss)
+        if isinstance(result, dict):
+            y_pred = result["loss" if takes_losses else "logits"]
+        loss = super().compute_loss(x, y, y_pred, sample_weight, training)
+        if takes_losses or not training or not isinstance(result, dict):
+            return loss
+        if self.mixture is not None and self.mixture.supervised:
+            added = result["loss"] + result["log_probability"]
             share = distribution.share_of_weight(sample_weight, y)
             loss = loss + share * TokenCrossEntropy()(y, added, sample_weight)
         return loss
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """Keras' own, of the losses of tokens if all metrics take them."""
-        sample_weight = _by_step(sample_weight, y)
+        """Computes Keras' metrics, of losses if all metrics take them."""
+        sample_weight = weights_of_tokens(sample_weight, y)
         if isinstance(y_pred, dict) and self._measures_losses:
             y_pred = -y_pred["log_probability"]
         elif isinstance(y_pred, dict):
@@ -451,26 +447,6 @@ class LanguageModel(StreamingModel, SequenceModel):
             carried_rows(validation_data, batch_size),
         )
 
-    def evaluate(self, x=None, y=None, batch_size=None, *args, **kwargs):
-        """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
-
-        Raises:
-            ValueError: if the batches contain token ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
-        """
-        with self._carrying(x, batch_size or 32):
-            return super().evaluate(x, y, batch_size, *args, **kwargs)
-
-    def predict(self, x, batch_size=None, *args, **kwargs):
-        """Predicts logits; takes the arguments of `keras.Model.predict`.
-
-        Raises:
-            ValueError: if the batches contain token ids outside the vocabulary,
-                or the model is not causal and they are not `SentenceBatches`.
-        """
-        with self._carrying(x, batch_size or 32):
-            return super().predict(x, batch_size, *args, **kwargs)
-
     def train_on_batch(self, x, y=None, *args, **kwargs):
         """Trains on one batch, as `keras.Model.train_on_batch` does."""
         _require_targets(x, y)
@@ -480,12 +456,12 @@ class LanguageModel(StreamingModel, SequenceModel):
     def test_on_batch(self, x, y=None, *args, **kwargs):
         """Evaluates one batch, as `keras.Model.test_on_batch` does."""
         _require_targets(x, y)
-        with self._carrying(x):
+        with self.carrying(x):
             return super().test_on_batch(x, y, *args, **kwargs)
 
     def predict_on_batch(self, x):
         """Predicts one batch, as `keras.Model.predict_on_batch` does."""
-        with self._carrying(x):
+        with self.carrying(x):
             return super().predict_on_batch(x)
 
     # === Reading batches ===
@@ -501,12 +477,11 @@ class LanguageModel(StreamingModel, SequenceModel):
             seed: integer that determines the samples.
 
         Yields:
-            For each sample a pair `(scores, sample_weight)` as of
-            `score_batches`.
+            For each sample the `(scores, sample_weight)` of `score_batches`.
 
         Raises:
-            ValueError: for a model that is not smoothed, and as of
-                `score_batches`.
+            ValueError: for a model that is not smoothed, and for batches
+                that `score_batches` refuses.
         """
         if self.smoothing is None:
             raise ValueError(
@@ -523,19 +498,14 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         compiled = compile_inference(self, score)
         for sample in range(samples):
-            places = iter(range(len(batches)))
+            seeds = (
+                np.random.SeedSequence((seed, sample, place))
+                for place in range(len(batches))
+            )
 
-            def seeded(
-                token_ids,
-                targets,
-                sample_weight,
-                state,
-                sample=sample,
-                places=places,
-            ):
+            def seeded(token_ids, targets, sample_weight, state, seeds=seeds):
                 # On JAX, compiled inference does not advance the seed.
-                entropy = np.random.SeedSequence((seed, sample, next(places)))
-                number = entropy.generate_state(2) >> 1
+                number = next(seeds).generate_state(2) >> 1
                 seed_state.assign(number.astype(kept.dtype))
                 return compiled(token_ids, targets, state)
 
@@ -573,7 +543,7 @@ class LanguageModel(StreamingModel, SequenceModel):
     # === Copies ===
 
     def with_mixture(self, mixture):
-        """Makes a copy of this model, trained as it is, with a mixture.
+        """Makes a copy of this model, with its weights, with a mixture.
 
         Args:
             mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`;
@@ -583,7 +553,7 @@ class LanguageModel(StreamingModel, SequenceModel):
             `LanguageModel`.
 
         Raises:
-            ValueError: if it is none.
+            ValueError: if `mixture` is something else.
 
         Example:
 
@@ -595,17 +565,17 @@ class LanguageModel(StreamingModel, SequenceModel):
         return copies.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
-        """Makes a copy of this smoothed model that predicts otherwise.
+        """Makes a copy of this smoothed model with another prediction.
 
         Args:
-            prediction: `"mean"` or `"mode"`, as of `VariationalSmoothing`.
+            prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
 
         Returns:
             `LanguageModel`.
 
         Raises:
-            ValueError: for a model that is not smoothed, and another
-                prediction.
+            ValueError: for a model that is not smoothed, and for another
+                `prediction`.
 
         Example:
 
@@ -625,13 +595,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         return copies.with_prediction(self, prediction)
 
     def with_fixed_dropout(self, seed, into=None):
-        """Makes a copy of this model with dropout masks drawn once for all.
+        """Makes a copy of this model with dropout masks that are drawn once.
 
-        A network that drops the same units at every step is a network whose
-        weights have zeros in the rows of these units: a word's row of the
-        embedding, rows of the kernels of recurrent layers for their inputs and
-        their recurrent connections, and rows of the output projection. So the
-        copy is an ordinary model without dropout, untied if this one is tied.
+        Dropping the same units at every step equals zeros in the rows of these
+        units in the weights: rows of the embedding, of the input and recurrent
+        kernels of recurrent layers, and of the output projection. So the copy
+        is an ordinary model without dropout, untied if this one is tied.
         The mean of many is the Monte Carlo average of Gal and Ghahramani
         (2016), which `memlm_keras.evaluation.monte_carlo_perplexity` computes.
         Smoothed matrices are replaced by those that the model predicts with.
@@ -665,7 +634,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         call, which takes as long as the projection of one step. The copy has
         the result as its weights, so serving costs no more than without
         smoothing; `serving.export` makes such a copy. A tied embedding that is
-        smoothed as an input only becomes untied: its mean is another matrix.
+        smoothed only as an input becomes untied: its mean is another matrix.
 
         Returns:
             `LanguageModel`; this model, if it is not smoothed.
@@ -730,22 +699,12 @@ class LanguageModel(StreamingModel, SequenceModel):
         }
 
 
-def _by_step(sample_weight, targets):
-    """Float32 weights `(batch, time)`, given by row or by step, or `None`."""
-    if sample_weight is None:
-        return None
-    weights = ops.cast(sample_weight, "float32")
-    if len(weights.shape) == 1:
-        weights = weights[:, None] * ops.ones_like(targets, dtype="float32")
-    return weights
-
-
 def _is_tensor(value):
     return ops.is_tensor(value) or isinstance(value, keras.KerasTensor)
 
 
-def _require_names(inputs):
-    """Raises `ValueError` unless a dict has token ids and known names."""
+def _require_inputs(inputs):
+    """Raises `ValueError` for a dict of other names or of unequal shapes."""
     optional = {"positions", "reset", "targets", "sample_weight"}
     unknown = set(inputs) - optional - {"token_ids"}
     weighted = "sample_weight" in inputs and "targets" not in inputs
@@ -758,21 +717,14 @@ def _require_names(inputs):
             '"sample_weight" of this shape. Received a dict with keys: '
             f"{sorted(inputs)}"
         )
-
-
-def _require_shapes(inputs):
-    """Raises `ValueError` for targets or weights of other steps."""
     of = "positions" if "positions" in inputs else "token_ids"
-    expected = tuple(inputs[of].shape)
+    expected = tuple(np.shape(inputs[of]))
     for name in ("targets", "sample_weight"):
-        if name not in inputs:
-            continue
-        shape = tuple(inputs[name].shape)
-        same = len(shape) == len(expected) and all(
-            None in sizes or sizes[0] == sizes[1]
+        shape = tuple(np.shape(inputs.get(name, inputs[of])))
+        if len(shape) != len(expected) or any(
+            None not in sizes and sizes[0] != sizes[1]
             for sizes in zip(shape, expected)
-        )
-        if not same:
+        ):
             raise ValueError(
                 f'`inputs["{name}"]` must be of the shape of "{of}", '
                 f"{expected}. Received: shape {shape}"

@@ -34,13 +34,7 @@ def size_of(vocabulary_size, vocabulary):
 
 
 def as_recurrent_layers(name, layers, at_least=1):
-    """Returns recurrent layers that return sequences and states.
-
-    Args:
-        name: string, name of the argument.
-        layers: list of Keras recurrent layers and cells.
-        at_least: 0 or 1, the smallest number of them.
-    """
+    """Returns a list of `as_recurrent_layer`s of an argument."""
     if not isinstance(layers, (list, tuple)) or len(layers) < at_least:
         some = (
             "at least one recurrent layer" if at_least else "recurrent layers"
@@ -49,10 +43,11 @@ def as_recurrent_layers(name, layers, at_least=1):
             f"`{name}` must be a list of {some}, such as "
             f"`[keras.layers.LSTM(300)]`. Received: {name}={layers!r}"
         )
-    return [_as_recurrent_layer(name, layer) for layer in layers]
+    return [as_recurrent_layer(name, layer) for layer in layers]
 
 
-def _as_recurrent_layer(name, layer):
+def as_recurrent_layer(name, layer):
+    """Returns a recurrent layer, or a cell's, that returns all outputs."""
     if isinstance(layer, keras.layers.Bidirectional):
         raise ValueError(
             f"`{name}` must not hold a `Bidirectional` layer, which would read "
@@ -92,7 +87,7 @@ def require_different(layers):
 
 
 def require_memory(memory, vocabulary_size):
-    """Requires a memory or `None`, and gives it the size of the vocabulary."""
+    """Checks a memory, or `None`, and gives it the size of the vocabulary."""
     if memory is not None and not isinstance(memory, Memory):
         raise ValueError(
             "`memory` must be a layer of `memlm_keras.memory`, such as "
@@ -111,7 +106,7 @@ def require_memory(memory, vocabulary_size):
 
 
 def require_mixture(mixture):
-    """Raises `ValueError` unless a layer mixes words in, or is `None`."""
+    """Raises `ValueError` unless a layer is a `Mixture` or `None`."""
     if mixture is not None and not isinstance(mixture, Mixture):
         raise ValueError(
             "`mixture` must be a `memlm_keras.mixtures.Mixture`, such as "
@@ -120,12 +115,7 @@ def require_mixture(mixture):
 
 
 def require_causal_end(memory, **layers):
-    """Raises `ValueError` for layers after a memory that is not causal.
-
-    Args:
-        memory: a memory, or `None`.
-        **layers: the layers that read its outputs, by name of the argument.
-    """
+    """Raises `ValueError` for layers, by argument, after a noncausal memory."""
     if memory is None or memory.causal:
         return
     for name, layer in layers.items():
@@ -137,11 +127,11 @@ def require_causal_end(memory, **layers):
             )
 
 
-# === Made where none is given ===
+# === Made if none is given ===
 
 
 def initializer_of(initializer, index, default):
-    """The model's initializer for the weight of an index, or the default."""
+    """The model's initializer of the weight with an index, or the default."""
     return default if initializer is None else distinct(initializer, index)
 
 
@@ -157,13 +147,7 @@ def embeddings_start(readers):
 def make_embedding(embedding, sizes, initializer, start, dtype):
     """Returns the layer from token ids to vectors, of the model's sizes.
 
-    Args:
-        embedding: a `keras.layers.ReversibleEmbedding`, or `None` for a plain
-            `Embedding`.
-        sizes: dict of `vocabulary_size` and `embedding_dim`.
-        initializer: the model's Keras initializer, or `None`.
-        start: default initializer.
-        dtype: dtype policy.
+    `initializer` is the model's or `None`, and `start` the default.
     """
     if embedding is None:
         embedding = Embedding(
@@ -192,15 +176,7 @@ def make_embedding(embedding, sizes, initializer, start, dtype):
 
 
 def make_head(head, embedding, tie_embeddings, initializer, dtype):
-    """Returns the layer from the last outputs to logits.
-
-    Args:
-        head: layer, or `None` for the one that goes with the embedding.
-        embedding: the layer from token ids to vectors.
-        tie_embeddings: bool, whether they share a matrix.
-        initializer: the model's Keras initializer, or `None`.
-        dtype: dtype policy.
-    """
+    """Returns the layer from the last outputs to logits."""
     smoothing = getattr(embedding, "smoothing", None)
     smooths = smoothing is not None and smoothing.smooths_output
     arguments = {
@@ -241,10 +217,9 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
                 f". Received: head={head!r}"
             )
         head.embedding = embedding
-    units = "units" if hasattr(head, "units") else None
-    if units and head.units is None:
+    if getattr(head, "units", 0) is None:
         head.units = embedding.input_dim
-    if units and head.units != embedding.input_dim:
+    if getattr(head, "units", embedding.input_dim) != embedding.input_dim:
         raise ValueError(
             "`head` must be of the model's vocabulary_size="
             f"{embedding.input_dim}. Received: a head with units={head.units}"
@@ -253,12 +228,9 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Makes a dropout layer for the embeddings and one a recurrent layer.
+    """Returns a dropout layer for the embeddings and one per recurrent layer.
 
-    Args:
-        dropout: as of `memlm_keras.LanguageModel`.
-        count: integer, number of recurrent layers.
-        dtype: dtype policy.
+    `dropout` is the argument of `memlm_keras.LanguageModel`.
     """
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
@@ -284,3 +256,11 @@ def make_dropouts(dropout, count, dtype):
         kind(rate, dtype=dtype, name=f"dropout_{index}")
         for index, rate in enumerate(rates)
     ]
+
+
+# === Precision ===
+
+
+def computes_in(model, dtype):
+    """Whether any layer of `model` computes in `dtype`."""
+    return any(layer.compute_dtype == dtype for layer in model.layers)

@@ -10,6 +10,7 @@ from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import layers
 from memlm_keras.models.sequence_model import SequenceModel
+from memlm_keras.serialization import serialize
 
 CONDITIONINGS = ("memory", "source")
 
@@ -18,33 +19,20 @@ class DualSequenceModel(SequenceModel):
     """A model that reads a source sequence, and then a target sequence.
 
     Subclasses have `embedding`, `projection_layer` (or `None`), `readers` (the
-    recurrent layers of source and target) and the `conditioning` of
-    `starting_states`; some have a `gradient_mask`.
+    recurrent layers of source and target), the `conditioning` of
+    `starting_states`, and `config_names`, the arguments of the constructor that
+    are attributes; some have a `gradient_mask`.
     """
 
     def vectors(self, token_ids):
-        """Vectors of token ids as recurrent layers read them, without dropout.
-
-        Args:
-            token_ids: integer tensor `(batch, time)`.
-
-        Returns:
-            Float tensor `(batch, time, units)`.
-        """
+        """Returns the inputs of the recurrent layers, without dropout."""
         vectors = self.embedding(token_ids)
         if self.projection_layer is not None:
             vectors = self.projection_layer(vectors)
         return vectors
 
     def states_for_target(self, states):
-        """The initial states of the layer that reads the target.
-
-        Args:
-            states: list of the source's final states.
-
-        Returns:
-            List of tensors.
-        """
+        """Returns initial states for the target, given the source's last."""
         _, reader = self.readers
         start = starting_states(self.conditioning, states, reader)
         if start is None:
@@ -54,8 +42,7 @@ class DualSequenceModel(SequenceModel):
     def fit(self, *args, **kwargs):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
-        Training on batches of `memlm_keras.data` goes on from where they begin
-        within an epoch.
+        Training starts at the position of the batches within their epoch.
 
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary
@@ -72,6 +59,15 @@ class DualSequenceModel(SequenceModel):
         mask = getattr(self, "gradient_mask", None)
         if mask is not None:
             mask.unfreeze()
+
+    def get_config(self):
+        return {
+            **self.serialized_arguments(*self.config_names),
+            "embeddings_initializer": serialize(
+                self.embedding.embeddings_initializer
+            ),
+            "dtype": serialize(self.embedding.dtype_policy),
+        }
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -130,22 +126,11 @@ class LayerMaker:
         """Makes a `keras.layers.Dropout`."""
         return keras.layers.Dropout(self.dropout, dtype=self.policy, name=name)
 
-    def dropped(self, tensor, name):
-        """Applies a new dropout layer to a tensor."""
-        return self.dropout_layer(name)(tensor)
-
-
-def recurrent_layer(name, layer):
-    """The layer of an argument that is a recurrent layer or a cell."""
-    (layer,) = layers.as_recurrent_layers(name, [layer], at_least=1)
-    return layer
-
 
 def padded(name, rows):
     """Pads a list of 1-D integer arrays, none of them empty.
 
-    Returns:
-        int64 array `(batch, time)` and int32 array `(batch,)`, the lengths.
+    Returns int64 `(batch, time)` and int32 `(batch,)`, the lengths.
     """
     rows = [np.asarray(row) for row in rows]
     right = [
@@ -165,7 +150,7 @@ def padded(name, rows):
 
 
 def require_conditioning(conditioning, source, target):
-    """Raises `ValueError` for a conditioning that two layers cannot have."""
+    """Raises `ValueError` for a conditioning that two layers do not support."""
     if conditioning not in (None, *CONDITIONINGS):
         raise ValueError(
             f"`conditioning` must be one of {CONDITIONINGS} or None. "
@@ -181,7 +166,7 @@ def require_conditioning(conditioning, source, target):
     if conditioning == "memory" and not getattr(cell, "continues_source", True):
         raise ValueError(
             'conditioning="memory" has no meaning for a '
-            f"{type(cell).__name__}, whose memory is read whole: take "
+            f"{type(cell).__name__}, which reads a source's whole memory: use "
             '"source", or None. Received: conditioning="memory"'
         )
     if conditioning is None:
@@ -200,7 +185,7 @@ def require_conditioning(conditioning, source, target):
 
 
 def _memory_of(cell):
-    """Properties that two cells must share to read the same memory."""
+    """Properties that must be equal for two cells to share a memory."""
     if hasattr(cell, "memory_identity"):
         return cell.memory_identity
     units = getattr(cell, "output_size", None)
@@ -208,16 +193,11 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """The initial states of the target's `reader`, or `None` for empty ones.
+    """Returns initial states of the target's `reader`; `None` if empty.
 
     Of two states, the first is an output and the second the memory, as in LSTMs
-    and in cells with an associative memory.
-
-    Args:
-        conditioning: `"memory"`, the target goes on from the source's final
-            memory; `"source"`, that is the reader's source memory; or `None`.
-        states: list of the source's final states.
-        reader: recurrent layer that reads the target.
+    and in cells with an associative memory. With `"memory"` the reader begins
+    with the source's final memory; with `"source"` that is its source memory.
     """
     if conditioning is None:
         return None

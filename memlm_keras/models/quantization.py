@@ -1,5 +1,6 @@
 """Quantization of a model's layers, and an account of it."""
 
+import functools
 import warnings
 from typing import NamedTuple
 
@@ -7,8 +8,6 @@ import keras
 
 # Keras' `summary` counts by it; it has no public name.
 from keras.src.utils.summary_utils import weight_memory_size
-
-from memlm_keras.models.inference import forget_compiled
 
 
 class Quantized(NamedTuple):
@@ -46,14 +45,14 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         )
     before = _sizes(layers)
     with warnings.catch_warnings():
-        # Of layers that Keras does not change; the account lists them.
+        # Of layers that Keras does not change; the report lists them.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
         keras.Model.quantize(
             model, mode, config=config, filters=filters, **kwargs
         )
     forget_compiled(model)
     after = _sizes(layers)
-    account = [
+    report = [
         Quantized(
             name,
             type(layer).__name__,
@@ -64,30 +63,18 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
         for name, layer in layers.items()
     ]
     if verbose:
-        print("\n".join(_table(account)))
-    return account
-
-
-def _table(account):
-    """Lines of text of an account."""
-    total = Quantized(
-        "all",
-        "",
-        "",
-        sum(one.bytes_before for one in account),
-        sum(one.bytes_after for one in account),
-    )
-    rows = [("layer", "kind", "what", "bytes before", "bytes after")]
-    for one in (*account, total):
-        rows.append((*one[:3], f"{one[3]:,}", f"{one[4]:,}"))
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < 3 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths))
-        ).rstrip()
-        for row in rows
-    ]
+        total = ("all", "", "", sum(before.values()), sum(after.values()))
+        rows = [("layer", "kind", "what", "bytes before", "bytes after")]
+        rows += [(*row[:3], *map("{:,}".format, row[3:])) for row in report]
+        rows.append((*total[:3], *map("{:,}".format, total[3:])))
+        widths = [max(map(len, column)) for column in zip(*rows)]
+        for row in rows:
+            cells = [
+                cell.ljust(width) if index < 3 else cell.rjust(width)
+                for index, (cell, width) in enumerate(zip(row, widths))
+            ]
+            print("  ".join(cells).rstrip())
+    return report
 
 
 def _sizes(layers):
@@ -110,3 +97,11 @@ def _what(layer, before, after):
     if not before:
         return "has no weights"
     return "left in " + layer.variable_dtype
+
+
+def forget_compiled(model):
+    """Discards compiled functions that captured replaced weights."""
+    for kind in type(model).__mro__:
+        for name, value in vars(kind).items():
+            if isinstance(value, functools.cached_property):
+                vars(model).pop(name, None)

@@ -1,15 +1,22 @@
-"""Training by Keras' loops, for every model of this package."""
+"""Training by Keras' loops, and the state carried between its batches."""
 
+import contextlib
 import math
 import warnings
 
 import keras
 import numpy as np
+from keras import ops
 from keras import tree
+
+# Whether Keras only infers shapes; these have no public names.
+from keras.src.backend.common.stateless_scope import in_stateless_scope
+from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from memlm_keras import registry
 from memlm_keras.arguments import require_token_ids
-from memlm_keras.models.inference import computes_in
+from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.layers import computes_in
 from memlm_keras.serialization import deserialize
 from memlm_keras.serialization import serialize
 from memlm_keras.training import distribution
@@ -19,9 +26,9 @@ from memlm_keras.training.losses import Nats
 class SequenceModel(keras.Model):
     """A `keras.Model` of token ids that presets describe.
 
-    It trains with `fit` on batches that know their epoch, may begin within
-    one, and may be of different lengths of time. The `preset_kind` of a
-    subclass is the `"kind"` of its presets.
+    `fit` trains on batches that know their epoch, may begin within one, and may
+    be of different lengths of time. The `preset_kind` of a subclass is the
+    `"kind"` of its presets.
     """
 
     preset_kind = None
@@ -102,15 +109,21 @@ class SequenceModel(keras.Model):
         On a CPU, JAX computes bfloat16 slower than float32, and warns.
         """
         if keras.backend.backend() == "jax" and computes_in(self, "bfloat16"):
-            _warn_of_slow_precision()
-        self._jit_compile_argument = kwargs.get("jit_compile", "auto")
+            import jax
+
+            if jax.default_backend() == "cpu":
+                warnings.warn(
+                    "bfloat16 is slower than float32 on a CPU with JAX. Use "
+                    'float32 (no `dtype="mixed_bfloat16"`), a GPU, or '
+                    "KERAS_BACKEND=torch, which is faster in bfloat16 on a CPU "
+                    "that has it",
+                    stacklevel=2,
+                )
+        jit_compile = kwargs.get("jit_compile", "auto")
+        self._jit_compile_argument = jit_compile
         # XLA cannot compile the exchange between replicas.
         alone = distribution.num_devices(self) == 1
-        if (
-            self._jit_compile_argument == "auto"
-            and alone
-            and self.compiles_best()
-        ):
+        if jit_compile == "auto" and alone and self.compiles_best():
             kwargs["jit_compile"] = not kwargs.get("run_eagerly", False)
         if weighted_metrics == "auto":
             weighted_metrics = self.default_metrics()
@@ -139,7 +152,7 @@ class SequenceModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Keras' own; on several devices, the share of this one's rows."""
+        """Computes Keras' loss; on several devices, this one's share of it."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
             # Layer losses are equal on every replica; scale each so that the
@@ -162,7 +175,7 @@ class SequenceModel(keras.Model):
         return False
 
     def get_compile_config(self):
-        """Returns the arguments of `compile`, as every backend takes them."""
+        """Returns the arguments of `compile`, for every backend."""
         config = super().get_compile_config()
         if self.compiled:
             config["jit_compile"] = self._jit_compile_argument
@@ -190,15 +203,15 @@ class SequenceModel(keras.Model):
         """Trains the model; takes the arguments of `keras.Model.fit`.
 
         Batches of `memlm_keras.data` move to each epoch, since their order
-        depends on it; Keras does not shuffle them; and training goes on from
-        where they begin within an epoch. Where batches have a `"reset"`, a
-        language model carries its state from one to the next.
+        depends on it; Keras does not shuffle them. Training starts at the
+        position of the batches within their epoch. If batches have a
+        `"reset"`, a language model carries its state from one to the next.
 
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary
-                or labels that are no classes; for a quantized model; and, for
-                a language model, without targets, for a smoothing without
-                statistics, and, if it is not causal, for batches other than
+                or labels that are no classes; for a quantized model; and for a
+                language model without targets, with a smoothing that has no
+                statistics, or that is not causal and gets batches other than
                 `SentenceBatches`.
         """
         self.prepare_fit(x, y, validation_data, batch_size or 32)
@@ -252,23 +265,35 @@ class SequenceModel(keras.Model):
         run.end()
         return self.history
 
-    def evaluate(self, x=None, *args, **kwargs):
+    def evaluate(self, x=None, y=None, batch_size=None, *args, **kwargs):
         """Evaluates the model; takes the arguments of `keras.Model.evaluate`.
 
         Raises:
-            ValueError: if the batches contain token ids outside the vocabulary.
+            ValueError: if the batches contain token ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
         """
         self.check_data(x)
-        return super().evaluate(with_dynamic_time(x), *args, **kwargs)
+        with self.carrying(x, batch_size or 32):
+            return super().evaluate(
+                with_dynamic_time(x), y, batch_size, *args, **kwargs
+            )
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x, batch_size=None, *args, **kwargs):
         """Predicts logits; takes the arguments of `keras.Model.predict`.
 
         Raises:
-            ValueError: if the batches contain token ids outside the vocabulary.
+            ValueError: if the batches contain token ids outside the vocabulary,
+                or the model is not causal and they are not `SentenceBatches`.
         """
         self.check_data(x)
-        return super().predict(with_dynamic_time(x), *args, **kwargs)
+        with self.carrying(x, batch_size or 32):
+            return super().predict(
+                with_dynamic_time(x), batch_size, *args, **kwargs
+            )
+
+    def carrying(self, batches, batch_size=None):
+        """Context in which evaluation carries a state over batches, if any."""
+        return contextlib.nullcontext()
 
     def prepare_fit(self, x, y, validation_data, batch_size):
         """Checks the model and the arguments of `fit`."""
@@ -311,16 +336,191 @@ class SequenceModel(keras.Model):
         return cls(**deserialize(config, custom_objects))
 
 
+# === The state carried between batches ===
+
+
+class CarriedState(keras.layers.Layer):
+    """Non-trainable weights that hold a model's state between batches.
+
+    Keras' own `stateful=True` carries nothing on JAX, so the state is held in
+    ordinary weights, read and assigned in the forward pass; that works in every
+    backend's training loop. The weights belong to a run and not to the model:
+    saved files leave them out, and checkpoints save them as variables.
+
+    On several devices each has the state of its own rows. JAX lays it out as it
+    does batches. Replicas of TensorFlow have variables for all rows and write
+    their own; a `Checkpoint` puts these together.
+    """
+
+    def __init__(self, initial_state, **kwargs):
+        super().__init__(autocast=False, **kwargs)
+        with keras.name_scope(self.name):
+            self._state = {
+                name: keras.Variable(
+                    "zeros",
+                    shape=value.shape,
+                    dtype=keras.backend.standardize_dtype(value.dtype),
+                    trainable=False,
+                    autocast=False,
+                    layout=distribution.row_layout(value.shape),
+                    name=name,
+                )
+                for name, value in initial_state.items()
+            }
+        # Never called as a layer, so nothing else would mark it as built.
+        self.built = True
+
+    def read(self):
+        """Returns the state, a dict of tensors."""
+        return {
+            name: distribution.rows_of_replica(ops.convert_to_tensor(variable))
+            for name, variable in self._state.items()
+        }
+
+    def write(self, state):
+        """Assigns `state`, without its gradient."""
+        for name, variable in self._state.items():
+            value = ops.cast(ops.stop_gradient(state[name]), variable.dtype)
+            distribution.assign_rows(variable, value)
+
+    def save_own_variables(self, store):
+        """Saves nothing: a saved model begins with an empty context."""
+
+    def load_own_variables(self, store):
+        """Loads nothing, as nothing is saved."""
+
+
+class CarriedStates:
+    """The `CarriedState`s of a language model, by mode and number of rows.
+
+    Keras does not track plain objects, so the variables of evaluation are not
+    among those that training is compiled for: an evaluation with another number
+    of rows does not change a running `fit`. `rows` are those of each mode, and
+    `evaluating` is true while an evaluation runs.
+    """
+
+    def __init__(self, model):
+        self.model = model
+        self.rows = {"training": None, "evaluation": None}
+        self.evaluating = False
+        self._states = {}
+
+    def make(self, mode, rows):
+        """Returns the `CarriedState` of `rows` rows, made if there is none."""
+        name = f"carried_{mode}_state_{rows}"
+        if name not in self._states:
+            with distribution.variable_scope(self.model):
+                start = self.model.backbone.initial_state(rows)
+                state = CarriedState(start, name=name)
+            self._states[name] = state
+            if mode == "training":
+                setattr(self.model, name, state)
+        self.rows[mode] = rows
+        return self._states[name]
+
+    def run(self, inputs, reset, training):
+        """Predicts from the carried state, and carries the new one.
+
+        `inputs` are arguments of `Backbone.forward`; `reset`, bool `(batch,)`,
+        marks the rows that begin a new context. Returns a `Prediction`.
+        """
+        backbone = self.model.backbone
+        mode = "training" if training else "evaluation"
+        replicas = distribution.num_replicas()
+        rows = self.rows[mode]
+        if reset.shape[0] is not None:
+            rows = reset.shape[0] * replicas
+        carried = self._states.get(f"carried_{mode}_state_{rows}")
+        if carried is None and in_symbolic_scope():
+            # Shapes do not depend on the carried state.
+            return backbone.forward(**inputs, training=training)[0]
+        if carried is None:
+            if not _may_make_variables():
+                raise ValueError(
+                    f"The model carries no state of {rows} rows in {mode}, and "
+                    "a compiled function cannot make one. Call "
+                    "`carry_state(batch_size, evaluation_batch_size)` first; "
+                    "`fit` and `evaluate` do so for batches of one size"
+                )
+            carried = self.make(mode, rows)
+        start = backbone.initial_state(rows // replicas)
+        state = reset_rows(carried.read(), start, reset)
+        prediction, state = backbone.forward(
+            state=state, training=training, **inputs
+        )
+        carried.write(state)
+        return prediction
+
+    @property
+    def evaluation_variables(self):
+        """Variables of the running evaluation, none otherwise."""
+        if not self.evaluating or self.rows["evaluation"] is None:
+            return []
+        return self.make("evaluation", self.rows["evaluation"]).variables
+
+
+def _may_make_variables():
+    """Whether a call runs eagerly, so that it may make variables."""
+    if in_stateless_scope() or in_symbolic_scope():
+        return False
+    if keras.backend.backend() != "tensorflow":
+        return True
+    import tensorflow as tf
+
+    return tf.executing_eagerly()
+
+
+def carried_rows(batches, batch_size=None):
+    """Returns the rows of batches whose state is carried; `None` for others.
+
+    The batches are what `fit` takes: a `keras.utils.PyDataset` or torch
+    `DataLoader` with a `batch_size`, a `tf.data.Dataset` or a dict of arrays
+    with `"reset"`, or a tuple that begins with one of them. `batch_size` is the
+    number of rows that `fit` takes from arrays.
+    """
+    if isinstance(batches, (tuple, list)) and len(batches):
+        return carried_rows(batches[0], batch_size)
+    if isinstance(batches, dict):
+        if "reset" not in batches:
+            return None
+        rows = batches["reset"].shape[0]
+        return rows if batch_size is None else min(batch_size, rows)
+    specification = getattr(batches, "element_spec", None)
+    if specification is None:
+        return getattr(batches, "batch_size", None)
+    rows = carried_rows(specification)
+    if isinstance(specification, (tuple, list)):
+        specification = specification[0]
+    if rows is None and isinstance(specification, dict):
+        if "reset" in specification:
+            rows = carried_rows(next(iter(batches)))
+    return rows
+
+
+def warn_of_short_segments(backbone, batches):
+    """Warns of a window that is longer than the segments of batches."""
+    segment = getattr(batches, "segment_length", None)
+    for layer in (backbone.memory, backbone.mixture):
+        window = getattr(layer, "window", None)
+        if None in (segment, window) or window <= segment:
+            continue
+        # Words are looked up in each segment, and so get their gradient.
+        holds_outputs = len(layer.initial_state(1)["window"].shape) > 2
+        if holds_outputs:
+            warnings.warn(
+                f"{type(layer).__name__} looks back {window} steps, and "
+                f"segments have {segment}: outputs of earlier segments get no "
+                "gradient, so the model hardly learns to use them. Use "
+                f"`segment_length={window}` or a shorter window",
+                stacklevel=4,
+            )
+
+
 # === Checks of data ===
 
 
 def require_readable(model, *data):
-    """Raises `ValueError` for data that a model cannot read.
-
-    Args:
-        model: a `SequenceModel` or a `StreamingModel`.
-        *data: batches, arrays or tuples of arrays; anything else passes.
-    """
+    """Raises `ValueError` for batches or arrays that a model cannot read."""
     for part in data:
         _require_ids(part, model.vocabulary_size)
         vocabulary = getattr(part, "vocabulary", None)
@@ -385,18 +585,6 @@ def _require_whole_sentences(batches, memory):
 # === Additions to Keras' loop ===
 
 
-def _warn_of_slow_precision():
-    import jax
-
-    if jax.default_backend() == "cpu":
-        warnings.warn(
-            "bfloat16 is slower than float32 on a CPU with JAX. Use float32 "
-            '(no `dtype="mixed_bfloat16"`), a GPU, or KERAS_BACKEND=torch, '
-            "which is faster in bfloat16 on a CPU that has it",
-            stacklevel=3,
-        )
-
-
 class FollowEpoch(keras.callbacks.Callback):
     """Moves batches to the epoch of `fit`, since their order depends on it."""
 
@@ -427,11 +615,9 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def with_dynamic_time(batches):
-    """Returns batches as Keras can read them, whatever their shapes.
+    """Returns batches, on TensorFlow with an open time if `varies_in_time`.
 
-    On TensorFlow, Keras assumes that all batches have the shapes of the first
-    two; for batches with a true `varies_in_time`, this returns a
-    `tf.data.Dataset` in which the time is open.
+    Keras assumes there that all batches have the shapes of the first two.
     """
     varies = getattr(batches, "varies_in_time", False)
     if not varies or keras.backend.backend() != "tensorflow":

@@ -1,40 +1,36 @@
 """Language models that read with an explicit state: step, score, generate."""
 
 import functools
+import itertools
 
 import keras
 import numpy as np
 from keras import ops
+from keras import tree
 
 from memlm_keras.arguments import require_state
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
+from memlm_keras.data import Batches
 from memlm_keras.models import generation
 from memlm_keras.models import quantization
 from memlm_keras.models import surprisal
-from memlm_keras.models.carried_state import concatenate_batches
-from memlm_keras.models.carried_state import read_batches
-from memlm_keras.models.carried_state import reset_rows
-from memlm_keras.models.inference import affordable_steps
-from memlm_keras.models.inference import aligned_segments
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import segments
-from memlm_keras.models.inference import side_by_side
+from memlm_keras.models.backbone import compile_inference
+from memlm_keras.models.backbone import reset_rows
+from memlm_keras.models.sequence_model import require_readable
+from memlm_keras.training import distribution
+
+# Sentences whose words are measured side by side, and their steps at once:
+# sentences are short, and padding is wasted computation.
+_ROWS, _STEPS = 32, 16
 
 
 class StreamingModel(keras.Model):
     """A language model as a function of tokens and a state.
 
-    Reading, scoring, attention, generation and quantization, none of which
-    needs a compiled model.
-
-    Args:
-        backbone: a `Backbone`, or an object with its methods.
-        token_ids: `keras.Input` of the graph.
-        logits: the output of the graph.
-        vocabulary_size: integer.
-        vocabulary: `memlm_keras.data.Vocabulary`, or `None`.
-        name: string or `None`.
+    It reads, scores, attends, generates and quantizes without `compile`.
+    `backbone` is a `Backbone` or an object with its methods; `token_ids` and
+    `logits` are the input and output of the graph.
 
     Attributes:
         causal: bool, whether a prediction depends on earlier words only. If
@@ -109,7 +105,7 @@ class StreamingModel(keras.Model):
         return {name: tuple(value.shape[1:]) for name, value in state.items()}
 
     def export(self, filepath, format="tf_saved_model", **kwargs):
-        """Keras' own, without a state; `"onnx"` on TensorFlow only.
+        """Exports by Keras, without a state; `"onnx"` on TensorFlow only.
 
         Raises:
             ValueError: for `"onnx"` on another backend. On PyTorch the file of
@@ -189,15 +185,28 @@ class StreamingModel(keras.Model):
 
         Raises:
             ValueError: for no rows, rows that are not one-dimensional, ids
-                that are no integers or outside the vocabulary, and rows that
-                are not empty for a model that is not causal.
+                that are no integers or outside the vocabulary, and words for
+                a model that is not causal.
 
         Example:
 
         >>> state = lm.read([[0, 5, 7], [0]])
         >>> logits, state = lm.step(np.array([[3], [4]]), state)
         """
-        tokens, lengths = side_by_side(rows, self.vocabulary_size)
+        rows = [ops.convert_to_numpy(row) for row in rows]
+        if any(row.ndim != 1 for row in rows):
+            raise ValueError(
+                "`rows` must hold arrays of token ids of shape (time,). "
+                f"Received: shapes {[row.shape for row in rows]}"
+            )
+        lengths = [len(row) for row in rows]
+        # An empty list has no integer type of its own.
+        types = [row.dtype for row in rows if len(row)]
+        shape = (len(rows), max(lengths, default=0) or 1)
+        tokens = np.zeros(shape, np.result_type("int32", *types))
+        for padded, ids in zip(tokens, rows):
+            padded[: len(ids)] = ids
+        tokens = require_token_ids("rows", tokens, self.vocabulary_size)
         if any(lengths):
             require_streaming("`read`", self)
         state = self.initial_state(len(lengths))
@@ -269,7 +278,7 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """`(start, stop)` of the pieces to read, of at most `longest` steps.
+        """Returns `(start, stop)` of the pieces to read of rows of token ids.
 
         The last `left_out` tokens are not read.
         """
@@ -430,14 +439,14 @@ class StreamingModel(keras.Model):
         """Surprisal, entropy and rank of each word of a text.
 
         Args:
-            text, vocabulary, unit, reset: as of
+            text, vocabulary, unit, reset: arguments of
                 `memlm_keras.evaluation.surprisal`.
 
         Returns:
             `memlm_keras.evaluation.Surprisal`.
 
         Raises:
-            ValueError: as `memlm_keras.evaluation.surprisal`.
+            ValueError: for what `memlm_keras.evaluation.surprisal` refuses.
 
         Example:
 
@@ -464,14 +473,33 @@ class StreamingModel(keras.Model):
         Returns:
             float64 array `(tokens, 3)`.
         """
-        return surprisal.measure_words(
-            self,
-            self._measure,
-            tokens,
-            starts,
-            end_of_sentence_id,
-            segment_length,
-        )
+        # Powers of two, here and below: few shapes are ever compiled.
+        rows = min(_power_of_two(len(starts)), _ROWS)
+        # Computing from logits takes several times their memory.
+        steps = affordable_steps(4 * rows, self.vocabulary_size)
+        steps = min(steps, _STEPS) if rows > 1 else steps
+        longest = np.diff(starts, append=len(tokens)).max()
+        layout = {
+            "batch_size": rows,
+            "segment_length": segment_length
+            or min(steps, _power_of_two(longest)),
+            "document_starts": starts,
+            "end_of_sentence_id": end_of_sentence_id,
+        }
+
+        def read(token_ids, targets, sample_weight, state):
+            return self._measure(token_ids, targets, state)
+
+        # The places of the targets, in the layout of the targets.
+        places = Batches(np.arange(len(tokens)), **layout)
+        batches = Batches(tokens, **layout)
+        measured = np.zeros((len(tokens), 3))
+        for (part, weight), (_, place, _) in zip(
+            read_batches(self, read, batches), places
+        ):
+            counted = weight > 0
+            measured[place[counted]] = ops.convert_to_numpy(part)[counted]
+        return measured
 
     # === Quantization ===
 
@@ -483,15 +511,14 @@ class StreamingModel(keras.Model):
         In `"int8"` an embedding, a projection, tied or not, a memory, a mixture
         and the cells of this package take a quarter of their size; Keras' own
         recurrent layers do not change. Keras quantizes embedding and
-        projection; of the others each matrix has a scale for each column, and
-        computations are in floating point. The model is then for inference
-        only: it reads, scores, streams, is saved, loaded and exported as a
-        SavedModel.
+        projection; the matrices of the others get a scale for each column, and
+        compute in floating point. The model is then for inference only: it
+        reads, scores, streams, is saved, loaded and exported as a SavedModel.
 
         Args:
-            mode, config, filters: as of `keras.Model.quantize`.
-            verbose: whether to print the account, which is in
-                `quantized_layers` as well.
+            mode, config, filters: arguments of `keras.Model.quantize`.
+            verbose: whether to print the report, which `quantized_layers`
+                holds as well.
             **kwargs: other arguments of `keras.Model.quantize`.
 
         Raises:
@@ -505,8 +532,118 @@ class StreamingModel(keras.Model):
         >>> [one.what for one in small.quantized_layers if one.layer == "head"]
         ['int8']
         """
-        account = quantization.quantize(
+        # Not an attribute that Keras would track.
+        vars(self)["quantized_layers"] = quantization.quantize(
             self, mode, config, filters, verbose, **kwargs
         )
-        # Keras is not to track it.
-        vars(self)["quantized_layers"] = account
+
+
+# === Batches ===
+
+
+def read_batches(
+    model, function, batches, start=None, segments=None, verbose=0
+):
+    """Calls a function with each batch, and carries the state between them.
+
+    `function` takes token ids, targets, sample weight and state, and returns a
+    result and the new state. `start` is the state of a new context, by default
+    `model.initial_state`. `segments` limits the number of batches.
+
+    Yields pairs of a result and the sample weight of its batch.
+    """
+    require_readable(model, batches)
+    if start is None:
+        start = model.initial_state(batches.batch_size)
+    start = state = tree.map_structure(distribution.deal, start)
+    progress = keras.utils.Progbar(
+        len(batches) if segments is None else min(segments, len(batches)),
+        verbose=verbose,
+    )
+    for inputs, targets, sample_weight in itertools.islice(batches, segments):
+        if "positions" in inputs:
+            raise ValueError(
+                "The batches must have a target at each step here. Received: "
+                'batches with "positions", which `evaluate` and `predict` read'
+            )
+        tokens, *others = (
+            distribution.deal(ops.convert_to_tensor(array))
+            for array in (inputs["token_ids"], targets, sample_weight)
+        )
+        reset = ops.convert_to_tensor(inputs["reset"])
+        state = reset_rows(state, start, reset)
+        result, state = function(tokens, *others, state)
+        progress.add(1)
+        yield result, sample_weight
+
+
+def concatenate_batches(results):
+    """Joins pairs of arrays `(batch, time)` to two arrays of all rows.
+
+    Arrays of a shorter time end with zeros.
+    """
+    pairs = [map(ops.convert_to_numpy, pair) for pair in results]
+    joined = []
+    for arrays in zip(*pairs):
+        longest = max(array.shape[1] for array in arrays)
+        joined.append(
+            np.concatenate(
+                [
+                    np.pad(array, [(0, 0), (0, longest - array.shape[1])])
+                    for array in arrays
+                ]
+            )
+        )
+    return tuple(joined)
+
+
+# === Pieces of a text ===
+
+
+def segments(length, longest=128):
+    """Yields `(start, stop)` of pieces whose lengths are powers of two.
+
+    Each length is compiled once, so any text costs at most eight compilations.
+
+    >>> list(segments(11))
+    [(0, 8), (8, 10), (10, 11)]
+    """
+    for starts, size, _ in aligned_segments([length], longest):
+        yield int(starts[0]), int(starts[0]) + size
+
+
+def affordable_steps(rows, vocabulary_size):
+    """Steps whose logits take 256 MiB at most: a power of two, up to 128."""
+    steps = 128
+    while steps > 1 and rows * steps * vocabulary_size > 2**26:
+        steps //= 2
+    return steps
+
+
+def aligned_segments(lengths, longest=128):
+    """Cuts rows of different lengths as `segments` does, to be read together.
+
+    Each row is cut by itself, so none needs padding. Yields triples `(starts,
+    size, reads)`: int64 `(rows,)`, the position of each row; the length of the
+    pieces; and bool `(rows,)`, whether a row has a piece of that size there.
+
+    >>> for starts, size, reads in aligned_segments([5, 3]):
+    ...     print(starts, size, reads)
+    [0 0] 4 [ True False]
+    [4 0] 2 [False  True]
+    [4 2] 1 [ True  True]
+    """
+    lengths = np.asarray(lengths, "int64")
+    starts = np.zeros_like(lengths)
+    size = longest
+    while size:
+        reads = lengths - starts >= size
+        if reads.any():
+            yield starts, size, reads
+            starts = starts + size * reads
+        else:
+            size //= 2
+
+
+def _power_of_two(least):
+    return 2 ** (int(least) - 1).bit_length()

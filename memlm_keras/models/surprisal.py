@@ -12,16 +12,10 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.data import Batches
 from memlm_keras.data import sentence_starts
-from memlm_keras.models.carried_state import read_batches
-from memlm_keras.models.inference import affordable_steps
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
-# Sentences that are read side by side, and steps of them at once: sentences
-# are short, and padding is wasted computation.
-_ROWS, _STEPS = 32, 16
 # Numbers of a distribution over the vocabulary held at once, in float64.
 _NUMBERS = 2**22
 # Below every logarithm of a probability that is not zero.
@@ -49,7 +43,7 @@ class Surprisal:
     Attributes:
         words: tuple of strings, the tokens of the text, unknown ones as the
             text has them; ends of sentences are among them.
-        sentence: int array, which sentence each is of, from 1.
+        sentence: int array, the number of the word's sentence, from 1.
         position: int array, its place in the sentence, from 1.
         surprisal, entropy, entropy_reduction: float64 arrays, see above.
         rank: int array, one more than the words that are more probable.
@@ -72,7 +66,7 @@ class Surprisal:
         return len(self.words)
 
     def columns(self):
-        """Dict of a table's columns by name, such as `"surprisal_bits"`."""
+        """Returns a dict of columns by name, such as `"surprisal_bits"`."""
         return {
             "sentence": self.sentence,
             "position": self.position,
@@ -85,7 +79,7 @@ class Surprisal:
         }
 
     def to_tsv(self):
-        """The table as text: a header, then a line a word, tabs between."""
+        """Returns the table as text: a header, and a line for each word."""
         columns = self.columns()
         columns = {
             name: [f"{value:.6f}" for value in values]
@@ -118,8 +112,8 @@ def surprisal(
         model: a causal `memlm_keras.LanguageModel`, with any mixture, or
             `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; a
             `memlm_keras.evaluation.DynamicEvaluator`, which learns from each
-            segment after measuring it; or any other with
-            `log_probabilities_at` as of `memlm_keras.ngrams`.
+            segment after measuring it; or any other model with the
+            `log_probabilities_at` of `memlm_keras.ngrams`.
         text: string, a sentence a line; list of strings, a sentence each;
             `memlm_keras.data.Split`, or its integers `(tokens,)`. Lines without
             a word are skipped. Each document of a split is a new context.
@@ -160,7 +154,7 @@ def surprisal(
     tokens = np.array([vocabulary[word] for word in words], "int32")
     end = vocabulary.end_of_sentence_id
     starts = begins if reset else documents
-    # One token more, of which only the entropy before it is looked at.
+    # One more token, for the entropy before it.
     after = [len(tokens)] if reset or len(documents) > 1 else []
     nats = _measure(
         model,
@@ -244,13 +238,10 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 
 
 def measures(log_probabilities, targets, numpy=ops):
-    """Surprisal, entropy and rank of words, in nats, float `(..., 3)`.
+    """Returns surprisal, entropy and rank of words, in nats, `(..., 3)`.
 
-    Args:
-        log_probabilities: float tensor `(..., vocabulary)`, natural-log
-            probability of every word; -inf for an impossible one.
-        targets: integer tensor `(...)`, the words.
-        numpy: the module of the arrays, `keras.ops` or `numpy`.
+    `log_probabilities` `(..., vocabulary)` are -inf for impossible words;
+    `targets` `(...)` are the words; `numpy` is `keras.ops` or `numpy`.
     """
     # An impossible word adds zero to a sum if its logarithm is finite.
     finite = numpy.maximum(log_probabilities, _LEAST)
@@ -274,39 +265,3 @@ def measures_of_logits(logits, targets):
     """The `measures` of logits, float32 `(batch, time, 3)`."""
     logits = ops.cast(logits, "float32")
     return measures(ops.log_softmax(logits, axis=-1), targets)
-
-
-def measure_words(
-    model, measure, tokens, starts, end_of_sentence_id, segment_length
-):
-    """See `StreamingModel.measure_words`; `measure` is compiled."""
-    # Powers of two, here and below: few shapes are ever compiled.
-    rows = min(_power_of_two(len(starts)), _ROWS)
-    # Computing from logits takes several times their memory.
-    steps = affordable_steps(4 * rows, model.vocabulary_size)
-    steps = min(steps, _STEPS) if rows > 1 else steps
-    longest = np.diff(starts, append=len(tokens)).max()
-    layout = {
-        "batch_size": rows,
-        "segment_length": segment_length or min(steps, _power_of_two(longest)),
-        "document_starts": starts,
-        "end_of_sentence_id": end_of_sentence_id,
-    }
-
-    def read(token_ids, targets, sample_weight, state):
-        return measure(token_ids, targets, state)
-
-    # The places of the targets, laid out as these are.
-    places = Batches(np.arange(len(tokens)), **layout)
-    batches = Batches(tokens, **layout)
-    measured = np.zeros((len(tokens), 3))
-    for (part, weight), (_, place, _) in zip(
-        read_batches(model, read, batches), places
-    ):
-        counted = weight > 0
-        measured[place[counted]] = ops.convert_to_numpy(part)[counted]
-    return measured
-
-
-def _power_of_two(least):
-    return 2 ** (int(least) - 1).bit_length()

@@ -32,7 +32,7 @@ _SPECIALS = ("<eos>", "<unk>")
 
 
 def load(cls, path, vocabulary, tokenizer=None):
-    """See `memlm_keras.LanguageModel.from_torch`; `cls` is that class."""
+    """Implements `LanguageModel.from_torch`; `cls` is that class."""
     weights = _read_weights(path)
     vocabulary, places = _read_vocabulary(vocabulary, tokenizer)
     cells = _cells(path, weights)
@@ -67,7 +67,7 @@ def load(cls, path, vocabulary, tokenizer=None):
 
 
 def _read_vocabulary(path, tokenizer):
-    """The vocabulary of a list of words, and the place of each in the list."""
+    """Returns the vocabulary of a file of words, and their places in it."""
     words = read_text(path).split()
     missing = [word for word in _SPECIALS if word not in words]
     if missing:
@@ -81,25 +81,25 @@ def _read_vocabulary(path, tokenizer):
 
 
 def _cells(path, weights):
-    """Kernel, recurrent kernel and bias of each LSTM, in Keras' layout."""
+    """Returns kernel, recurrent kernel and bias of each LSTM for Keras."""
     count = sum(name.startswith("rnn.weight_ih_l") for name in weights)
     names = [[f"rnn.{part}_l{i}" for part in _PARTS] for i in range(count)]
     expected = _ENDS.union(*names)
     differing = sorted(expected.symmetric_difference(weights))
     if differing or not count:
         raise ValueError(
-            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, of "
+            f"{path} must hold the weights {', '.join(sorted(_ENDS))} and, for "
             "each layer of an LSTM in one direction, rnn.weight_ih_l0 and so "
-            f"on. Received: weights with or without {differing[:4]}"
+            f"on. Received: missing or unknown weights {differing[:4]}"
         )
     cells = []
     for layer in names:
         kernel, recurrent, *biases = (weights[name] for name in layer)
         if len(recurrent) != 4 * recurrent.shape[1]:
             raise ValueError(
-                f"{path} must hold an LSTM, whose {layer[1]} has four rows a "
-                f"unit. Received: the shape {recurrent.shape}, as of a GRU or "
-                "a simple recurrent network"
+                f"{path} must hold an LSTM, whose {layer[1]} has four rows per "
+                f"unit. Received: the shape {recurrent.shape}, such as that of "
+                "a GRU or a simple recurrent network"
             )
         cells.append([kernel.T, recurrent.T, sum(biases)])
     return cells
@@ -153,7 +153,7 @@ _PLAIN_PICKLE = types.SimpleNamespace(
 
 
 def _read_weights(path):
-    """Dict of float32 arrays by PyTorch's names."""
+    """Returns a dict of float32 arrays by PyTorch's names."""
     remedy = "Download it again, or save `model.state_dict()`."
     with reading(path, "PyTorch checkpoint", remedy):
         loaded = _load(path)

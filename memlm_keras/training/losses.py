@@ -25,7 +25,7 @@ class TokenLoss(keras.losses.Loss):
     """
 
     def __call__(self, y_true, y_pred, sample_weight=None):
-        weights = _weights_of_tokens(sample_weight, y_true)
+        weights = weights_of_tokens(sample_weight, y_true)
         return super().__call__(y_true, y_pred, weights)
 
     def call(self, y_true, y_pred):
@@ -98,7 +98,7 @@ class Nats(keras.metrics.Mean):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Adds a batch; see `TokenLoss` for the arguments."""
         losses = ops.reshape(_losses(y_true, y_pred), (-1,))
-        weights = _weights_of_tokens(sample_weight, y_true)
+        weights = weights_of_tokens(sample_weight, y_true)
         if weights is not None:
             weights = ops.reshape(weights, (-1,))
         super().update_state(losses, weights)
@@ -129,11 +129,13 @@ def _losses(y_true, y_pred):
     return token_losses(y_pred, ops.cast(y_true, "int32"))
 
 
-def _weights_of_tokens(sample_weight, y_true):
+def weights_of_tokens(sample_weight, targets):
     """Weights `(batch, time)`, given by row or by token; `None` stays."""
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")
-    if len(weights.shape) < len(y_true.shape):
+    if tuple(weights.shape) == tuple(targets.shape):
+        return weights
+    if len(weights.shape) < len(targets.shape):
         weights = weights[:, None]
-    return weights * ops.ones_like(y_true, dtype="float32")
+    return weights * ops.ones_like(targets, dtype="float32")

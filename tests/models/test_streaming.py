@@ -20,8 +20,8 @@ from language_models import tokens_of
 
 from memlm_keras import heads
 from memlm_keras.data import Batches
-from memlm_keras.models.inference import compile_inference
-from memlm_keras.models.inference import segments
+from memlm_keras.models.backbone import compile_inference
+from memlm_keras.models.streaming import segments
 from references import daniluk2017 as reference
 
 pytestmark = pytest.mark.backend

@@ -169,7 +169,7 @@ def state(**changes):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (lambda: state(**{"decoder.bias": None}), r"with.*'decoder.bias'"),
+        (lambda: state(**{"decoder.bias": None}), r"missing.*'decoder.bias'"),
         (lambda: {}, "must hold the weights decoder.bias"),
         (lambda: [1], "is damaged.*holds a list"),
         (
