@@ -1,16 +1,19 @@
 """Memory-augmented recurrent language models in Keras 3."""
 
 import importlib
-import pathlib
 import sys
 
 from memlm_keras.version import __version__  # noqa: F401
 
-__all__ = [
+_CLASSES = (
     "Ensemble",
     "EntailmentClassifier",
     "LanguageModel",
     "SequenceAutoencoder",
+)
+
+__all__ = [
+    *_CLASSES,
     "analysis",
     "cells",
     "data",
@@ -27,43 +30,66 @@ __all__ = [
     "training",
 ]
 
-_CLASSES = (
-    "Ensemble",
-    "EntailmentClassifier",
-    "LanguageModel",
-    "SequenceAutoencoder",
-)
+
+class _LoadAllWithKeras:
+    """Import hook that loads the whole package once Keras is imported.
+
+    Keras loads a saved model only if its classes are registered, whether Keras
+    was imported before this package or after it. Without Keras, a module of
+    the package is loaded where it is first used.
+    """
+
+    def __init__(self):
+        self.importing = False
+
+    def find_spec(self, name, path=None, target=None):
+        known = name == "keras" or name.startswith("memlm_keras.")
+        if self.importing or not known:
+            return None
+        finders = (finder for finder in sys.meta_path if finder is not self)
+        specs = (finder.find_spec(name, path, target) for finder in finders)
+        spec = next(filter(None, specs), None)
+        if spec is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_load_all(module):
+                self.importing = True
+                try:
+                    execute(module)
+                finally:
+                    self.importing = False
+                # After the outermost import: no module is half loaded.
+                if "keras" in sys.modules:
+                    load_all()
+
+            spec.loader.exec_module = execute_and_load_all
+        return spec
+
+
+_HOOK = _LoadAllWithKeras()
 
 
 def load_all():
-    """Imports all of the package, so that Keras knows all of its classes."""
-    models = importlib.import_module("memlm_keras.models")
+    """Imports the whole package, which registers its classes with Keras."""
+    if _HOOK in sys.meta_path:
+        sys.meta_path.remove(_HOOK)
     for name in __all__:
-        if name in _CLASSES:
-            globals()[name] = getattr(models, name)
-        else:
-            importlib.import_module(f"memlm_keras.{name}")
+        globals()[name] = __getattr__(name)
 
 
 def __getattr__(name):
+    if name in _CLASSES:
+        return getattr(importlib.import_module("memlm_keras.models"), name)
     if name in __all__:
-        load_all()
-        return globals()[name]
+        return importlib.import_module(f"memlm_keras.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def _is_program():
-    """Whether a program of this package begins, which chooses the backend.
-
-    `memlm`, `python -m memlm_keras` and the recipes must import the package
-    before they know the backend, and so before Keras may be imported.
-    """
-    if sys.argv[:1] == ["-m"]:
-        return "memlm_keras" in sys.orig_argv
-    program = pathlib.Path(sys.argv[0] if sys.argv else "")
-    return program.stem == "memlm" or program.parent.name == "recipes"
+def __dir__():
+    return sorted({*globals(), *__all__})
 
 
-# Everybody else gets all of it at once: a model that Keras loads is known.
-if "keras" in sys.modules or not _is_program():
+if "keras" in sys.modules:
     load_all()
+else:
+    sys.meta_path.insert(0, _HOOK)

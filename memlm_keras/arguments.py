@@ -3,7 +3,6 @@
 import numbers
 
 import numpy as np
-from keras import ops
 
 
 def require_positive_integer(name, value, minimum=1):
@@ -62,6 +61,9 @@ def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
     `ids` is a tensor, an array or nested lists. `ndim` is 2 for `(batch,
     time)`, 1 for `(time,)` and `None` for any rank.
     """
+    # Data and presets are used without Keras, whose import takes seconds.
+    from keras import ops
+
     form = {1: "(time,)", 2: "(batch, time)", None: "(..., time)"}[ndim]
     if ids is None or isinstance(ids, str):
         raise ValueError(

@@ -16,8 +16,6 @@ import uuid
 import zipfile
 import zlib
 
-import keras
-
 # === Writing ===
 
 
@@ -238,6 +236,8 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
     Errors are those of `reading`, and a `ValueError` for an intact file that
     cannot be loaded.
     """
+    import keras
+
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
         if damaged is not None:

@@ -1,4 +1,5 @@
 import doctest
+import functools
 import importlib
 import inspect
 import os
@@ -237,6 +238,7 @@ def packages():
 MODULES = ["memlm_keras", *(package.name for package in packages())]
 
 
+@functools.cache
 def modules_after(statement):
     """Names of the top-level packages that a new interpreter then holds."""
     root = pathlib.Path(memlm_keras.__file__).parents[1]
@@ -251,15 +253,29 @@ def modules_after(statement):
     return {name.partition(".")[0] for name in run.stdout.split()}
 
 
+def test_import_is_without_keras():
+    statement = "import memlm_keras; memlm_keras.presets.names()"
+    assert "keras" not in modules_after(statement)
+
+
 @pytest.mark.slow
-def test_import_loads_no_more_than_keras():
-    loaded = modules_after("import memlm_keras")
-    assert "memlm_keras" in loaded
-    late = loaded & set(LOADED_LATE)
-    if late:
-        # Keras itself imports some of them where they are installed.
-        late -= modules_after("import keras")
-    assert not late
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import memlm_keras, keras",
+        "import keras, memlm_keras",
+        # The first module of the package is half loaded when Keras is.
+        "import memlm_keras.memory.base, keras",
+        "from memlm_keras import LanguageModel; import keras",
+    ],
+)
+def test_all_classes_are_registered_with_keras(statement):
+    registered = "keras.saving.get_registered_object('memlm_keras>{}').__name__"
+    names = "LanguageModel", "KeyValuePredict", "Perplexity"
+    checks = "; ".join(registered.format(name) for name in names)
+    loaded = modules_after(f"{statement}; {checks}")
+    # Keras itself imports some of them where they are installed.
+    assert not (loaded & set(LOADED_LATE)) - modules_after("import keras")
 
 
 @pytest.mark.parametrize("module", PUBLIC_NAMES)
