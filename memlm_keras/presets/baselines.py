@@ -66,13 +66,10 @@ those.
 import dataclasses
 
 from memlm_keras.presets import weissenborn2016
-from memlm_keras.presets.rows import Row
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import drawn
-from memlm_keras.presets.rows import lstms
+from memlm_keras.presets.rows import UniformRow
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
-from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import OF_PERPLEXITIES
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
@@ -89,23 +86,36 @@ WIKITEXT2 = "WikiText-2"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZarembaRow(SummedLossRow):
-    """Two LSTM layers with dropout between them."""
+    """Two LSTM layers with dropout between them.
+
+    Press and Wolf add tied embeddings, and a penalized projection.
+    """
 
     where: str = "Section 4.1 and Table 1"
     layers: int = 2
     dropout: float = 0.0
+    tied: bool | None = None
+    penalized: bool = False
 
     def model(self):
-        weights = uniform(self.initial_range)
-        return {
-            "embedding_dim": self.embedding_size,
-            "recurrent": lstms(
-                self.layers, self.units, weights, unit_forget_bias=False
-            ),
-            "memory": None,
-            "dropout": self.dropout,
-            "initializer": weights,
-        }
+        memory = None
+        if self.penalized:
+            memory = serialized(
+                "memlm_keras.memory.Projection",
+                kernel_initializer=self.weights,
+                activation="linear",
+                use_bias=True,
+                bias_initializer=self.weights,
+                kernel_regularizer=serialized(
+                    "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
+                ),
+            )
+        return self.language_model(
+            self.lstms(self.layers, unit_forget_bias=False),
+            memory,
+            dropout=self.dropout,
+            tie_embeddings=self.tied,
+        )
 
 
 ZAREMBA = Paper(
@@ -155,37 +165,30 @@ ZAREMBA = Paper(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GalRow(SummedLossRow):
+class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
     where: str = "Table 1"
-    layers: int = 2
-    input_dropout: float = 0.5
+    dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
-    output_dropout: float = 0.5
     weight_decay: float | None = 1e-7
 
     def model(self):
-        weights = uniform(self.initial_range)
         return {
-            "embedding_dim": self.embedding_size,
-            "recurrent": lstms(
+            **super().model(),
+            "recurrent": self.lstms(
                 self.layers,
-                self.units,
-                weights,
                 unit_forget_bias=False,
-                dropout=self.input_dropout,
+                dropout=self.dropout,
                 recurrent_dropout=self.recurrent_dropout,
             ),
-            "memory": None,
-            "dropout": {"outputs": self.output_dropout, "variational": True},
+            "dropout": {"outputs": self.dropout, "variational": True},
             "embedding": serialized(
                 "memlm_keras.embeddings.Embedding",
                 word_dropout=self.word_dropout,
-                embeddings_initializer=weights,
+                embeddings_initializer=self.weights,
             ),
-            "initializer": weights,
         }
 
     def optimizer(self):
@@ -235,59 +238,19 @@ GAL = Paper(
 # === Press and Wolf (2016) ===
 
 
-class _TiedOrProjected:
-    """Tying and projection, added to a row of another paper."""
-
-    def model(self):
-        model = {**super().model(), "tie_embeddings": self.tied}
-        if self.penalized:
-            weights = uniform(self.initial_range)
-            model["memory"] = serialized(
-                "memlm_keras.memory.Projection",
-                kernel_initializer=weights,
-                activation="linear",
-                use_bias=True,
-                bias_initializer=weights,
-                kernel_regularizer=serialized(
-                    "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
-                ),
-            )
-        return model
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PressRow(_TiedOrProjected, ZarembaRow):
-    """A row of Zaremba et al. (2014), tied or with a penalized projection."""
-
-    where: str = "Section 4"
-    tied: bool = False
-    penalized: bool = False
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PressVariationalRow(_TiedOrProjected, GalRow):
-    """A row of Gal and Ghahramani (2016), tied."""
-
-    where: str = "Section 4"
-    tied: bool = True
-    penalized: bool = False
-    weight_decay: float | None = None
-
-
-def _press(row_class, row, numbers=(), **changes):
-    """A row of another paper as one of Press and Wolf.
-
-    Tied embeddings have no size of their own.
-    """
-    fields = {
-        field.name: getattr(row, field.name)
-        for field in dataclasses.fields(row)
-        if field.name not in ("where", "weight_decay")
-    }
-    if changes.get("tied", row_class.tied):
-        fields["embedding_dim"] = None
-    published = (perplexities(PTB, *numbers),)
-    return row_class(**{**fields, "published": published, **changes})
+def _press(row, parameters, numbers=(), **changes):
+    """A row of another paper as one of Press and Wolf."""
+    changes = {"tied": True, **changes}
+    if changes["tied"]:
+        # Tied embeddings have no size of their own.
+        changes["embedding_dim"] = None
+    return dataclasses.replace(
+        row,
+        where="Section 4",
+        parameters=parameters,
+        published=(perplexities(PTB, *numbers),),
+        **changes,
+    )
 
 
 _SMALL, _LARGE = ZAREMBA.rows["small"], ZAREMBA.rows["large"]
@@ -298,27 +261,15 @@ PRESS = Paper(
     year=2016,
     where="EACL 2017; arXiv:1608.05859",
     rows={
-        "small_wt": _press(
-            PressRow, _SMALL, tied=True, parameters=(641_600, 201)
-        ),
-        "small_pr": _press(
-            PressRow, _SMALL, penalized=True, parameters=(681_800, 401)
-        ),
-        "small_wt_pr": _press(
-            PressRow,
-            _SMALL,
-            tied=True,
-            penalized=True,
-            parameters=(681_800, 201),
-        ),
-        "large_wt": _press(
-            PressRow, _LARGE, tied=True, parameters=(36_012_000, 1501)
-        ),
+        "small_wt": _press(_SMALL, (641_600, 201)),
+        "small_pr": _press(_SMALL, (681_800, 401), tied=False, penalized=True),
+        "small_wt_pr": _press(_SMALL, (681_800, 201), penalized=True),
+        "large_wt": _press(_LARGE, (36_012_000, 1501)),
         "large_wt_bd": _press(
-            PressVariationalRow,
             GAL.rows["large"],
+            (36_012_000, 1501),
             (75.8, 73.2),
-            parameters=(36_012_000, 1501),
+            weight_decay=None,
         ),
     },
 )
@@ -327,33 +278,28 @@ PRESS = Paper(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class GraveRow(Row):
+class GraveRow(UniformRow):
     """One LSTM layer, with a cache of `cache_size` outputs or without."""
 
     where: str = "Section 5"
     units: int = 1024
     embedding_dim: int | None = 1024
-    parameters: tuple | None = (8_392_704, 2049)
-    initial_range: float = 0.05
     cache_size: int | None = None
     segment_length: int = 30
     epochs: int | None = 100
     patience: int | None = 10
 
     def model(self):
-        weights = uniform(self.initial_range)
-        model = {
-            "embedding_dim": self.embedding_size,
-            "recurrent": lstms(1, self.units, weights, unit_forget_bias=False),
-            "memory": None,
-            "dropout": 0.65,
-            "initializer": weights,
-        }
+        mixture = None
         if self.cache_size is not None:
-            model["mixture"] = serialized(
+            mixture = serialized(
                 "memlm_keras.mixtures.NeuralCache", size=self.cache_size
             )
-        return model
+        return self.language_model(
+            self.lstms(1, unit_forget_bias=False),
+            dropout=0.65,
+            mixture=mixture,
+        )
 
     def optimizer(self):
         return serialized(
@@ -383,7 +329,9 @@ GRAVE = Paper(
     where="ICLR; arXiv:1612.04426",
     rows={
         name: GraveRow(
-            cache_size=size, published=(perplexities(corpus, test=test),)
+            parameters=(8_392_704, 2049),
+            cache_size=size,
+            published=(perplexities(corpus, test=test),),
         )
         for name, corpus, size, test in (
             ("ptb_lstm", PTB, None, 82.3),
@@ -405,7 +353,6 @@ class MerityRow(SummedLossRow):
     where: str = "Tables 2 and 3"
     units: int = 650
     embedding_dim: int | None = 650
-    parameters: tuple | None = (6_765_200, 1301)
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
@@ -418,34 +365,31 @@ class MerityRow(SummedLossRow):
     patience: int | None = 3
 
     def model(self):
-        weights = uniform(self.initial_range)
         layer = projected_rnn(
             "memlm_keras.cells.ZoneoutLSTMCell",
             units=self.units,
-            **drawn(weights),
+            **self.drawn,
             unit_forget_bias=False,
             cell_zoneout=self.cell_zoneout,
             hidden_zoneout=self.hidden_zoneout,
         )
-        model = {
-            "embedding_dim": self.embedding_size,
-            "recurrent": [layer] * self.layers,
-            "memory": None,
-            "dropout": {
+        mixture = None
+        if self.window is not None:
+            mixture = serialized(
+                "memlm_keras.mixtures.PointerSentinel",
+                window=self.window,
+                kernel_initializer=self.weights,
+            )
+        return self.language_model(
+            [layer] * self.layers,
+            dropout={
                 "embeddings": self.dropout,
                 "between": self.dropout,
                 "outputs": self.dropout,
                 "variational": True,
             },
-            "initializer": weights,
-        }
-        if self.window is not None:
-            model["mixture"] = serialized(
-                "memlm_keras.mixtures.PointerSentinel",
-                window=self.window,
-                kernel_initializer=weights,
-            )
-        return model
+            mixture=mixture,
+        )
 
     def schedule(self):
         # Arguments of `keras.callbacks.ReduceLROnPlateau`.
@@ -458,14 +402,10 @@ class MerityRow(SummedLossRow):
         return {**super().schedule(), "reduce_on_plateau": halving}
 
 
-def _zoneout(corpus, validation, test):
-    return MerityRow(published=(perplexities(corpus, validation, test),))
-
-
-def _pointer(corpus, validation, test):
+def _merity(corpus, validation, test, window=None):
     return MerityRow(
-        window=100,
-        parameters=(7_189_000, 1301),
+        window=window,
+        parameters=(6_765_200 if window is None else 7_189_000, 1301),
         published=(perplexities(corpus, validation, test),),
     )
 
@@ -477,15 +417,17 @@ MERITY = Paper(
     year=2017,
     where="ICLR; arXiv:1609.07843",
     rows={
-        "ptb_zoneout_variational": _zoneout(PTB, 84.4, 80.6),
-        "ptb_pointer_sentinel": _pointer(PTB, 72.4, 70.9),
+        "ptb_zoneout_variational": _merity(PTB, 84.4, 80.6),
+        "ptb_pointer_sentinel": _merity(PTB, 72.4, 70.9, window=100),
         "wikitext2_variational_lstm": dataclasses.replace(
             GAL.rows["medium"],
             where=MerityRow.where,
             published=(perplexities(WIKITEXT2, 101.7, 96.3),),
         ),
-        "wikitext2_zoneout_variational": _zoneout(WIKITEXT2, 108.7, 100.9),
-        "wikitext2_pointer_sentinel": _pointer(WIKITEXT2, 84.8, 80.8),
+        "wikitext2_zoneout_variational": _merity(WIKITEXT2, 108.7, 100.9),
+        "wikitext2_pointer_sentinel": _merity(
+            WIKITEXT2, 84.8, 80.8, window=100
+        ),
     },
 )
 

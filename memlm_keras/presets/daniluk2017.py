@@ -15,11 +15,9 @@ third, and no memory.
 
 import dataclasses
 
-from memlm_keras.presets.rows import Row
-from memlm_keras.presets.rows import drawn
+from memlm_keras.presets.rows import UniformRow
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
-from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
@@ -32,16 +30,11 @@ CBT = "Children's Book Test"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DanilukRow(Row):
+class DanilukRow(UniformRow):
     """One recurrent layer and a memory of its outputs, or none.
 
-    Args:
-        layer: string, name of the recurrent layer in Keras, or of its cell in
-            `memlm_keras.cells`.
-        memory: string, name of the memory, or `None`.
-        window: integer, outputs that it attends over, if it does.
-        order: integer, of an N-gram model.
-        units_divisor: integer, number of parts of an output.
+    `layer` names a layer of Keras or a cell of `memlm_keras.cells`, and
+    `units_divisor` is the number of parts of an output.
     """
 
     where: str = "Figure 2"
@@ -56,8 +49,7 @@ class DanilukRow(Row):
     epochs: int | None = None
 
     def model(self):
-        weights = uniform(self.initial_range)
-        sizes = {"units": self.units, **drawn(weights)}
+        sizes = {"units": self.units, **self.drawn}
         if self.layer.endswith("Cell"):
             cell = f"memlm_keras.cells.{self.layer}"
             layer = projected_rnn(cell, order=3, **sizes)
@@ -71,14 +63,9 @@ class DanilukRow(Row):
             memory = serialized(
                 f"memlm_keras.memory.{self.memory}",
                 **{k: span for k, span in spans.items() if span is not None},
-                kernel_initializer=weights,
+                kernel_initializer=self.weights,
             )
-        return {
-            "embedding_dim": self.embedding_size,
-            "recurrent": [layer],
-            "memory": memory,
-            "initializer": weights,
-        }
+        return self.language_model([layer], memory)
 
     def data(self):
         return {**super().data(), "documents": True}
@@ -185,37 +172,32 @@ WORD_TYPES = ("NE", "CN", "V", "P")
 
 
 def _table_rows(names):
-    rows = {name: ROWS[name] for name in names}
-    for row, name in zip(table_rows("daniluk2017", rows), names):
-        yield dataclasses.replace(
-            row,
-            label=name,
-            details={"preset": name, "window": ROWS[name].window or ""},
-            same_but_for_units=(
-                "key_value_predict" if name == "key_value_predict_786" else None
-            ),
-        )
+    for row in table_rows(
+        "daniluk2017",
+        {name: ROWS[name] for name in names},
+        details=lambda row: {"window": row.window or ""},
+    ):
+        if row.label == "key_value_predict_786":
+            row = dataclasses.replace(
+                row, same_but_for_units="key_value_predict"
+            )
+        yield row
 
 
 def _by_window():
-    for row in _table_rows(list(BY_WINDOW)):
-        own = row.details["window"]
+    for row in _table_rows(BY_WINDOW):
         for window, test in BY_WINDOW[row.label].items():
+            changes = {
+                "label": f"{row.label}, window {window}",
+                "details": {**row.details, "window": window},
+            }
             # The paper's own window changes nothing, so that tables share runs.
-            other = (
-                {}
-                if window == own
-                else {
+            if window != row.details["window"]:
+                changes |= {
                     "changes": {"window": window},
                     "published": (Published(WIKIPEDIA, {"test": test}),),
                 }
-            )
-            yield dataclasses.replace(
-                row,
-                label=f"{row.label}, window {window}",
-                details={**row.details, "window": window},
-                **other,
-            )
+            yield dataclasses.replace(row, **changes)
 
 
 TABLES = (
@@ -233,7 +215,7 @@ TABLES = (
     Table(
         name="models",
         title="Figure 2 (c), all models",
-        rows=tuple(_table_rows(list(ROWS))),
+        rows=tuple(_table_rows(ROWS)),
     ),
     Table(
         name="cbt",
@@ -242,7 +224,7 @@ TABLES = (
             dataclasses.replace(
                 row, published=(Published(CBT, CLOZE[row.label]),)
             )
-            for row in _table_rows(list(CLOZE))
+            for row in _table_rows(CLOZE)
         ),
         measures=tuple(
             Measure(word_type, ("cbt", word_type, "accuracy"), digits=3)

@@ -29,7 +29,6 @@ import dataclasses
 from memlm_keras.presets.rows import SummedLossRow
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
-from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Table
 from memlm_keras.presets.table import perplexities
 from memlm_keras.presets.table import table_rows
@@ -47,17 +46,9 @@ TUNED = {
 class KongRow(SummedLossRow):
     """Two LSTM layers whose data are noised, whose words are smoothed, or not.
 
-    Args:
-        tied: whether the output projection has the embedding's matrix.
-        noise: name of a scheme of noising, or `None`.
-        smoothing: name of a scheme of smoothing, or `None`.
-        element_wise: whether each element of a vector is drawn by itself.
-        rate: float, gamma_0, of noise or smoothing.
-        l2: float, weight of the divergence of matrices that are smoothed, and
-            of the squares of all others.
-        output_bias: whether the output projection has a bias.
-        dropout: float, of embeddings and outputs.
-        recurrent_dropout: float, of the updates of a layer's state.
+    `noise` and `smoothing` name schemes, `rate` is gamma_0 of either. `l2` is
+    the weight of the divergence of matrices that are smoothed, and of the
+    squares of all others.
     """
 
     where: str = "Section 5 and Table 2"
@@ -77,62 +68,51 @@ class KongRow(SummedLossRow):
     patience: int | None = 10
 
     def model(self):
-        weights = uniform(self.initial_range)
         penalty = serialized("keras.regularizers.L2", l2=self.l2)
         layer = projected_rnn(
             "memlm_keras.cells.RecurrentDropoutLSTMCell",
             units=self.units,
-            kernel_initializer=weights,
-            recurrent_initializer=weights,
-            bias_initializer="zeros",
+            **{**self.drawn, "bias_initializer": "zeros"},
             kernel_regularizer=penalty,
             recurrent_regularizer=penalty,
             rate=self.recurrent_dropout,
         )
-        return {
-            "embedding_dim": self.embedding_size,
-            "recurrent": [layer] * self.layers,
-            "memory": None,
-            "dropout": {"embeddings": self.dropout, "outputs": self.dropout},
-            "tie_embeddings": self.tied,
-            "initializer": weights,
-            "embedding": self._embedding(weights, penalty),
-            "head": self._head(weights, penalty),
-        }
-
-    def _embedding(self, weights, penalty):
         if self.smoothing is None:
-            return serialized(
+            embedding = serialized(
                 "memlm_keras.embeddings.Embedding",
-                embeddings_initializer=weights,
+                embeddings_initializer=self.weights,
                 embeddings_regularizer=penalty,
             )
-        return serialized(
-            "memlm_keras.smoothing.SmoothedEmbedding",
-            smoothing=serialized(
-                "memlm_keras.smoothing.VariationalSmoothing",
-                scheme=self.smoothing,
-                rate=self.rate,
-                element_wise=self.element_wise,
-                l2=self.l2,
-                other_words="mean",
-            ),
-            embeddings_initializer=weights,
-        )
-
-    def _head(self, weights, penalty):
-        bias = {"use_bias": self.output_bias}
-        if self.smoothing == "kneser_ney":
-            return serialized(
-                "memlm_keras.smoothing.SmoothedProjection", **bias
+        else:
+            embedding = serialized(
+                "memlm_keras.smoothing.SmoothedEmbedding",
+                smoothing=serialized(
+                    "memlm_keras.smoothing.VariationalSmoothing",
+                    scheme=self.smoothing,
+                    rate=self.rate,
+                    element_wise=self.element_wise,
+                    l2=self.l2,
+                    other_words="mean",
+                ),
+                embeddings_initializer=self.weights,
             )
-        if self.tied:
-            return serialized("memlm_keras.heads.TiedProjection", **bias)
-        return serialized(
-            "memlm_keras.heads.OutputProjection",
-            **bias,
-            kernel_initializer=weights,
-            kernel_regularizer=penalty,
+        head, settings = "heads.TiedProjection", {}
+        if self.smoothing == "kneser_ney":
+            head = "smoothing.SmoothedProjection"
+        elif not self.tied:
+            head = "heads.OutputProjection"
+            settings = {
+                "kernel_initializer": self.weights,
+                "kernel_regularizer": penalty,
+            }
+        return self.language_model(
+            [layer] * self.layers,
+            dropout={"embeddings": self.dropout, "outputs": self.dropout},
+            tie_embeddings=self.tied,
+            embedding=embedding,
+            head=serialized(
+                f"memlm_keras.{head}", use_bias=self.output_bias, **settings
+            ),
         )
 
     def optimizer(self):
@@ -204,7 +184,7 @@ ROWS = {
 
 
 def _tuned(row):
-    """Values that are tried for a row: gamma_0 where it has one."""
+    """The values that are tried for a row, without gamma_0 if it has none."""
     has_rate = row.noise is not None or row.smoothing is not None
     return {
         name: values

@@ -1,4 +1,4 @@
-"""Parameters of presets, and hidden sizes that give all the same number."""
+"""Numbers of parameters of presets, and hidden sizes that match a number."""
 
 import concurrent.futures
 import random
@@ -7,17 +7,17 @@ from memlm_keras import registry
 
 
 def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
-    """Counts the parameters of a preset, without making any.
+    """Counts the parameters of a preset, without making weights.
 
     Args:
         name: string, one of `memlm_keras.presets.names()`.
         vocabulary_size: integer.
-        include_embeddings: whether to count the input embeddings, where the
-            output projection does not share them.
+        include_embeddings: whether to count input embeddings that the output
+            projection does not share.
         **sizes: sizes of the preset, as for `memlm_keras.presets.get`.
 
     Returns:
-        Integer. At the sizes of a paper it is known without a model.
+        Integer. At the sizes of a paper no model is built.
 
     Raises:
         ValueError: for arguments that `memlm_keras.presets.get` refuses.
@@ -27,38 +27,32 @@ def count_params(name, vocabulary_size, include_embeddings=True, **sizes):
     >>> memlm_keras.presets.count_params("daniluk2017/lstm", 77_003)
     47000003
     """
-    _, row = registry.find(name)
-    row = registry.resized(name, row, sizes)
+    row = registry.resized(name, registry.find(name)[1], sizes)
+    model = row.preset()["model"]
     if row.parameters is None:
-        total = _count(row, vocabulary_size)
+        config = {**model, "vocabulary_size": vocabulary_size}
+        total = _count(row.kind, config)
     else:
         fixed, per_word = row.parameters
         total = fixed + per_word * vocabulary_size
-    if include_embeddings:
+    if include_embeddings or model.get("tie_embeddings", False):
         return total
-    model = row.preset()["model"]
-    tied = model.get("tie_embeddings", False)
-    return total - (0 if tied else vocabulary_size * model["embedding_dim"])
+    return total - vocabulary_size * model["embedding_dim"]
 
 
-def _count(row, vocabulary_size):
-    """Parameters of the model of a row, of which no weight is made.
-
-    Keras' names, variables without values and tracing are of a thread, so this
-    has one of its own; and Python's random state, of which Keras draws a seed
-    for each object, is restored.
-    """
+def _count(kind, config):
+    """The parameters of a model, whose weights are not made."""
     import keras
 
     from memlm_keras import models
 
-    config = {**row.preset()["model"], "vocabulary_size": vocabulary_size}
-
     def count():
         with keras.StatelessScope(initialize_variables=False):
-            model = getattr(models, row.kind).from_config(config)
+            model = getattr(models, kind).from_config(config)
         return model.count_params()
 
+    # Keras keeps names and variables without values for each thread, and draws
+    # seeds of Python's generator: neither must change.
     state = random.getstate()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         try:

@@ -12,13 +12,8 @@ import numpy as np
 
 
 def serialized(path, /, **config):
-    """A Keras object as `keras.saving` serializes it, without making it.
-
-    Args:
-        path: string, the public name of its class, such as
-            `"keras.layers.LSTM"`.
-        **config: its arguments.
-    """
+    """An object of the class at a public path, as `keras.saving` serializes it;
+    the object is not made."""
     module, _, class_name = path.rpartition(".")
     package = module.partition(".")[0]
     return {
@@ -38,23 +33,6 @@ def uniform(limit):
     )
 
 
-def drawn(initializer):
-    """Arguments of a recurrent layer with one initializer for all weights."""
-    return {
-        "kernel_initializer": initializer,
-        "recurrent_initializer": initializer,
-        "bias_initializer": initializer,
-    }
-
-
-def lstms(number, units, weights, **config):
-    """LSTM layers with one initializer for all weights."""
-    layer = serialized(
-        "keras.layers.LSTM", units=units, **{**drawn(weights), **config}
-    )
-    return [layer] * number
-
-
 def projected_rnn(path, /, **config):
     """A layer of a cell of `memlm_keras.cells`."""
     return serialized(
@@ -66,23 +44,21 @@ def projected_rnn(path, /, **config):
 class Row(abc.ABC):
     """One row of a paper's table: a model, and how it is trained.
 
-    A subclass has the numbers that distinguish the rows of a paper as fields of
-    its own; its `model` returns arguments of the class that `kind` names. Where
-    a row has such a field, the user of a preset may set `window`;
-    `initial_range`, the r of weights drawn from U(-r, r); `embedding_range`,
-    that of embeddings alone; the `key` of an associative memory; the weight of
-    an `l2`; and `output_bias`.
+    A subclass adds fields for the numbers that distinguish the rows of a paper;
+    its `model` returns arguments of the class that `kind` names. Users of a
+    preset can set `window`, `initial_range`, `embedding_range`, `key`, `l2` and
+    `output_bias` if the row has a field of that name that is not `None`.
 
     Args:
         units: integer, of the recurrent layers.
-        embedding_dim: integer; `None` is as many as `units`.
+        embedding_dim: integer; `None` means `units`.
         units_divisor: integer that `units` must be divisible by.
         parameters: pair of integers, the parameters of the model without a
-            vocabulary and those that each word adds, or `None`: then they are
-            counted in a model.
+            vocabulary and those that each word adds. `None` means that a model
+            is built to count them. It holds for this row alone: pass `None` to
+            a copy with other fields.
         where: string, place in the paper, or `None`.
-        published: tuple of `Published` numbers, first those of the row's own
-            text.
+        published: tuple of `Published` numbers, one for each text.
         batch_size: integer.
         segment_length: integer, steps of back-propagation.
         epochs: integer, the most epochs of training, or `None`.
@@ -158,28 +134,16 @@ class Row(abc.ABC):
         """Whether `units` and `embedding_dim` must be the same number."""
         return self.embedding_dim is None
 
+    def scaled_embedding_dim(self, scale):
+        """Returns the `embedding_dim` of a scaled row."""
+        return self.embedding_dim and _scaled(self.embedding_dim, scale)
+
     # === Methods that the registry calls ===
 
     def resized(
         self, name, scale=1.0, units=None, embedding_dim=None, **fields
     ):
-        """Returns this row with other sizes.
-
-        Args:
-            name: string, of the preset, for errors.
-            scale: float, factor on the sizes that are not given.
-            units: integer, or `None`.
-            embedding_dim: integer, or `None`.
-            **fields: `window`, `initial_range`, `embedding_range`, `key`, `l2`
-                or `output_bias`, of rows that have a field of that name.
-
-        Returns:
-            A row of the same class.
-
-        Raises:
-            ValueError: for a size that the row does not have, and `units` and
-                `embedding_dim` that must be the same number and are not.
-        """
+        """Returns the row with other sizes; `ValueError` names the preset."""
         if self.sizes_are_one:
             if None not in (units, embedding_dim) and units != embedding_dim:
                 raise ValueError(
@@ -191,27 +155,22 @@ class Row(abc.ABC):
             embedding_dim = None
         elif embedding_dim is None:
             embedding_dim = self.scaled_embedding_dim(scale)
-        changes = {
-            "units": units or _scaled(self.units, scale, self.units_divisor),
-            "embedding_dim": embedding_dim,
-            **{k: value for k, value in fields.items() if value is not None},
-        }
-        for size, value in changes.items():
-            if size in fields and getattr(self, size, None) is None:
+        fields = {k: value for k, value in fields.items() if value is not None}
+        for field, value in fields.items():
+            if getattr(self, field, None) is None:
                 raise ValueError(
-                    f"`{size}` contradicts the preset {name}, which has none. "
-                    f"Received: {size}={value}"
+                    f"`{field}` contradicts the preset {name}, which has none. "
+                    f"Received: {field}={value}"
                 )
-        resized = dataclasses.replace(self, **changes)
+        resized = dataclasses.replace(
+            self,
+            units=units or _scaled(self.units, scale, self.units_divisor),
+            embedding_dim=embedding_dim,
+            **fields,
+        )
         if resized == self:
             return self
         return dataclasses.replace(resized, parameters=None)
-
-    def scaled_embedding_dim(self, scale):
-        """Returns the `embedding_dim` of a scaled row."""
-        if self.embedding_dim is None:
-            return None
-        return _scaled(self.embedding_dim, scale)
 
     def preset(self):
         """Returns all of the row as plain values of the caller's own."""
@@ -248,19 +207,50 @@ class Row(abc.ABC):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SummedLossRow(Row):
+class UniformRow(Row):
+    """A language model whose weights are from U(-r, r), r = `initial_range`."""
+
+    initial_range: float = 0.05
+
+    @property
+    def weights(self):
+        """The initializer of all weights."""
+        return uniform(self.initial_range)
+
+    @property
+    def drawn(self):
+        """Arguments of a recurrent layer with these weights."""
+        return {
+            "kernel_initializer": self.weights,
+            "recurrent_initializer": self.weights,
+            "bias_initializer": self.weights,
+        }
+
+    def lstms(self, number, **config):
+        """LSTM layers of the row's units."""
+        config = {"units": self.units, **self.drawn, **config}
+        return [serialized("keras.layers.LSTM", **config)] * number
+
+    def language_model(self, recurrent, memory=None, **others):
+        """Arguments of a language model; `None` in `others` is left out."""
+        return {
+            "embedding_dim": self.embedding_size,
+            "recurrent": recurrent,
+            "memory": memory,
+            **{k: value for k, value in others.items() if value is not None},
+            "initializer": self.weights,
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SummedLossRow(UniformRow):
     """A row whose loss is summed over time, and averaged over rows.
 
     Zaremba et al. (2014) train so, and others after them: with SGD at a
     learning rate of 1, which is kept for some epochs and then multiplied by a
     factor at each one.
-
-    Args:
-        initial_range: float r, weights are drawn from U(-r, r).
-        clipnorm: float, the norm that all gradients together are clipped at.
     """
 
-    initial_range: float = 0.05
     clipnorm: float = 5.0
 
     def loss(self):
@@ -282,8 +272,8 @@ def _scaled(size, scale, divisor=1):
 
 
 def plain(value):
-    """A copy of a value with all Keras objects in it serialized, without names,
-    the global dtype policy and arguments that are the defaults."""
+    """A copy of a value in which Keras objects are serialized, without their
+    names, the global dtype policy and default arguments."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -333,14 +323,10 @@ def _defaults(class_):
     defaults = {}
     # The last to have an argument is the first in the method resolution order.
     for base in reversed(inspect.getmro(class_)):
-        if "__init__" not in vars(base):
-            continue
-        for key, argument in inspect.signature(
-            base.__init__
-        ).parameters.items():
-            defaults[key] = argument.default
-            if key.endswith("initializer") and isinstance(
-                argument.default, str
-            ):
-                defaults[key] = plain(keras.initializers.get(argument.default))
+        arguments = inspect.signature(base.__init__).parameters
+        for key, argument in arguments.items():
+            value = argument.default
+            if key.endswith("initializer") and isinstance(value, str):
+                value = plain(keras.initializers.get(value))
+            defaults[key] = value
     return defaults

@@ -13,9 +13,7 @@ at 10 on WikiText-2, where the paper says 5.
 import dataclasses
 
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import serialized
-from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import PERPLEXITIES
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Table
@@ -46,32 +44,26 @@ class SaltonRow(SummedLossRow):
     patience: int | None = 10
 
     def model(self):
-        weights = uniform(self.initial_range)
         memory = None
         if self.score is not None:
             memory = serialized(
                 "memlm_keras.memory.Attentive",
                 score=self.score,
                 window=self.window,
-                kernel_initializer=weights,
+                kernel_initializer=self.weights,
             )
-        return {
-            "embedding_dim": self.embedding_size,
-            "recurrent": lstms(
-                self.layers,
-                self.units,
-                weights,
-                bias_initializer="zeros",
-                unit_forget_bias=False,
-            ),
-            "memory": memory,
-            "dropout": self.dropout,
-            "tie_embeddings": True,
-            "initializer": weights,
-            "head": serialized(
+        layers = self.lstms(
+            self.layers, bias_initializer="zeros", unit_forget_bias=False
+        )
+        return self.language_model(
+            layers,
+            memory,
+            dropout=self.dropout,
+            tie_embeddings=True,
+            head=serialized(
                 "memlm_keras.heads.TiedProjection", bias_initializer="zeros"
             ),
-        }
+        )
 
     def data(self):
         return {

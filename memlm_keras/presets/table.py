@@ -1,8 +1,7 @@
 """Tables and figures of the papers that are lists of runs, as data.
 
-A table says what its rows are, what is measured, and what the paper published
-for which text. Whoever runs one finds in `row.preset` and `row.changes` what to
-train, and in `measure.path` where its results are to be found.
+`row.preset` and `row.changes` say what to train, and `measure.path` where a
+result is in the results of a run.
 """
 
 import dataclasses
@@ -35,22 +34,13 @@ class Published:
         return DATASETS.get(self.corpus)
 
     def by_measure(self, names):
-        """The same numbers, by the names of measures.
-
-        Args:
-            names: dict of such names by the key of a number.
-
-        Returns:
-            A `Published` of the numbers that were printed.
-        """
-        return Published(
-            self.corpus,
-            {
-                names[key]: value
-                for key, value in self.numbers.items()
-                if key in names and value is not None
-            },
-        )
+        """Returns the printed numbers, by the values of `names`."""
+        numbers = {
+            names[key]: value
+            for key, value in self.numbers.items()
+            if key in names and value is not None
+        }
+        return Published(self.corpus, numbers)
 
 
 def perplexities(corpus, validation=None, test=None, **others):
@@ -71,12 +61,12 @@ class Measure:
 
     Args:
         name: string, heading of its column.
-        path: tuple of strings, keys that lead to it in the results of a run,
-            where `"protocol"` stands beside it.
-        digits: integer, digits behind the point.
+        path: tuple of strings, the keys of the results of a run that lead to
+            it; the dict that has it also has its `"protocol"`.
+        digits: integer, digits after the decimal point.
         optional: whether rows may lack it.
-        made_with: pair of keys that lead to a setting in the results and what
-            it must be, or `None`.
+        made_with: `None`, or a pair of the keys that lead to a setting in the
+            results and the value that it must have.
     """
 
     name: str
@@ -86,27 +76,27 @@ class Measure:
     made_with: tuple | None = None
 
     def is_in(self, results):
-        """Whether it was measured, by the results of a run."""
+        """Whether the results of a run have it."""
         if self.made_with is not None:
-            path, wanted = self.made_with
-            if _found(results, path) != wanted:
+            path, expected = self.made_with
+            if _at(results, path) != expected:
                 return False
-        return _found(results, self.path) is not None
+        return _at(results, self.path) is not None
 
     def of(self, results):
-        """Value of the measure in the results of a run, or `None`."""
+        """Its value in the results of a run, or `None`."""
         if self.optional and not self.is_in(results):
             return None
-        return _found(results, self.path[:-1])[self.path[-1]]
+        return _at(results, self.path[:-1])[self.path[-1]]
 
     def protocol(self, results):
-        """Protocol of the measurement, or `None`."""
+        """The protocol of its measurement, or `None`."""
         if self.optional and not self.is_in(results):
             return None
-        return _found(results, self.path[:-1])["protocol"]
+        return _at(results, self.path[:-1])["protocol"]
 
 
-def _found(results, path):
+def _at(results, path):
     for key in path:
         if key not in results:
             return None
@@ -123,22 +113,22 @@ OF_PERPLEXITIES = {"validation_perplexity": "dev", "test_perplexity": "test"}
 
 @dataclasses.dataclass(frozen=True)
 class TableRow:
-    """One row of a table: what is trained for it, and what was published.
+    """One row of a table: the model to train, and the published numbers.
 
     Args:
-        label: string, unlike that of any other row of the table.
+        label: string, different from the labels of the table's other rows.
         preset: string, name of a preset, or `None`.
         changes: dict, sizes and settings in place of the preset's.
-        details: dict, first columns of the row: what sets it apart.
+        details: dict, the first columns of the row.
         published: tuple of `Published`, one for each text, by the names of the
             table's measures.
         ngrams: dict, in place of a preset: arguments of the n-gram model that
             is estimated, `order` and `cache`; or `None`.
-        grid: dict of lists by setting: values that the paper tuned, of which
-            all combinations are tried.
-        same_but_for_units: label of a row that differs from this one by its
-            units alone, so that this one is left out where the units of all are
-            chosen by a number of parameters; or `None`.
+        grid: dict of lists by setting: the values that the paper tuned. All
+            combinations are tried.
+        same_but_for_units: label of a row that differs from this one only in
+            its units, or `None`. This row is left out where the units of all
+            rows are chosen by a number of parameters.
     """
 
     label: str
@@ -151,14 +141,10 @@ class TableRow:
     same_but_for_units: str | None = None
 
     def published_on(self, dataset):
-        """Published numbers on a text that `memlm_keras.data` loads.
-
-        Args:
-            dataset: string, name of the text there.
+        """Published numbers on a dataset of `memlm_keras.data`.
 
         Returns:
-            A dict by the names of measures; empty where nothing was published
-            for this text.
+            A dict by the names of measures; empty if there are none.
         """
         for published in self.published:
             if dataset is not None and published.dataset == dataset:
@@ -175,13 +161,12 @@ class Table:
         title: string, such as `"Figure 2 (c), all models"`.
         rows: tuple of `TableRow`s.
         measures: tuple of `Measure`s.
-        dataset: string, name of the text that it is made for, or `None`; the
-            numbers of other texts belong in a table of their own.
-        only_dataset: whether no other text has what is measured.
-        lines: `None`, or the pair of a detail and the name of a measure: the
-            table as a picture, with a line for each preset.
-        choose_by: name of the measure that the best of a row's grid is chosen
-            by, or `None`.
+        dataset: string, name of the dataset that it is made for, or `None`.
+        only_dataset: whether the measures need this dataset.
+        lines: `None`, or a pair of a detail and the name of a measure, the axes
+            of a picture of the table with a line for each preset.
+        choose_by: name of the measure that chooses the best of a row's grid,
+            or `None`.
     """
 
     name: str
@@ -194,22 +179,17 @@ class Table:
     choose_by: str | None = None
 
 
-def table_rows(paper, rows, measures=OF_PERPLEXITIES, corpus=None):
-    """Rows of a table that are presets.
+def table_rows(
+    paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
+):
+    """Makes `TableRow`s of a dict of `Row`s by name.
 
-    Args:
-        paper: string, name of the paper.
-        rows: dict of `Row`s by name.
-        measures: dict of the names of measures by the key of a number.
-        corpus: string, a text: only what is published of it is told, and rows
-            without are left out; `None` for all.
-
-    Returns:
-        A tuple of `TableRow`s.
+    `measures` has the names of measures by the key of a number. With a `corpus`
+    only its numbers are kept, and rows without any are left out. `details` is a
+    function from a row to its details; with it, labels are without the paper.
     """
     made = []
     for name, row in rows.items():
-        preset = f"{paper}/{name}"
         published = tuple(
             published.by_measure(measures)
             for published in row.published
@@ -217,6 +197,10 @@ def table_rows(paper, rows, measures=OF_PERPLEXITIES, corpus=None):
             and corpus in (None, published.corpus)
         )
         if published or corpus is None:
-            details = {"preset": preset}
-            made.append(TableRow(preset, preset, {}, details, published))
+            preset = f"{paper}/{name}"
+            label, others = preset, {}
+            if details is not None:
+                label, others = name, details(row)
+            others = {"preset": label, **others}
+            made.append(TableRow(label, preset, {}, others, published))
     return tuple(made)

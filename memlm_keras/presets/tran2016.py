@@ -9,10 +9,9 @@ have three LSTM layers, below the memory, and "dropout after each LSTM layer"
 
 import dataclasses
 
+from memlm_keras.presets.rows import Row
 from memlm_keras.presets.rows import SummedLossRow
-from memlm_keras.presets.rows import lstms
 from memlm_keras.presets.rows import serialized
-from memlm_keras.presets.rows import uniform
 from memlm_keras.presets.table import Measure
 from memlm_keras.presets.table import Published
 from memlm_keras.presets.table import Table
@@ -35,14 +34,9 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """LSTM layers, a memory of words or none, and LSTM layers above it.
+    """LSTM layers `below` and `above` a memory of `window` words, or of none.
 
-    Args:
-        below: integer, LSTM layers that the memory reads.
-        memory: string, name of the memory, or `None`.
-        temporal, composition: of a memory block.
-        window: integer, words in the memory, if there is one.
-        above: integer, LSTM layers that read the outputs of the memory.
+    `temporal` and `composition` are of a memory block.
     """
 
     where: str = "Table 2"
@@ -59,31 +53,28 @@ class TranRow(SummedLossRow):
     halve_after: int | None = 4
 
     def model(self):
-        weights = uniform(self.initial_range)
-        memory = None
+        memory = head = None
         if self.memory is not None:
             block = {"temporal": self.temporal, "composition": self.composition}
             memory = serialized(
                 f"memlm_keras.memory.{self.memory}",
                 window=self.window,
                 **(block if self.composition else {}),
-                kernel_initializer=weights,
+                kernel_initializer=self.weights,
             )
-        model = {
-            "embedding_dim": self.embedding_size,
-            "recurrent": lstms(self.below, self.units, weights),
-            "memory": memory,
-            "recurrent_above": lstms(self.above, self.units, weights),
-            "dropout": dict(self.dropout),
-            "initializer": weights,
-        }
         if self.memory == "MemoryNetwork":
-            model["head"] = serialized(
+            head = serialized(
                 "memlm_keras.heads.OutputProjection",
                 use_bias=False,
-                kernel_initializer=weights,
+                kernel_initializer=self.weights,
             )
-        return model
+        return self.language_model(
+            self.lstms(self.below),
+            memory,
+            recurrent_above=self.lstms(self.above),
+            dropout=dict(self.dropout),
+            head=head,
+        )
 
     def data(self):
         return {"batch_size": self.batch_size, "sentences": True}
@@ -163,7 +154,7 @@ class CompletionRow(TranRow):
     dropout: tuple = (("between", 0.3), ("outputs", 0.3))
 
     def published_numbers(self):
-        return super(SummedLossRow, self).published_numbers()
+        return Row.published_numbers(self)
 
 
 def _completion(units, memory, window, parameters, accuracy):
@@ -217,14 +208,10 @@ KNESER_NEY = (
 
 
 def _table_rows(rows, measures):
-    for name, row in rows.items():
-        (made,) = table_rows("tran2016", {name: row}, measures)
-        details = {
-            "preset": name,
-            "layers": row.below + row.above,
-            "window": row.window or "",
-        }
-        yield dataclasses.replace(made, label=name, details=details)
+    def details(row):
+        return {"layers": row.below + row.above, "window": row.window or ""}
+
+    return table_rows("tran2016", rows, measures, details=details)
 
 
 TABLES = (
@@ -240,9 +227,7 @@ TABLES = (
     Table(
         name="completion",
         title="Table 4, accuracy in sentence completion",
-        rows=tuple(
-            _table_rows(COMPLETION_ROWS, {"completion_accuracy": "accuracy"})
-        ),
+        rows=_table_rows(COMPLETION_ROWS, {"completion_accuracy": "accuracy"}),
         measures=(Measure("accuracy", ("completion", "accuracy"), digits=3),),
     ),
 )

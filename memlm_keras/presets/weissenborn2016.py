@@ -38,61 +38,52 @@ COPIES = 8
 WINDOW = 64
 
 
-def _reader(name, units, key):
-    """A layer that reads a sentence; `key` is of an associative memory."""
-    if name == "GRU":
-        # With one bias a gate, as the paper counts.
-        return serialized("keras.layers.GRU", units=units, reset_after=False)
-    if name == "LSTM":
-        return serialized("keras.layers.LSTM", units=units)
-    if name == "LSTMN":
-        return projected_rnn(
-            "memlm_keras.cells.LSTMNetworkCell",
-            units=units,
-            window=WINDOW,
-            fusion=True,
-        )
-    memory = {"num_copies": COPIES, "key": key}
-    if name == "AM-LSTM":
-        return projected_rnn(
-            "memlm_keras.cells.AssociativeMemoryCell",
-            cell=serialized("keras.layers.LSTMCell", units=units),
-            **memory,
-        )
-    cell = {"AM-GRU": "Associative", "Dual AM-GRU": "DualAssociative"}[name]
-    return projected_rnn(
-        f"memlm_keras.cells.{cell}GRUCell", units=units, **memory
-    )
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ReadingRow(Row):
-    """A row of layers that `_reader` makes.
+    """A row whose embeddings begin as U(-r, r), where r is `embedding_range`.
 
-    Args:
-        embedding_range: float r, embeddings begin as U(-r, r).
-        key: `"bound"` or `"unit"`, of an associative memory, or `None`.
+    `key` is of an associative memory.
     """
 
     embedding_range: float = 0.5
     key: str | None = None
 
     def layer(self, name):
-        """A layer of the row's units."""
-        return _reader(name, self.units, self.key)
+        """A layer of the row's units that reads a sentence, by a short name."""
+        if name == "GRU":
+            # With one bias a gate, as the paper counts.
+            return serialized(
+                "keras.layers.GRU", units=self.units, reset_after=False
+            )
+        if name == "LSTM":
+            return serialized("keras.layers.LSTM", units=self.units)
+        if name == "LSTMN":
+            return projected_rnn(
+                "memlm_keras.cells.LSTMNetworkCell",
+                units=self.units,
+                window=WINDOW,
+                fusion=True,
+            )
+        memory = {"num_copies": COPIES, "key": self.key}
+        if name == "AM-LSTM":
+            return projected_rnn(
+                "memlm_keras.cells.AssociativeMemoryCell",
+                cell=serialized("keras.layers.LSTMCell", units=self.units),
+                **memory,
+            )
+        cell = {"AM-GRU": "Associative", "Dual AM-GRU": "DualAssociative"}[name]
+        return projected_rnn(
+            f"memlm_keras.cells.{cell}GRUCell", units=self.units, **memory
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EntailmentRow(_ReadingRow):
     """A classifier of sentence pairs.
 
-    Args:
-        reader: string, name of a layer of `_reader`.
-        shared: whether both sentences have the same reader.
-        on_top: whether a GRU and rectifiers read its outputs.
-        attends: whether the hypothesis attends to the premise, word by word.
-        pooling: string, how rectifiers read the outputs without a GRU on top.
-        learning_rate: float, of Adam.
+    Both sentences have the same reader if it is `shared`. A GRU and rectifiers
+    read its outputs if they are `on_top`; without a GRU, rectifiers read their
+    `pooling`.
     """
 
     kind: ClassVar[str] = "EntailmentClassifier"
@@ -158,7 +149,7 @@ class EntailmentRow(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FreeSizes(_ReadingRow):
-    """A row whose embeddings have as many units, but for another number."""
+    """A row whose embeddings have the row's units, or another number."""
 
     # Complex numbers are two real ones.
     units_divisor: int = 2

@@ -4,11 +4,12 @@ import keras
 import numpy as np
 import pytest
 
-from memlm_keras import EntailmentClassifier
 from memlm_keras import LanguageModel
+from memlm_keras import models
 from memlm_keras import presets
 
 V = 40
+LSTM_OF_DANILUK = 47_000_003
 
 
 @pytest.mark.parametrize(
@@ -17,23 +18,18 @@ V = 40
         ("daniluk2017/ngram_3", True),
         ("daniluk2017/ngram_3", False),
         ("salton2017/ptb_combined", False),
-        ("kong2019/vs_linear_512", True),
         ("merity2017/ptb_pointer_sentinel", True),
+        ("weissenborn2016/dual_am_gru_shared", True),
     ],
 )
 def test_as_many_as_the_model_has(name, include_embeddings):
-    found = presets.count_params(name, V, include_embeddings, scale=0.02)
-    model = LanguageModel.from_preset(name, V, scale=0.02)
+    count = presets.count_params(name, V, include_embeddings, scale=0.02)
+    kind = getattr(models, presets.get(name)["kind"])
+    model = kind.from_preset(name, V, scale=0.02)
     expected = model.count_params()
     if not include_embeddings and not model.tie_embeddings:
         expected -= V * model.embedding_dim
-    assert found == expected
-
-
-def test_classifiers_are_counted():
-    name = "weissenborn2016/dual_am_gru_shared"
-    model = EntailmentClassifier.from_preset(name, V, units=6)
-    assert presets.count_params(name, V, units=6) == model.count_params()
+    assert count == expected
 
 
 def test_nothing_is_made():
@@ -41,6 +37,8 @@ def test_nothing_is_made():
     state = random.getstate()
     # A table of a terabyte.
     assert presets.count_params("kong2019/vanilla_tied_1024", 2**28) > 2**38
+    sizes = {"units": 2**14, "embedding_dim": 2**14}
+    assert presets.count_params("daniluk2017/lstm", V, **sizes) > 2**31
     assert random.getstate() == state
     with keras.StatelessScope():
         pass
@@ -51,3 +49,59 @@ def test_nothing_is_made():
 def test_unknown_presets():
     with pytest.raises(ValueError, match="nearest is 'daniluk2017/lstm'"):
         presets.count_params("daniluk2017/lstn", V)
+
+
+def test_sizes_match_the_parameters_of_the_lstm():
+    """Daniluk et al., Section 5.1: all models have as many as the LSTM."""
+    units = {
+        row: presets.match_parameters(
+            LSTM_OF_DANILUK, f"daniluk2017/{row}", 77_003
+        )
+        for row in presets.papers()["daniluk2017"].rows
+        if row not in ("lstm", "key_value_predict", "rm_tm_gated")
+    }
+    assert units == {
+        "rnn": 307,
+        "fofe_hornn": 303,
+        "gated_hornn": 297,
+        "attention": 296,
+        "key_value": 560,
+        "key_value_predict_786": 786,
+        "lstm_projected": 786,
+        "ngram_2": 564,
+        "ngram_3": 786,
+        "ngram_4": 968,
+        "ngram_5": 1120,
+    }
+
+
+@pytest.mark.parametrize(
+    "name, include_embeddings, sizes",
+    [
+        ("daniluk2017/key_value_predict", True, {"embedding_dim": 8}),
+        ("daniluk2017/ngram_3", False, {"embedding_dim": 8}),
+        ("salton2017/ptb_combined", True, {}),
+    ],
+)
+def test_no_neighbour_is_closer(name, include_embeddings, sizes):
+    budget = 6_000
+    units = presets.match_parameters(
+        budget, name, V, include_embeddings=include_embeddings, **sizes
+    )
+    step = presets.get(name)["units_divisor"]
+    assert units % step == 0
+
+    def distance(units):
+        model = LanguageModel.from_preset(name, V, units=units, **sizes)
+        count = model.count_params()
+        if not include_embeddings:
+            count -= V * model.embedding_dim
+        return abs(count - budget)
+
+    assert distance(units) <= distance(units + step)
+    assert distance(units) <= distance(units - step)
+
+
+def test_a_budget_that_is_too_small():
+    with pytest.raises(ValueError, match="`budget` is too small.*budget=1000"):
+        presets.match_parameters(1000, "daniluk2017/lstm", 500)

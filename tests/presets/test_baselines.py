@@ -1,0 +1,130 @@
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import LanguageModel
+from memlm_keras import data
+from memlm_keras import presets
+from memlm_keras.data import Batches
+from memlm_keras.evaluation import choose_cache
+from memlm_keras.evaluation import perplexity
+
+# === Gal and Ghahramani (2016), Press and Wolf (2016) ===
+
+
+def test_variational_dropout():
+    """One mask of each layer for each gate; the decay of weights is Gal's."""
+    for name, decay in (
+        ("gal2016/large", 1e-7),
+        ("press2016/large_wt_bd", None),
+    ):
+        model = LanguageModel.from_preset(name, 31, scale=0.02)
+        assert model.embedding.word_dropout == 0.3
+        rates = [layer.rate for layer in model.backbone.dropouts]
+        assert rates == [0.0, 0.0, 0.5]
+        assert [x.cell.dropout_mask_count for x in model.recurrent] == [4, 4]
+        optimizer = presets.get(name)["optimizer"]
+        assert keras.optimizers.deserialize(optimizer).weight_decay == decay
+
+
+def test_fixed_masks_add_no_parameters():
+    model = LanguageModel.from_preset("gal2016/medium", 31, scale=0.02)
+    assert model.with_fixed_dropout(0).count_params() == model.count_params()
+
+
+def test_the_penalty_is_of_the_loss_and_not_of_the_perplexity():
+    """||P||^2 / 2 over 6.5 times the batch size, beside the sum over time."""
+    preset = presets.get("press2016/small_wt_pr", units=6)
+    model = LanguageModel.from_preset(preset["name"], 13, units=6)
+    tokens = np.random.default_rng(0).integers(13, size=41).astype("int32")
+    batches = Batches(tokens, batch_size=1, segment_length=41)
+    loss = keras.losses.deserialize(preset["loss"])
+    model.compile(keras.optimizers.SGD(0.0), loss)
+    history = model.fit(batches, verbose=0).history
+    kernel = keras.ops.convert_to_numpy(model.memory.output_kernel)
+    penalty = np.sum(kernel.astype("float64") ** 2) / 2 / (6.5 * 20)
+    result = perplexity(model, batches, verbose=0)
+    np.testing.assert_allclose(
+        history["loss"][0], result.loss + penalty, rtol=1e-5
+    )
+    assert history["nats"][0] == pytest.approx(result.nats, rel=1e-5)
+
+
+# === Grave et al. (2017) ===
+
+
+def test_cache_settings():
+    assert presets.get("grave2017/ptb_lstm")["cache"] is None
+    cache = presets.get("grave2017/wikitext2_cache_2000")["cache"]
+    assert cache["size"] == 2000
+    assert (cache["thetas"][0], cache["thetas"][-1]) == (0.0, 1.0)
+    assert (cache["weights"][0], cache["weights"][-1]) == (0.05, 0.5)
+    optimizer = presets.get("grave2017/ptb_lstm")["optimizer"]
+    optimizer = keras.optimizers.deserialize(optimizer)
+    assert optimizer.initial_accumulator_value == 0.0
+
+
+def test_a_cache_is_chosen_for_the_trained_model():
+    """A text that repeats itself is predicted better with a cache."""
+    random = np.random.default_rng(0)
+    words = random.integers(1, 30, size=12)
+    tokens = np.tile(words, 12).astype("int32")
+    split = data.Split(tokens)
+    vocabulary = data.Vocabulary([f"word_{index}" for index in range(28)])
+    corpus = data.Corpus("tiny", vocabulary, split, split, split)
+    preset = presets.get("grave2017/ptb_cache_500", units=8)
+    model = LanguageModel.from_preset("grave2017/ptb_lstm", 30, units=8)
+    model.compile(keras.optimizers.deserialize(preset["optimizer"]))
+    model.fit(corpus.batches("train", 2, 30), epochs=2, verbose=0)
+    batches = corpus.batches("test", 1, 30)
+    choice = choose_cache(model, batches, **preset["cache"], verbose=0)
+    assert choice.cache.size == 500
+    cached = model.with_mixture(choice.cache)
+    result = perplexity(cached, batches, verbose=0)
+    assert result.perplexity == pytest.approx(
+        choice.perplexities.min(), rel=1e-4
+    )
+    assert result.perplexity < perplexity(model, batches, verbose=0).perplexity
+
+
+def test_a_cache_from_the_preset_alone():
+    """The text is remembered, without a word to `choose_cache`."""
+    sizes = {"vocabulary_size": 30, "units": 8}
+    cached = LanguageModel.from_preset("grave2017/ptb_cache_500", **sizes)
+    plain = cached.with_mixture(None)
+    tokens = np.tile(np.arange(1, 9), 4)[None]
+    assert cached.score(tokens)[0, -8:].sum() > (
+        plain.score(tokens)[0, -8:].sum() + 1
+    )
+    assert cached.count_params() == plain.count_params()
+
+
+# === Merity et al. (2017) ===
+
+
+def test_the_variational_model_is_that_of_gal():
+    found = presets.get("merity2017/wikitext2_variational_lstm")
+    expected = presets.get("gal2016/medium")
+    for key in ("model", "data", "optimizer", "schedule"):
+        assert found[key] == expected[key]
+
+
+def test_the_rate_is_halved():
+    schedule = presets.get("merity2017/ptb_pointer_sentinel")["schedule"]
+    halving = keras.callbacks.ReduceLROnPlateau(**schedule["reduce_on_plateau"])
+    assert (halving.factor, halving.patience) == (0.5, 0)
+
+
+def test_a_pointer_is_trained_with_zoneout():
+    preset = presets.get("merity2017/ptb_pointer_sentinel", units=6)
+    model = LanguageModel.from_preset(preset["name"], 13, units=6, window=4)
+    model.compile(
+        keras.optimizers.deserialize(preset["optimizer"]),
+        keras.losses.deserialize(preset["loss"]),
+    )
+    tokens = np.random.default_rng(0).integers(13, size=61).astype("int32")
+    before = [weight.copy() for weight in model.get_weights()]
+    model.fit(Batches(tokens, 2, 10), epochs=2, verbose=0)
+    for old, new in zip(before, model.get_weights()):
+        assert np.isfinite(new).all()
+        assert (old != new).any()

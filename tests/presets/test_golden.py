@@ -1,0 +1,160 @@
+"""Every preset against a table of what a reader of its paper would check.
+
+`golden.txt` has one line for each preset. `parameters` are those of the paper's
+equations at its vocabulary, without embeddings where the vocabulary is 0;
+`printed` is the paper's number, if its equations give it. In `layers`, `>` is
+the place of a memory between layers.
+"""
+
+import itertools
+import json
+import pathlib
+import re
+
+import keras
+import pytest
+
+from memlm_keras import models
+from memlm_keras import presets
+from memlm_keras import registry
+from memlm_keras.training import SentenceCrossEntropy
+
+LINES = pathlib.Path(__file__).with_name("golden.txt").read_text().splitlines()
+HEADER, *ROWS = map(str.split, LINES)
+GOLDEN = {cells[0]: dict(zip(HEADER, cells, strict=True)) for cells in ROWS}
+every_preset = pytest.mark.parametrize("name", GOLDEN)
+
+
+def settings(name):
+    """The cells that say how the model of a preset is made and trained."""
+    preset = presets.get(name)
+    model, data, schedule = (preset[k] for k in ("model", "data", "schedule"))
+    optimizer = preset["optimizer"]["config"]
+    drawn = model.get("initializer", model.get("embeddings_initializer"))
+    drawn = drawn or model["embedding"]["config"]["embeddings_initializer"]
+    rates = model.get("dropout")
+    if isinstance(rates, dict):
+        rates = ",".join(f"{key}={value}" for key, value in rates.items())
+    memory = model.get("memory") or model.get("mixture")
+    published = (
+        "/".join(map(cell, one.numbers.values()))
+        for one in registry.find(name)[1].published
+    )
+    cells = {
+        "units": preset["units"],
+        "embedding": model["embedding_dim"],
+        "tied": model.get("tie_embeddings"),
+        "range": drawn["config"]["maxval"],
+        "optimizer": preset["optimizer"]["class_name"],
+        "rate": optimizer["learning_rate"],
+        "clip": optimizer.get("global_clipnorm"),
+        "loss": "sum" if "loss" in preset else "mean",
+        "batch": data["batch_size"],
+        "steps": data.get("segment_length", data.get("longest")),
+        "text": next(
+            (k for k in ("documents", "sentences") if k in data), None
+        ),
+        "epochs": schedule.get("epochs"),
+        "halve_after": schedule.get("halve_after"),
+        "factor": schedule.get("factor") and round(schedule["factor"], 3),
+        "patience": schedule.get("patience"),
+        "published": ";".join(published),
+        "memory": memory and described(memory),
+        "dropout": rates,
+        "layers": layers(model),
+    }
+    return {key: cell(value) for key, value in cells.items()}
+
+
+def cell(value):
+    return "-" if value in (None, "") else str(value)
+
+
+def layers(model):
+    """All recurrent layers of a model, the lowest first."""
+    parts = ("recurrent", "recurrent_hypothesis", "encoder", "decoder", "top")
+    below = []
+    for part in filter(None, map(model.get, parts)):
+        below += part if isinstance(part, list) else [part]
+    above = model.get("recurrent_above", [])
+    return ">".join(map(stacked, filter(None, (below, above))))
+
+
+def stacked(layers):
+    groups = itertools.groupby(map(described, layers))
+    counts = ((name, len(list(group))) for name, group in groups)
+    return "+".join(f"{n}*{name}" if n > 1 else name for name, n in counts)
+
+
+def described(serialized):
+    """Class of an object, and its numbers and words except the units."""
+    config = dict(serialized["config"])
+    if serialized["class_name"] == "ProjectedRNN":
+        return described(config["cell"])
+    inner = config.pop("cell", None)
+    config.pop("units", None)
+    parts = [described(inner)] if inner else []
+    parts += [
+        f"{key}={value}"
+        for key, value in config.items()
+        if isinstance(value, (int, float, str))
+    ]
+    return f"{serialized['class_name']}({','.join(parts)})"
+
+
+def test_every_preset_has_a_line():
+    assert list(GOLDEN) == presets.names()
+
+
+@every_preset
+def test_settings(name):
+    found = settings(name)
+    assert found == {key: GOLDEN[name][key] for key in found}
+
+
+@every_preset
+def test_presets_are_plain_values(name):
+    preset = presets.get(name)
+    assert json.loads(json.dumps(preset)) == preset
+    assert preset["name"] == name
+    if "loss" in preset:
+        assert isinstance(
+            keras.losses.deserialize(preset["loss"]), SentenceCrossEntropy
+        )
+    optimizer = keras.optimizers.deserialize(preset["optimizer"])
+    config = preset["optimizer"]["config"]
+    assert float(optimizer.learning_rate) == pytest.approx(
+        config["learning_rate"]
+    )
+    assert optimizer.global_clipnorm == config.get("global_clipnorm")
+
+
+@every_preset
+def test_parameters(name):
+    golden = GOLDEN[name]
+    parameters = int(golden["parameters"])
+    found = presets.count_params(name, int(golden["vocabulary"]))
+    assert found == parameters
+    if golden["printed"] != "-":
+        number, unit = re.fullmatch("(.*)([kM])", golden["printed"]).groups()
+        digits = len(number.partition(".")[2])
+        # Some papers round, and some cut digits off.
+        rest = parameters / {"k": 1e3, "M": 1e6}[unit] - float(number)
+        assert abs(rest) < 10**-digits
+
+
+@every_preset
+def test_the_model_has_the_parameters_of_its_row(name):
+    """In the paper's sizes, with a small vocabulary; weights are not made."""
+    fixed, per_word = registry.find(name)[1].parameters
+    preset = presets.get(name)
+    config = {**preset["model"], "vocabulary_size": 40}
+    if "mixture" in config:
+        # The steps that it spans add no weights, and take long to trace.
+        spans = {"window", "size"} & set(config["mixture"]["config"])
+        config["mixture"]["config"] |= dict.fromkeys(spans, 2)
+    with keras.StatelessScope(initialize_variables=False):
+        model = getattr(models, preset["kind"]).from_config(config)
+    # Keras remembers what has no values yet, and would make them later.
+    keras.utils.clear_session(free_memory=False)
+    assert model.count_params() == fixed + per_word * 40
