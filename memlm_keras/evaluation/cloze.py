@@ -11,9 +11,9 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.evaluation.perplexity import require_method
 
-# Queries are padded to a multiple: few shapes, and little that is wasted.
+# Queries are padded to a multiple: few shapes, and little padding.
 _QUERY_MULTIPLE = 8
-# The normal deviate that is not reached in magnitude with probability 0.95.
+# The magnitude of a normal deviate is smaller with probability 0.95.
 _Z_95 = statistics.NormalDist().inv_cdf(0.975)
 
 
@@ -102,7 +102,7 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
         `ClozeAccuracy`.
 
     Raises:
-        ValueError: as `cloze_scores`.
+        ValueError: for what `cloze_scores` refuses.
 
     Example:
 
@@ -191,7 +191,13 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
             rows = min(batch_size, len(encoded))
             _score(model, batch, batch_size, rows)
         else:
-            _score_whole_texts(model, batch)
+            for question in batch:
+                for place, ids in enumerate(question.sentences):
+                    # These models keep no state, and assume an end of sentence
+                    # before a text.
+                    text = np.concatenate([question.context, ids])[1:]
+                    query = model.score(text)[1 - len(ids) :]
+                    question.scores[place] = query.sum()
         progress.add(len(batch))
     return [question.scores[question.places] for question in encoded]
 
@@ -199,15 +205,10 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 class _Encoded:
     """A question as token ids.
 
-    Candidates with the same ids share one sentence, which is scored once, so
-    that rounding cannot make them differ.
-
-    Attributes:
-        context: 1-D int32, read before the query.
-        sentences: list of 1-D int32, the distinct filled queries between two
-            ends of sentences.
-        places: 1-D int64, the sentence of each candidate.
-        scores: 1-D float64, one a sentence, filled later.
+    `context` is read before the query. `sentences` are the distinct filled
+    queries, each between two ends of sentences; `places` has the sentence of
+    each candidate, and `scores` the score of each sentence. So candidates with
+    the same ids are scored once, and rounding cannot make them differ.
     """
 
     def __init__(self, question, vocabulary):
@@ -215,31 +216,21 @@ class _Encoded:
         read = [vocabulary.encode_sentence(s) for s in question.context]
         # The end of the last sentence is the first input of the query.
         self.context = np.concatenate([end, *read])[:-1]
-        distinct = {}
-        places = []
-        for candidate in question.candidates:
-            filled = vocabulary.encode_sentence(question.filled(candidate))
-            ids = np.concatenate([end, filled])
-            places.append(
-                distinct.setdefault(ids.tobytes(), (len(distinct), ids))[0]
+        filled = [
+            np.concatenate(
+                [end, vocabulary.encode_sentence(question.filled(candidate))]
             )
-        self.sentences = [ids for _, ids in distinct.values()]
-        self.places = np.array(places)
+            for candidate in question.candidates
+        ]
+        distinct = {ids.tobytes(): ids for ids in filled}
+        self.sentences = list(distinct.values())
+        keys = list(distinct)
+        self.places = [keys.index(ids.tobytes()) for ids in filled]
         self.scores = np.zeros(len(self.sentences))
 
 
-def _score_whole_texts(model, batch):
-    """Fills the scores of a batch by a model that keeps no state."""
-    for question in batch:
-        for place, ids in enumerate(question.sentences):
-            # These models assume an end of sentence before a text.
-            text = np.concatenate([question.context, ids])[1:]
-            query = model.score(text)[1 - len(ids) :]
-            question.scores[place] = query.sum()
-
-
 def _score(model, batch, batch_size, rows):
-    """Fills the scores of a batch of questions."""
+    """Fills the scores of a batch of questions by a model with a state."""
     contexts = [question.context for question in batch]
     # The last batch has as many rows as the others, to compile one shape.
     contexts += [np.zeros(0, "int32")] * (rows - len(batch))
@@ -261,8 +252,8 @@ def _score(model, batch, batch_size, rows):
 def _score_sentences(model, state, owners, sentences, batch_size):
     """Returns the summed log-probability of each sentence, float64.
 
-    `owners` are the rows of `state`, one a question, from which the sentences
-    begin; up to `batch_size` rows, all is padded.
+    Sentence `i` continues row `owners[i]` of `state`. Rows are padded to
+    `batch_size`.
     """
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE

@@ -18,7 +18,7 @@ from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
 from memlm_keras.models.surprisal import measures_of_logits
 
-# Steps of a segment in the paper, and most steps of a sentence here.
+# Steps of a segment in the paper, and the most steps of a sentence here.
 _STEPS, _LONGEST = 5, 128
 # Rates of each rule and decays to try on development text.
 RATES = {"rms": (3e-5, 1e-4, 3e-4), "sgd": (0.01, 0.03, 0.1)}
@@ -30,9 +30,9 @@ class DynamicEvaluator:
 
     Krause, Kahembwe, Murray and Renals (2018), "Dynamic Evaluation of Neural
     Sequence Models", Sections 3 and 4. Each segment of a text is scored first,
-    by the weights as the segments before left them. Then the gradient g of its
-    mean loss moves the weights w, and a decay pulls them back to w_g, those
-    that were trained:
+    by the weights after the segments before. Then the gradient g of its mean
+    loss moves the weights w, and a decay pulls them back to the trained weights
+    w_g:
 
         w <- w - rate g + decay (w_g - w)                           "sgd"
         w <- w - rate g / (R + epsilon)
@@ -42,8 +42,8 @@ class DynamicEvaluator:
     their mean over all weights; the authors' code has the mean of the means of
     matrices. Nothing is dropped, and a mixture takes part.
 
-    The weights that are updated are copies: the model and its `step` stay as
-    they are. `memlm_keras.evaluation.perplexity` takes this in place of a
+    The updated weights are copies: the model and its `step` do not change.
+    `memlm_keras.evaluation.perplexity` takes this in place of a
     model, with batches of one row; each text begins with the trained weights.
 
     Args:
@@ -55,7 +55,7 @@ class DynamicEvaluator:
         epsilon: float above 0, of the rule `"rms"`.
 
     Attributes:
-        weights: list of tensors, the weights as they are now, in the order of
+        weights: list of tensors, the current weights, in the order of
             `lm.trainable_variables`.
 
     Raises:
@@ -83,7 +83,7 @@ class DynamicEvaluator:
         self.set_rates(rate, decay)
 
     def set_rates(self, rate, decay):
-        """Sets rate and decay, and puts the weights back to the model's."""
+        """Sets rate and decay, and resets the weights to the model's."""
         for name, value, allowed, condition in (
             ("rate", rate, rate >= 0, "at least 0"),
             ("decay", decay, 0 <= decay <= 1, "at least 0 and at most 1"),
@@ -94,16 +94,25 @@ class DynamicEvaluator:
                     f"`{name}` must be {condition}. Received: {name}={value!r}"
                 )
         self.rate, self.decay = rate, decay
-        factors = _factors(
-            self.lm.trainable_variables,
-            rate,
-            decay,
-            self.mean_squares,
-            self.epsilon,
-        )
+        variables, squares = self.lm.trainable_variables, self.mean_squares
+        steps, pulls = [rate] * len(variables), [decay] * len(variables)
+        if squares is not None:
+            shapes = [tuple(variable.shape) for variable in variables]
+            received = [np.shape(each) for each in squares]
+            if shapes != received:
+                raise ValueError(
+                    "`mean_squares` must be those of the model's trainable "
+                    f"weights, of the shapes {shapes}. Received: the shapes "
+                    f"{received}"
+                )
+            roots = [np.sqrt(each) for each in squares]
+            mean = sum(map(np.sum, roots)) / sum(map(np.size, roots))
+            steps = [rate / (root + self.epsilon) for root in roots]
+            # A pull of more than one would overshoot.
+            pulls = [np.minimum(1.0, decay * root / mean) for root in roots]
         self._steps, self._pulls = [
             [ops.convert_to_tensor(part, "float32") for part in parts]
-            for parts in factors
+            for parts in (steps, pulls)
         ]
         self.reset()
 
@@ -117,7 +126,7 @@ class DynamicEvaluator:
         )
 
     def reset(self):
-        """Puts the weights back to those of the model."""
+        """Resets the weights to those of the model."""
         self._trained = self.weights = [
             ops.copy(ops.stop_gradient(variable.value))
             for variable in self.lm.trainable_variables
@@ -165,7 +174,7 @@ class DynamicEvaluator:
     def measure_words(
         self, tokens, starts, end_of_sentence_id=0, segment_length=None
     ):
-        """Measures of words as of `LanguageModel`; does not learn the last."""
+        """Measures words as `LanguageModel` does, without learning the last."""
         if segment_length is None:
             longest = int(np.diff(starts, append=len(tokens)).max())
             segment_length = min(longest, _LONGEST)
@@ -196,7 +205,7 @@ class DynamicEvaluator:
         return np.concatenate(measured)
 
     def score_batches(self, batches, verbose=0, segments=None):
-        """Natural-log probabilities of a text, as of `LanguageModel`.
+        """Natural-log probabilities of a text, as `LanguageModel` has them.
 
         Args:
             batches: `memlm_keras.data.Batches` of one row. Each segment is an
@@ -310,7 +319,7 @@ def choose_dynamic(
         `DynamicChoice`.
 
     Raises:
-        ValueError: for nothing to try, and what `DynamicEvaluator` refuses.
+        ValueError: for no rates or decays, and what `DynamicEvaluator` refuses.
 
     Example:
 
@@ -358,7 +367,7 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """A function from weights and a segment to scores, state and gradients.
+    """Returns a function of weights and a segment: scores, state, gradients.
 
     If `measured`, measures of words take the place of scores.
     """
@@ -379,26 +388,6 @@ def _gradients_of(lm, measured=False):
         return mean, (prediction.log_probability, state)
 
     return value_and_gradients(loss)
-
-
-def _factors(variables, rate, decay, mean_squares, epsilon):
-    """Factors of the gradient and of the pull back, for each weight."""
-    if mean_squares is None:
-        return [rate] * len(variables), [decay] * len(variables)
-    shapes = [tuple(variable.shape) for variable in variables]
-    received = [np.shape(squares) for squares in mean_squares]
-    if shapes != received:
-        raise ValueError(
-            "`mean_squares` must be those of the model's trainable weights, "
-            f"of the shapes {shapes}. Received: the shapes {received}"
-        )
-    roots = [np.sqrt(squares) for squares in mean_squares]
-    mean = sum(root.sum() for root in roots) / sum(root.size for root in roots)
-    # A pull of more than one would overshoot.
-    return (
-        [rate / (root + epsilon) for root in roots],
-        [np.minimum(1.0, decay * root / mean) for root in roots],
-    )
 
 
 def _updated(weights, trained, gradients, steps, pulls):

@@ -79,7 +79,6 @@ class _Average:
         self.description = f"mean of {samples} networks with fixed dropout"
 
     def score_batches(self, batches, verbose=0):
-        """Natural-log probabilities as of `LanguageModel`."""
         total, copy = -np.inf, None
         progress = keras.utils.Progbar(self.samples, verbose=self.verbose)
         for index in range(self.samples):

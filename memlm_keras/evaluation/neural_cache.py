@@ -102,16 +102,17 @@ def choose_cache(
         (outputs, scores), new_state = model.backbone.outputs(
             token_ids, targets, state
         )
-        *compared, cache_state = _compare(
-            cache,
-            outputs,
-            token_ids,
-            targets,
-            unpack_named(state, "mixture"),
-            thetas,
+        products, words, seen, cache_state = cache.compare(
+            outputs, unpack_named(state, "mixture"), token_ids
         )
+        cached = []
+        for theta in thetas:
+            attention = masked_softmax(theta * products, seen)
+            attention = cache.weights_of_words(attention, words)
+            cached.append(cache.copy_probability(attention, words, targets))
+        filled = ops.any(seen, axis=-1)
         new_state |= pack_named("mixture", cache_state)
-        return (ops.exp(scores), *compared), new_state
+        return (ops.exp(scores), ops.stack(cached), filled), new_state
 
     def read(token_ids, targets, sample_weight, state):
         return compare(token_ids, targets, state)
@@ -121,7 +122,9 @@ def choose_cache(
     for result, sample_weight in read_batches(
         model, read, batches, start, verbose=verbose
     ):
-        alone, cached, filled = map(_float64, result)
+        alone, cached, filled = (
+            ops.convert_to_numpy(part).astype("float64") for part in result
+        )
         for column, weight in enumerate(weights):
             mixed = (1 - weight * filled) * alone + weight * cached
             nats = -np.log(mixed) * sample_weight
@@ -139,24 +142,6 @@ def choose_cache(
     if verbose:
         print(choice)
     return choice
-
-
-def _compare(cache, outputs, token_ids, targets, state, thetas):
-    """The cache's probability of each target, `(thetas, batch, time)`.
-
-    Also returns whether the cache is not empty, `(batch, time)`, and its state.
-    """
-    products, words, seen, state = cache.compare(outputs, state, token_ids)
-    cached = []
-    for theta in thetas:
-        weights = masked_softmax(theta * products, seen)
-        weights = cache.weights_of_words(weights, words)
-        cached.append(cache.copy_probability(weights, words, targets))
-    return ops.stack(cached), ops.any(seen, axis=-1), state
-
-
-def _float64(tensor):
-    return ops.convert_to_numpy(tensor).astype("float64")
 
 
 def _require_choices(model, thetas, weights):

@@ -68,7 +68,7 @@ class Perplexity:
                 f"predict {predicted}"
             )
         return cls(
-            loss=_loss(scores, weights),
+            loss=-float(np.sum(scores.astype("float64") * weights)),
             predicted_tokens=predicted,
             total_tokens=batches.num_tokens,
             protocol=_protocol(model, batches) + note,
@@ -128,8 +128,8 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
-            of `memlm_keras.ngrams`, or any other with `score_batches` and
-            `causal` as they have them.
+            of `memlm_keras.ngrams`, or any other model with their
+            `score_batches` and `causal`.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
             the text as a single stream, as published figures mostly do; more
             rows are faster, and each begins in the initial state. Or
@@ -214,8 +214,8 @@ def sentence_losses(model, batches, verbose=0):
         targets[rows, : batch.shape[1]] = batch
 
     def by_row(numbers):
-        # A row goes on in the same row of the next batch, and its last
-        # sentence possibly in the row below.
+        # A row continues in the same row of the next batch, and its last
+        # sentence may continue in the row below.
         rows = numbers.reshape(-1, batches.batch_size, numbers.shape[1])
         return rows.swapaxes(0, 1).ravel()
 
@@ -277,12 +277,8 @@ def _protocol(model, batches):
     )
 
 
-def _loss(scores, weights):
-    return -float(np.sum(scores.astype("float64") * weights))
-
-
 def _count_words(words, model, batches):
-    """Words of the text, or `None` where each token is one."""
+    """Returns the words of the text, or `None` if each token is a word."""
     if words is not None:
         require_positive_integer("words", words)
         return words
@@ -312,17 +308,17 @@ def _require_protocols(also, model, batches):
 
 
 def _salton2017(batches, scores, weights):
-    """The protocol `salton2017` for the same scores."""
+    """Returns the perplexity by the protocol `salton2017`."""
     first = np.zeros(weights.shape, "bool")
     for index, (inputs, _, _) in enumerate(batches):
         token_ids = inputs["token_ids"]
         rows = slice(index * len(token_ids), (index + 1) * len(token_ids))
-        # Only the first words of sentences come after an end.
+        # Only the first words of sentences follow an end.
         ended = token_ids == batches.end_of_sentence_id
         first[rows, : token_ids.shape[1]] = ended
     weights = np.where(first, 0.0, weights)
     return Perplexity(
-        loss=_loss(scores, weights),
+        loss=-float(np.sum(scores.astype("float64") * weights)),
         predicted_tokens=int(weights.sum()),
         total_tokens=batches.num_tokens,
         protocol="protocol salton2017: natural logarithm, the first word of "

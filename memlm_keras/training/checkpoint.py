@@ -1,5 +1,6 @@
 """Checkpoints for exact resume, and their files."""
 
+import itertools
 import json
 import pathlib
 import sys
@@ -39,13 +40,12 @@ class Checkpoint(keras.callbacks.Callback):
 
     If `path` exists, its run is resumed: the constructor moves the batches to
     the position of the checkpoint, and `fit` restores the rest when it begins.
-    A finished run continues with more epochs, or with an `EarlyStopping` of
-    more patience, as if it had had them from the beginning. Put the checkpoint
-    last in the list of callbacks.
+    A finished run continues if it gets more epochs, or an `EarlyStopping` with
+    more patience, as if it had them from the beginning. Put the checkpoint last
+    in the list of callbacks.
 
-    A checkpoint refuses other data, batches, callbacks or backend, another
-    model or optimizer, and another learning rate, unless `learning_rate`
-    selects one of the two.
+    It is an error to resume with other data, batches, callbacks, backend, model
+    or optimizer, or with another learning rate unless `learning_rate` chooses.
 
     Args:
         path: path of the checkpoint file, `.npz`; replaced at each save.
@@ -57,11 +57,10 @@ class Checkpoint(keras.callbacks.Callback):
             `set_state`.
         frequency: integer or `None`, batches between checkpoints; each epoch
             also ends with one.
-        learning_rate: `None`, or the learning rate of a resumed run:
-            `"checkpoint"` for the last one of the run, `"model"` for the one
-            that the model is compiled with. `None` is the checkpoint's, and
-            refuses a model that is compiled with a learning rate other than the
-            first or last one of the run.
+        learning_rate: the learning rate of a resumed run: `"checkpoint"` for
+            the last one of the run, or `"model"` for the one that the model is
+            compiled with. `None` is the checkpoint's; then a model compiled
+            with neither the first nor the last rate of the run is an error.
 
     Raises:
         ValueError: for other arguments; and in the constructor or in `fit`, if
@@ -98,10 +97,8 @@ class Checkpoint(keras.callbacks.Callback):
         self.learning_rate = learning_rate
         self.resumed_from = None
         # The first rate of the run, and the one to continue with.
-        self._first_rate = None
-        self._next_rate = None
-        self._epoch = 0
-        self._first_batch = 0
+        self._first_rate = self._next_rate = None
+        self._epoch = self._first_batch = 0
         self._saved = None
         # Counters to restore before the next batch. Loaders and validation
         # change them between epochs, differently in a whole epoch and in a
@@ -206,32 +203,36 @@ class Checkpoint(keras.callbacks.Callback):
             "first_learning_rate": self._first_rate,
             "callbacks": [],
         }
-        arrays = {
-            key: _array(variable) for key, variable in self._variables().items()
+        numbered = {
+            group: map(_array, variables)
+            for group, variables in self._variables().items()
         }
-        if isinstance(_rate(optimizer), float):
-            arrays["learning_rate"] = _array(optimizer.learning_rate)
-        counters = self._counters or _counters(self.model)
-        for index, value in enumerate(counters):
-            arrays[f"counter_{index}"] = value
+        numbered["counter"] = self._counters or _counters(self.model)
         for index, callback in enumerate(self.callbacks):
             name = type(callback).__name__
             meta["callbacks"].append([name, _callback_state(callback)])
-            best_weights = getattr(callback, "best_weights", None) or []
-            for position, weight in enumerate(best_weights):
-                arrays[f"callback_{index}_weight_{position}"] = weight
+            numbered[f"callback_{index}_weight"] = (
+                getattr(callback, "best_weights", None) or []
+            )
+        arrays = {
+            f"{name}_{index}": array
+            for name, group in numbered.items()
+            for index, array in enumerate(group)
+        }
+        if isinstance(_rate(optimizer), float):
+            arrays["learning_rate"] = _array(optimizer.learning_rate)
         write(self.path, meta, arrays)
 
-    def _variables(self, group=None):
-        """Variables by key, of one group or of all."""
+    def _variables(self):
+        """Returns lists of variables by group."""
         metrics = self.model.metrics_variables
-        left_out = {id(variable) for variable in metrics}
-        groups = {
+        excluded = {id(variable) for variable in metrics}
+        return {
             # Each evaluation begins with an empty state.
             "model": [
                 variable
                 for variable in self.model.variables
-                if id(variable) not in left_out
+                if id(variable) not in excluded
                 and "carried_evaluation_state_" not in variable.path
             ],
             # With a schedule, the learning rate is not a variable.
@@ -242,33 +243,27 @@ class Checkpoint(keras.callbacks.Callback):
             ],
             "metric": metrics,
         }
-        return {
-            f"{name}_{index}": variable
-            for name, variables in groups.items()
-            if group in (None, name)
-            for index, variable in enumerate(variables)
-        }
 
     def _assign(self, group, add=False):
         """Assigns the arrays of the checkpoint to the variables of a group."""
-        variables = list(self._variables(group).values())
+        variables = self._variables()[group]
         arrays = self._numbered(group)
         expected = [tuple(variable.shape) for variable in variables]
         received = [array.shape for array in arrays]
         if received != expected:
-            same = [a == b for a, b in zip(expected, received)]
-            first = same.index(False) if False in same else len(same)
-            named = "nothing"
-            if first < len(variables):
-                named = f"{variables[first].path}, of shape {expected[first]}"
-            found = "nothing"
-            if first < len(received):
-                found = f"an array of shape {received[first]}"
+            paths = [variable.path for variable in variables]
+            first, shape, saved = next(
+                parts
+                for parts in itertools.zip_longest(
+                    paths, expected, received, fillvalue="none"
+                )
+                if parts[1] != parts[2]
+            )
             raise ValueError(
                 f"The checkpoint {self.path} belongs to another model: for "
-                f"{named}, it has {found}. Resume with the model, optimizer "
-                "and metrics that it was made with, or begin anew with another "
-                "`path`."
+                f"{first}, of shape {shape}, it has an array of shape {saved}. "
+                "Resume with the model, optimizer and metrics that it was made "
+                "with, or begin anew with another `path`."
             )
         for variable, array in zip(variables, arrays):
             if add:
@@ -277,11 +272,12 @@ class Checkpoint(keras.callbacks.Callback):
                 variable.assign(array)
 
     def _numbered(self, name):
-        """The arrays `<name>_0`, `<name>_1` and so on of the checkpoint."""
-        arrays = []
-        while f"{name}_{len(arrays)}" in self._saved:
-            arrays.append(self._saved[f"{name}_{len(arrays)}"])
-        return arrays
+        """Returns the arrays `<name>_0`, `<name>_1`, ... of the checkpoint."""
+        keys = (f"{name}_{index}" for index in itertools.count())
+        return [
+            self._saved[key]
+            for key in itertools.takewhile(self._saved.__contains__, keys)
+        ]
 
     def _set_rate(self):
         if isinstance(self._next_rate, float):
@@ -339,15 +335,13 @@ class Checkpoint(keras.callbacks.Callback):
             if floats and self.learning_rate == "checkpoint":
                 return
             first, last, asked = map(_shown, (first, last, asked))
-            advice = [f"compile the model with {first}"]
-            if floats:
-                advice.append(f"say `learning_rate='checkpoint'` for {last}")
-            advice.append(f"say `learning_rate='model'` for {asked}")
+            by_checkpoint = f", or use `learning_rate='checkpoint'` for {last}"
             raise ValueError(
-                f"The checkpoint {self.path} belongs to a run that began with "
-                f"a learning rate of {first} and has come to {last}. Received "
-                f"a model compiled with {asked}. To go on, "
-                f"{', or '.join(advice)}."
+                f"The checkpoint {self.path} belongs to a run with a first "
+                f"learning rate of {first} and a last one of {last}. Received "
+                f"a model compiled with {asked}. To continue, compile the "
+                f"model with {first}{by_checkpoint if floats else ''}, or use "
+                f"`learning_rate='model'` for {asked}."
             )
 
 
@@ -355,7 +349,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _counters(model):
-    """Seeds of a model, its optimizer's steps, and torch's random states.
+    """Returns seeds of a model, its optimizer's steps, and torch's states.
 
     A Keras dropout layer without a seed draws from torch's global generators.
     """
@@ -444,13 +438,12 @@ def _shown(rate):
 
 
 def _differences(expected, received):
-    differences = [
+    return "; ".join(
         f"{key} is {received.get(key)!r}, in the checkpoint it is "
         f"{expected.get(key)!r}"
         for key in {**expected, **received}
         if received.get(key) != expected.get(key)
-    ]
-    return "; ".join(differences)
+    )
 
 
 # === File ===
@@ -485,9 +478,9 @@ def read(path):
 
 
 def _checksum(meta, arrays):
-    sum_ = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
+    value = zlib.crc32(json.dumps(meta, sort_keys=True).encode())
     for name, array in sorted(arrays.items()):
         array = np.ascontiguousarray(array)
-        sum_ = zlib.crc32(f"{name} {array.dtype} {array.shape}".encode(), sum_)
-        sum_ = zlib.crc32(array, sum_)
-    return sum_
+        header = f"{name} {array.dtype} {array.shape}"
+        value = zlib.crc32(array, zlib.crc32(header.encode(), value))
+    return value

@@ -68,7 +68,7 @@ def data_parallel(devices=None):
 
 
 def num_devices(model):
-    """Number of devices that share the rows of a model's batches."""
+    """Returns the number of devices that share the rows of batches."""
     if keras.backend.backend() == "tensorflow":
         return model.distribute_strategy.num_replicas_in_sync
     distribution = keras.distribution.distribution()
@@ -100,7 +100,7 @@ def require_divisible(rows, devices):
 
 
 def row_layout(shape):
-    """Layout of a variable with the rows of a batch, or `None`."""
+    """Returns the layout of a variable with rows of a batch, or `None`."""
     distribution = keras.distribution.distribution()
     # With several processes each has all rows, as it cannot save others' rows.
     if distribution is None or distribution.num_processes > 1:
@@ -117,10 +117,7 @@ def deal(tensor):
 
 
 def rows_of_replica(tensor):
-    """This replica's part `(rows / replicas, ...)` of a tensor of all rows.
-
-    The first replica has the first rows.
-    """
+    """Returns this replica's rows of a tensor of all rows, in order."""
     replica = _replica()
     if replica is None:
         return tensor
@@ -128,7 +125,7 @@ def rows_of_replica(tensor):
 
 
 def num_replicas():
-    """Number of replicas that run a step."""
+    """Returns the number of replicas that run a step."""
     replica = _replica()
     return 1 if replica is None else replica.num_replicas_in_sync
 
@@ -165,7 +162,7 @@ def gather_rows(model, variables):
 
 
 def of_first_replica(model, batch):
-    """The first replica's part of a batch distributed by TensorFlow."""
+    """Returns the first replica's part of TensorFlow's distributed batch."""
     results = model.distribute_strategy.experimental_local_results
     return tree.map_structure(lambda value: results(value)[0], batch)
 
@@ -174,18 +171,12 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Share of this replica in the mean over the rows of all replicas.
+    """Returns this replica's share in the mean over the rows of all replicas.
 
     Keras takes the mean of the replicas' means, in which a token next to
     padding would count more than others. Each mean times its share gives the
-    mean over all rows.
-
-    Args:
-        weight: tensor, the weights of the mean; `None` for ones.
-        targets: tensor with one entry for each averaged number.
-
-    Returns:
-        Float32 scalar tensor whose mean over replicas is 1; or the number 1.
+    mean over all rows. `weight` are the weights of the mean, `None` for ones
+    like `targets`; the mean of the shares is 1.
     """
     replica = _replica()
     if replica is None:
@@ -193,7 +184,8 @@ def share_of_weight(weight, targets):
     if weight is None:
         weight = ops.ones_like(targets, dtype="float32")
     weight = ops.sum(ops.cast(weight, "float32"))
-    mean = _sum_of_all(weight) / replica.num_replicas_in_sync
+    total = replica.all_reduce("SUM", weight)
+    mean = total / replica.num_replicas_in_sync
     return ops.divide_no_nan(weight, mean)
 
 
@@ -213,7 +205,10 @@ def clip_sum_of_gradients(model):
         # A word that occurs twice has two slices of a gradient; the norm is
         # that of their sum.
         dense = [tf.convert_to_tensor(gradient) for gradient in gradients]
-        return type(optimizer)._clip_gradients(optimizer, _sum_of_all(dense))
+        replica = _replica()
+        if replica is not None:
+            dense = replica.all_reduce("SUM", dense)
+        return type(optimizer)._clip_gradients(optimizer, dense)
 
     # Keras has no public hook between gradients and their clipping.
     optimizer._clip_gradients = clip
@@ -237,8 +232,3 @@ def _part_of(replica, shape):
     rows = shape[0] // replica.num_replicas_in_sync
     begin = [replica.replica_id_in_sync_group * rows]
     return [*begin, *[0] * (len(shape) - 1)], (rows, *shape[1:])
-
-
-def _sum_of_all(tensors):
-    replica = _replica()
-    return tensors if replica is None else replica.all_reduce("SUM", tensors)

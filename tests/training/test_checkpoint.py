@@ -383,7 +383,7 @@ def test_another_learning_rate_is_refused_or_chosen(tmp_path):
         return float(model.optimizer.learning_rate)
 
     assert train(3, 0.4) == pytest.approx(0.1)
-    message = "began with a learning rate of 0.4 and has come to 0.1. .* 0.3. "
+    message = "first learning rate of 0.4 and a last one of 0.1. .* 0.3. "
     with pytest.raises(ValueError, match=message + ".*'checkpoint'.*'model'"):
         train(4, 0.3)
     assert train(4, 0.4) == pytest.approx(0.05)
