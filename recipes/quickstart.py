@@ -22,6 +22,9 @@ from memlm_keras.experiments import command_line
 FLAGS = flags.FLAGS
 flags.DEFINE_string("backend", None, "tensorflow, jax or torch.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
+flags.DEFINE_float(
+    "learning_rate", 0.01, "Initial learning rate of Adam.", lower_bound=0.0
+)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what is written.")
 flags.DEFINE_multi_enum(
@@ -114,7 +117,9 @@ def train(name, units, make_memory, corpus):
         # From vectors that are all alike, no memory learns which one to read.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
-    model.compile(keras.optimizers.Adam(0.01, global_clipnorm=5.0))
+    model.compile(
+        keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
+    )
 
     def batches(split, **kwargs):
         # Behind the beginning of a segment a window gets no gradient.

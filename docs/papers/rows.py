@@ -2,9 +2,10 @@
 
     python docs/papers/rows.py
 
-A table stands between a line `<!-- rows PATTERN V -->`, with the presets that
-it has and the size of the vocabulary that their parameters are counted at, and
-a line `<!-- end of rows -->`. `but embeddings` behind it counts all but those.
+A table is between the lines `<!-- rows PATTERN V -->` and
+`<!-- end of rows -->`. The first line has a pattern of preset names and the
+vocabulary size for the parameter counts. `without embeddings` after V leaves
+embeddings out of the counts.
 """
 
 import fnmatch
@@ -16,7 +17,7 @@ from memlm_keras import presets
 
 FOLDER = pathlib.Path(__file__).parent
 _TABLE = re.compile(
-    r"(<!-- rows (\S+) ([\d,]+)( but embeddings)? -->\n).*?"
+    r"(<!-- rows (\S+) ([\d,]+)( without embeddings)? -->\n).*?"
     r"(<!-- end of rows -->)",
     re.DOTALL,
 )
@@ -30,23 +31,19 @@ _NUMBERS = {
 
 
 def with_rows(page):
-    """Returns a page with its tables of presets as the registry has them.
-
-    Args:
-        page: string, Markdown.
-    """
+    """Returns the Markdown `page` with its tables written again."""
     return _TABLE.sub(
-        lambda found: (
-            found[1]
+        lambda match: (
+            match[1]
             + "\n".join(
                 _table(
-                    fnmatch.filter(presets.names(), found[2]),
-                    int(found[3].replace(",", "")),
-                    include_embeddings=not found[4],
+                    fnmatch.filter(presets.names(), match[2]),
+                    int(match[3].replace(",", "")),
+                    include_embeddings=not match[4],
                 )
             )
             + "\n"
-            + found[5]
+            + match[5]
         ),
         page,
     )
@@ -55,7 +52,9 @@ def with_rows(page):
 def _table(names, vocabulary_size, include_embeddings):
     rows = {name: _row(name) for name in names}
     columns = _published_columns(rows.values())
-    what = "parameters" if include_embeddings else "but embeddings"
+    what = "parameters"
+    if not include_embeddings:
+        what += " without embeddings"
     headings = [
         "preset",
         "units",
@@ -84,7 +83,7 @@ def _row(name):
 
 
 def _published_columns(rows):
-    """Keys of the numbers that any row has, by text."""
+    """Keys of the published numbers of all rows, by corpus."""
     columns = {}
     for row in rows:
         for published in row.published:
@@ -107,7 +106,7 @@ def _cell(row, corpus, keys):
 
 
 def main():
-    """Writes all pages of this folder anew."""
+    """Writes the tables of all pages in this folder."""
     for path in sorted(FOLDER.glob("*.md")):
         page = with_rows(path.read_text(encoding="utf-8"))
         with files.atomic_path(path) as temporary:

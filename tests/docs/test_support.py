@@ -32,15 +32,15 @@ TEXT = "word_3 word_9\nword_7 word_4"
 SENTENCES = np.array([3, 4, 0, 5, 6, 0, 9, 0])
 # Notes of the page, each with what errors or cells of formats.md say.
 NOTES = {
-    "It reads whole sentences in both directions, so there is nothing to go on "
-    "from. It trains on sentences, `score` reads them.": (
+    "It reads whole sentences in both directions, so it has no state. "
+    "`fit` and `score` work.": (
         "needs a causal model",
         "cannot follow a memory that is not causal",
         "no: reads whole sentences",
     ),
-    "Nothing in it attends.": ("Attention needs a memory that attends",),
-    "The cache takes the place of the mixture that the model has.": (),
-    "Quantize `with_fixed_matrices()`, which predicts alike.": (
+    "It has no attention.": ("Attention needs a memory that attends",),
+    "The cache replaces the mixture of the model.": (),
+    "Quantize `with_fixed_matrices()`, which gives the same predictions.": (
         "`quantize` needs a model that is not smoothed",
     ),
     "It reads two sentences: export it as a SavedModel.": (
