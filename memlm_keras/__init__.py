@@ -1,6 +1,7 @@
 """Memory-augmented recurrent language models in Keras 3."""
 
 import importlib
+import pathlib
 import sys
 
 from memlm_keras.version import __version__  # noqa: F401
@@ -31,48 +32,8 @@ __all__ = [
 ]
 
 
-class _LoadAllWithKeras:
-    """Import hook that loads the whole package once Keras is imported.
-
-    Keras loads a saved model only if its classes are registered, whether Keras
-    was imported before this package or after it. Without Keras, a module of
-    the package is loaded where it is first used.
-    """
-
-    def __init__(self):
-        self.importing = False
-
-    def find_spec(self, name, path=None, target=None):
-        known = name == "keras" or name.startswith("memlm_keras.")
-        if self.importing or not known:
-            return None
-        finders = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(name, path, target) for finder in finders)
-        spec = next(filter(None, specs), None)
-        if spec is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_load_all(module):
-                self.importing = True
-                try:
-                    execute(module)
-                finally:
-                    self.importing = False
-                # After the outermost import: no module is half loaded.
-                if "keras" in sys.modules:
-                    load_all()
-
-            spec.loader.exec_module = execute_and_load_all
-        return spec
-
-
-_HOOK = _LoadAllWithKeras()
-
-
 def load_all():
     """Imports the whole package, which registers its classes with Keras."""
-    if _HOOK in sys.meta_path:
-        sys.meta_path.remove(_HOOK)
     for name in __all__:
         globals()[name] = __getattr__(name)
 
@@ -89,7 +50,18 @@ def __dir__():
     return sorted({*globals(), *__all__})
 
 
-if "keras" in sys.modules:
+def _is_program():
+    """Whether a program of this package starts, which chooses the backend.
+
+    `memlm`, `python -m memlm_keras` and the recipes import the package before
+    they read the command line, and so before they may import Keras.
+    """
+    if sys.argv[:1] == ["-m"]:
+        return "memlm_keras" in sys.orig_argv
+    program = pathlib.Path(sys.argv[0] if sys.argv else "")
+    return program.stem == "memlm" or program.parent.name == "recipes"
+
+
+# Keras loads a saved model only if its classes are registered.
+if "keras" in sys.modules or not _is_program():
     load_all()
-else:
-    sys.meta_path.insert(0, _HOOK)
