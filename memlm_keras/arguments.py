@@ -37,20 +37,26 @@ def require_one_of(name, value, choices):
         )
 
 
-def require_integers(name, values, ndim=1, vocabulary_size=None):
-    """Returns a non-empty array of integers, or raises `ValueError`.
+def require_integers(
+    name, values, ndim=1, vocabulary_size=None, minimum_size=1
+):
+    """Returns an array of integers, or raises `ValueError`.
 
     A memory map stays one. With `vocabulary_size`, integers are token ids,
     from 0 to below it.
     """
     values = np.asanyarray(values)
+    if not values.size and not minimum_size:
+        # NumPy takes an empty list for floats.
+        values = values.astype("int32")
     whole = np.issubdtype(values.dtype, np.integer)
-    if values.ndim != ndim or not values.size or not whole:
+    if values.ndim != ndim or values.size < minimum_size or not whole:
+        empty = ", not empty" if minimum_size else ""
         raise ValueError(
-            f"`{name}` must be a {ndim}-D array of integers, not empty. "
+            f"`{name}` must be a {ndim}-D array of integers{empty}. "
             f"Received: shape {values.shape} and dtype {values.dtype}"
         )
-    if vocabulary_size is not None:
+    if vocabulary_size is not None and values.size:
         _require_ids_below(name, values, vocabulary_size)
     return values
 

@@ -11,7 +11,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.batches import Batches
-from memlm_keras.data.sentences import sentence_starts
+from memlm_keras.data.batches import sentence_starts
 
 _SEGMENT_LENGTH = 32
 

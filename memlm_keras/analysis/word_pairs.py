@@ -15,7 +15,7 @@ from memlm_keras.analysis.attention import token_ids
 from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.data.sentences import sentence_starts
+from memlm_keras.data.batches import sentence_starts
 
 ALL = "ALL"
 _CHUNK = 1 << 20

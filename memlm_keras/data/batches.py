@@ -1,4 +1,4 @@
-"""Batches of a text: epochs, orders and positions; consecutive segments."""
+"""Batches of a text: streams, documents and whole sentences."""
 
 import functools
 import heapq
@@ -14,11 +14,11 @@ _CHUNK = 1 << 20
 
 
 class EpochBatches(keras.utils.PyDataset):
-    """Batches that can begin at any batch of any epoch.
+    """Batches that can start at any batch of any epoch.
 
     Subclasses set `batches_per_epoch` and implement `identity`, `_batch` and,
-    if they shuffle, `_shuffle`. A corpus sets `vocabulary`: a model with
-    another vocabulary refuses the batches.
+    if they shuffle, `_shuffle`. A model refuses batches whose `vocabulary`,
+    which a corpus sets, is not the model's own.
     """
 
     vocabulary = None
@@ -51,10 +51,10 @@ class EpochBatches(keras.utils.PyDataset):
         return self._batch(index + self.start_batch)
 
     def start_at(self, epoch, batch=0):
-        """Moves to a batch of an epoch, from which `fit` then goes on.
+        """Moves to a batch of an epoch, from which `fit` then continues.
 
         Item `i` is then batch `batch + i` of the epoch. The `fit` of this
-        package's models moves to the beginning of each later epoch by itself.
+        package's models moves to the first batch of each later epoch itself.
 
         Args:
             epoch: Integer from 0.
@@ -80,7 +80,7 @@ class EpochBatches(keras.utils.PyDataset):
 
 
 class TokenBatches(EpochBatches):
-    """Batches of a text of `num_tokens` tokens, each row a part of it."""
+    """Batches of a text of `num_tokens` tokens; each row is a part of it."""
 
     def __init__(self, tokens, batch_size, shuffle, seed, end_of_sentence_id):
         super().__init__(batch_size, shuffle, seed)
@@ -95,10 +95,7 @@ class TokenBatches(EpochBatches):
 
     @property
     def largest_id(self):
-        """Largest token id, the end of a sentence included.
-
-        Found by one pass over the tokens, which also refuses negative ids.
-        """
+        """Largest token id, the end of a sentence included."""
         return self._read_once[0]
 
     def identity(self):
@@ -110,6 +107,7 @@ class TokenBatches(EpochBatches):
 
     @functools.cached_property
     def _read_once(self):
+        """Largest id and checksum; raises `ValueError` for a negative id."""
         largest, sum_ = self.end_of_sentence_id, 0
         for begin in range(0, self.num_tokens, _CHUNK):
             chunk = self.tokens[begin : begin + _CHUNK]
@@ -149,6 +147,9 @@ def checksum(integers, start=0):
     return zlib.crc32(np.ascontiguousarray(integers, "<i8"), start)
 
 
+# === Streams and documents ===
+
+
 class Batches(TokenBatches):
     """Cuts a token sequence into batches that `fit` and `evaluate` read.
 
@@ -173,11 +174,10 @@ class Batches(TokenBatches):
     first. Documents begin at the beginning of a segment, with the end of a
     sentence as first input and with `reset` true; their last segment is
     padded. `shuffle` reorders the documents within each row every epoch; the
-    order depends on `seed` and epoch alone. Rows, and so the number of
-    batches, stay the same.
+    order depends on `seed` and epoch alone. The rows of documents, and so the
+    number of batches, stay the same.
 
-    `memlm_keras.LanguageModel.fit` counts the epochs. There is no need to
-    raise `workers`: the tokens are indexed in place.
+    There is no need to raise `workers`: the tokens are indexed in place.
 
     Args:
         tokens: 1-D integer array or memory map.
@@ -194,7 +194,7 @@ class Batches(TokenBatches):
     Attributes:
         epoch: Current epoch, from 0.
         start_batch: Batch at which the current epoch begins, usually 0.
-        has_documents: Whether the history ends where a document ends.
+        has_documents: Whether contexts end where documents end.
 
     Raises:
         ValueError: An argument is not as described above.
@@ -227,120 +227,82 @@ class Batches(TokenBatches):
         self.segment_length = int(segment_length)
         self.has_documents = document_starts is not None
         self.context_of = context_of
-        if document_starts is None:
-            if shuffle:
-                raise ValueError(
-                    "`shuffle=True` needs `document_starts`: without documents "
-                    "there is nothing to reorder. Received: "
-                    "document_starts=None"
-                )
-            self._layout = _Streams(self.num_tokens, batch_size, segment_length)
-        else:
-            self._layout = _Documents(
-                _check_document_starts(document_starts, self.num_tokens),
-                self.num_tokens,
-                batch_size,
-                segment_length,
+        if self.has_documents:
+            self._starts = _checked_starts(document_starts, self.num_tokens)
+            self._ends = np.append(self._starts[1:], self.num_tokens)
+        elif shuffle:
+            raise ValueError(
+                "`shuffle=True` needs `document_starts`: without documents "
+                "there is nothing to reorder. Received: document_starts=None"
             )
-        self.batches_per_epoch = self._layout.num_batches
+        else:
+            # Each row has one stream, which is handled as a document.
+            edges = np.arange(batch_size + 1) * self.num_tokens // batch_size
+            self._starts, self._ends = edges[:-1], edges[1:]
+        # A few integers for each document and none for each segment suffice
+        # for texts larger than memory.
+        self._segments = -(-(self._ends - self._starts) // self.segment_length)
+        self._row_of, totals = np.arange(self.batch_size), self._segments
+        if self.has_documents:
+            self._row_of, totals = _deal(self._segments, self.batch_size)
+        self.batches_per_epoch = int(max(totals))
+        # Segments are numbered row after row, so one search serves all rows.
+        self._row_edges = np.concatenate([[0], np.cumsum(totals)])
+        self._place(np.argsort(self._row_of, kind="stable"))
         self.start_at(0)
 
     def identity(self):
         return {
             **super().identity(),
             "segment_length": self.segment_length,
-            "checksum_of_documents": self._layout.checksum,
+            "checksum_of_documents": (
+                checksum(self._starts) if self.has_documents else None
+            ),
         }
 
     def _shuffle(self, generator):
-        self._layout.shuffle(generator)
-
-    def _batch(self, index):
-        begins, ends, reset, blind = self._layout.spans(index)
-        return self._rows(begins, ends, self.segment_length, reset, blind)
-
-
-class _Streams:
-    """Where the rows of each batch lie in a text without documents."""
-
-    def __init__(self, num_tokens, batch_size, segment_length):
-        edges = np.arange(batch_size + 1) * num_tokens // batch_size
-        self._begins, self._ends = edges[:-1], edges[1:]
-        self._segment_length = segment_length
-        longest = int((self._ends - self._begins).max())
-        self.num_batches = -(-longest // segment_length)
-        self.checksum = None
-
-    def spans(self, index):
-        """int64 `begins` and `ends` of each row of a batch, bool `reset`, and
-        bool `blind`: the row has no token before it."""
-        begins = self._begins + index * self._segment_length
-        begins = np.minimum(begins, self._ends)
-        ends = np.minimum(begins + self._segment_length, self._ends)
-        return begins, ends, np.full(len(begins), index == 0), begins == 0
-
-
-class _Documents:
-    """Where the rows of each batch lie in a text of documents.
-
-    Holds a few integers per document and none per segment, for texts larger
-    than memory.
-    """
-
-    def __init__(self, starts, num_tokens, batch_size, segment_length):
-        self._starts = starts
-        self.checksum = checksum(starts)
-        self._ends = np.append(starts[1:], num_tokens)
-        self._segment_length = segment_length
-        self._segments = -(-(self._ends - starts) // segment_length)
-        self._rows, totals = _deal(self._segments, batch_size)
-        self.num_batches = max(totals)
-        # Segments run on from row to row, so that one search serves all rows.
-        self._row_edges = np.concatenate([[0], np.cumsum(totals)])
-        self._place(np.argsort(self._rows, kind="stable"))
-
-    def shuffle(self, generator):
-        """Reorders the documents of each row, independent of earlier orders."""
-        keys = generator.random(len(self._rows))
-        self._place(np.lexsort((keys, self._rows)))
+        keys = generator.random(len(self._row_of))
+        self._place(np.lexsort((keys, self._row_of)))
 
     def _place(self, order):
         self._order = order
         segments = self._segments[order]
         self._first_segments = np.cumsum(segments) - segments
 
-    def spans(self, index):
+    def _batch(self, index):
         segment = self._row_edges[:-1] + index
         busy = segment < self._row_edges[1:]
-        # Rows without documents left get an empty span of the first document.
+        # A row without segments left has an empty span of the first document.
         segment = np.where(busy, segment, 0)
         place = np.searchsorted(self._first_segments, segment, "right") - 1
         document = self._order[place]
         segment = segment - self._first_segments[place]
-        begins = self._starts[document] + segment * self._segment_length
-        ends = np.minimum(begins + self._segment_length, self._ends[document])
-        reset = busy & (segment == 0)
-        return begins, np.where(busy, ends, begins), reset, reset
+        begins = self._starts[document] + segment * self.segment_length
+        ends = np.minimum(begins + self.segment_length, self._ends[document])
+        ends = np.where(busy, ends, begins)
+        if self.has_documents:
+            reset = blind = busy & (segment == 0)
+        else:
+            reset = np.full(self.batch_size, index == 0)
+            blind = begins == 0
+        return self._rows(begins, ends, self.segment_length, reset, blind)
 
 
 def _deal(segments, batch_size):
-    """Row of each document, int64, and the number of segments of each row.
+    """Row of each document, and the number of segments of each row.
 
     Each document goes to the row that is free first, the lowest of equals.
-    `segments` are the numbers of segments of the documents.
+    `segments` has the number of segments of each document.
     """
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):
         time, rows[document] = free[0]
         heapq.heapreplace(free, (time + length, int(rows[document])))
-    totals = [0] * batch_size
-    for time, row in free:
-        totals[row] = time
-    return rows, totals
+    return rows, [time for time, _ in sorted(free, key=lambda item: item[1])]
 
 
-def _check_document_starts(document_starts, num_tokens):
+def _checked_starts(document_starts, num_tokens):
     starts = require_integers("document_starts", document_starts)
     starts = np.array(starts, np.int64)
     if starts[0] != 0:
@@ -361,3 +323,194 @@ def _check_document_starts(document_starts, num_tokens):
             f"are {num_tokens} tokens. Received: {starts[-1]}"
         )
     return starts
+
+
+# === Sentences ===
+
+
+class SentenceBatches(TokenBatches):
+    """Batches of sentences of equal length, each read from an empty context.
+
+    Item `index` is `(inputs, targets, sample_weight)` as of `Batches`, with
+    `reset` true in every row and the time that the sentences need. The first
+    input of a sentence is the end-of-sentence token, which stands for its
+    beginning; its words and its own end are the targets. Every sentence is in
+    exactly one batch of an epoch, and whole unless `longest` cuts it.
+
+    The sentences of a batch have equal lengths, as in Tran et al. (2016,
+    Section 4), or any lengths, as in Salton et al. (2017, Section 4), who also
+    cut long ones: `longest=35, equal_lengths=False`. The last batch of a
+    length is filled up with empty rows, and the time is rounded up to a
+    multiple of `length_multiple`, so that few shapes are ever compiled.
+    Padding has the weight 0, follows the sentence and changes no result.
+
+    Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
+    evaluate, `Batches` with `sentence_starts` as `document_starts` are the same
+    protocol in a single shape; only a memory that reads ahead needs its
+    sentences whole there too.
+
+    Args:
+        tokens: 1-D integer array or memory map, each sentence with its end.
+        batch_size: Number of rows.
+        length_multiple: Integer, the time of every batch is a multiple of it.
+        shuffle: Whether to draw the sentences of each batch and the order of
+            the batches every epoch; they depend on `seed` and epoch alone.
+        seed: Integer that determines the orders.
+        end_of_sentence_id: Integer, ends each sentence.
+        longest: `None`, or integer, the largest number of targets of a
+            sentence, its end included; the rest is left out.
+        equal_lengths: Whether the sentences of a batch have equal lengths;
+            otherwise they have any, in the order of the text unless shuffled.
+
+    Attributes:
+        varies_in_time: True, as the batches have different times.
+        whole_sentences: Whether each row is one sentence to its end, as it is
+            without `longest`.
+        has_documents, context_of: As of `Batches`.
+
+    Raises:
+        ValueError: An argument is not as described above, or the last token
+            does not end a sentence.
+
+    Example:
+
+    >>> batches = SentenceBatches(np.array([5, 7, 0, 6, 0, 8, 9, 0]), 2)
+    >>> inputs, targets, sample_weight = batches[1]
+    >>> targets[:, :4]
+    array([[5, 7, 0, 0],
+           [8, 9, 0, 0]], dtype=int32)
+    """
+
+    varies_in_time = True
+    has_documents = True
+    context_of = "sentence"
+
+    def __init__(
+        self,
+        tokens,
+        batch_size=20,
+        length_multiple=8,
+        shuffle=False,
+        seed=0,
+        end_of_sentence_id=0,
+        longest=None,
+        equal_lengths=True,
+    ):
+        super().__init__(tokens, batch_size, shuffle, seed, end_of_sentence_id)
+        require_positive_integer("length_multiple", length_multiple)
+        self.length_multiple = int(length_multiple)
+        self._starts = sentence_starts(self.tokens, end_of_sentence_id)
+        self._lengths = np.diff(self._starts, append=self.num_tokens)
+        self.longest = longest
+        self.whole_sentences = longest is None
+        if longest is not None:
+            require_positive_integer("longest", longest)
+            self._lengths = np.minimum(self._lengths, longest)
+        self.equal_lengths = equal_lengths
+        # The sentences of a batch are of one group. The edges say where each
+        # group begins in `_sentences`, and where in the order of batches.
+        self._groups = self._lengths if equal_lengths else 0 * self._lengths
+        counts = np.unique(self._groups, return_counts=True)[1]
+        batches = -(-counts // self.batch_size)
+        self._group_edges = np.concatenate([[0], np.cumsum(counts)])
+        self._batch_edges = np.concatenate([[0], np.cumsum(batches)])
+        self._sentences = np.argsort(self._groups, kind="stable")
+        self.batches_per_epoch = int(self._batch_edges[-1])
+        self._order = np.arange(self.batches_per_epoch)
+        self.start_at(0)
+
+    @property
+    def predicted_tokens(self):
+        return int(self._lengths.sum())
+
+    def identity(self):
+        return {
+            **super().identity(),
+            "length_multiple": self.length_multiple,
+            "longest": self.longest,
+            "equal_lengths": self.equal_lengths,
+        }
+
+    def _shuffle(self, generator):
+        keys = generator.random(len(self._lengths))
+        self._sentences = np.lexsort((keys, self._groups))
+        self._order = generator.permutation(self.batches_per_epoch)
+
+    def _batch(self, index):
+        index = self._order[index]
+        group = np.searchsorted(self._batch_edges, index, "right") - 1
+        begin = self._group_edges[group] + self.batch_size * (
+            index - self._batch_edges[group]
+        )
+        end = min(begin + self.batch_size, self._group_edges[group + 1])
+        sentences = self._sentences[begin:end]
+        lengths = self._lengths[sentences]
+        multiple = self.length_multiple
+        time = -(-int(lengths.max()) // multiple) * multiple
+        if self.longest is not None:
+            time = min(time, self.longest)
+        begins, every = self._starts[sentences], np.ones(self.batch_size, bool)
+        return self._rows(begins, begins + lengths, time, every, every)
+
+
+class AutoencodingBatches(SentenceBatches):
+    """Batches of sentences for a `memlm_keras.SequenceAutoencoder`.
+
+    Item `index` is `(inputs, targets, sample_weight)`:
+
+    * `inputs["source"]`: int32 `(batch_size, time)`, each sentence with its end
+    * `inputs["source_length"]`: int32 `(batch_size,)`, the end included
+    * `inputs["target"]`: int32 `(batch_size, time)`, what the decoder reads:
+      an end of sentence, and all words
+    * `targets`: int32 `(batch_size, time)`, all words and their end
+    * `sample_weight`: float32 `(batch_size, time)`, 0 after the end
+
+    Args:
+        *arguments, **keywords: As of `SentenceBatches`; `longest` cuts both
+            source and target.
+
+    Example:
+
+    >>> tokens = np.array([5, 7, 0, 6, 0])
+    >>> inputs, targets, _ = AutoencodingBatches(tokens, 2, longest=3)[0]
+    >>> inputs["source_length"]
+    array([2, 1], dtype=int32)
+    """
+
+    def _batch(self, index):
+        inputs, targets, sample_weight = super()._batch(index)
+        lengths = np.maximum(sample_weight.sum(axis=1), 1).astype("int32")
+        inputs = {
+            "source": targets,
+            "source_length": lengths,
+            "target": inputs["token_ids"],
+        }
+        return inputs, targets, sample_weight
+
+
+def sentence_starts(tokens, end_of_sentence_id=0):
+    """Finds the offsets at which sentences begin.
+
+    Args:
+        tokens: 1-D integer array or memory map, each sentence with its end.
+        end_of_sentence_id: Integer, ends each sentence.
+
+    Returns:
+        1-D int64 array, the first of them 0.
+
+    Raises:
+        ValueError: The last token does not end a sentence.
+
+    Example:
+
+    >>> sentence_starts(np.array([5, 7, 0, 6, 0]))
+    array([0, 3])
+    """
+    ends = np.flatnonzero(tokens == end_of_sentence_id)
+    if not len(ends) or ends[-1] != len(tokens) - 1:
+        raise ValueError(
+            "`tokens` must end with the end of a sentence, the id "
+            f"{end_of_sentence_id}. Received: tokens that end with "
+            f"{np.asarray(tokens[-3:])}"
+        )
+    return np.concatenate([[0], ends[:-1] + 1])

@@ -1,6 +1,5 @@
-"""Public corpora by name: where they are, and how they are read."""
+"""Public corpora by name: their addresses, and how they are read."""
 
-import contextlib
 import dataclasses
 import hashlib
 import os
@@ -31,39 +30,34 @@ class _PublicCorpus:
     urls: tuple
     archive_checksum: str
     folder_in_archive: str
-    files: tuple  # Of each split: name, size in bytes, checksum or `None`.
-    reading: dict  # Keyword arguments of `TextSource`.
-    paragraphs: bool = False  # Whether a line holds many sentences.
+    # Of each split: name, size in bytes, checksum or `None`.
+    files: tuple = ()
+    reading: dict = dataclasses.field(default_factory=dict)  # Of `TextSource`.
 
 
 _PUBLIC = {
     "ptb": _PublicCorpus(
-        urls=(
+        (
             "https://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
             "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
         ),
-        archive_checksum="30177ea32e27c525793142b6bf2c8e2d",
-        folder_in_archive="simple-examples/data",
-        files=(
+        "30177ea32e27c525793142b6bf2c8e2d",
+        "simple-examples/data",
+        (
             ("ptb.train.txt", 5_101_618, "f26c4b92c5fdc7b3f8c7cdcb991d8420"),
             ("ptb.valid.txt", 399_782, "aa0affc06ff7c36e977d7cd49e3839bf"),
             ("ptb.test.txt", 449_945, "8b80168b89c18661a38ef683c0dc3721"),
         ),
-        reading={},
     ),
     "wikitext-2": _PublicCorpus(
-        urls=(
+        (
             "https://wikitext.smerity.com/wikitext-2-v1.zip",
-            (
-                "https://s3.amazonaws.com/research.metamind.io/wikitext/"
-                "wikitext-2-v1.zip"
-            ),
+            "https://s3.amazonaws.com/research.metamind.io/wikitext/"
+            "wikitext-2-v1.zip",
         ),
-        archive_checksum=(
-            "92675f1d63015c1c8b51f1656a52d5bdbdc33aafa60cc47a218a66e7ee817488"
-        ),
-        folder_in_archive="wikitext-2",
-        files=(
+        "92675f1d63015c1c8b51f1656a52d5bdbdc33aafa60cc47a218a66e7ee817488",
+        "wikitext-2",
+        (
             (
                 "wiki.train.tokens",
                 10_797_148,
@@ -83,30 +77,26 @@ _PUBLIC = {
                 "b83c45ce07ba3c1a9699df81e239eca0",
             ),
         ),
-        reading={
+        {
             "keep_blank_lines": True,
             # One equals sign on either side: more mark sections.
             "document_start": r" = (?!= ).*(?<! =) = $",
             "lone_titles": True,
         },
-        paragraphs=True,
     ),
     "cbt": _PublicCorpus(
-        urls=(
+        (
             "http://www.thespermwhale.com/jaseweston/babi/CBTest.tgz",
             "http://parl.ai/downloads/cbt/cbt.tar.gz",
         ),
-        archive_checksum=(
-            "932df0cadc1337b2a12b4c696b1041c1d1c6d4b6bd319874c6288f02e4a61e92"
-        ),
-        folder_in_archive="CBTest/data",
+        "932df0cadc1337b2a12b4c696b1041c1d1c6d4b6bd319874c6288f02e4a61e92",
+        "CBTest/data",
         # Only the archive's hash is published, none of single files.
-        files=(
-            ("cbt_train.txt", None, None),
-            ("cbt_valid.txt", None, None),
-            ("cbt_test.txt", None, None),
+        tuple(
+            (f"cbt_{split}.txt", None, None)
+            for split in ("train", "valid", "test")
         ),
-        reading={
+        {
             "document_start": "_BOOK_TITLE_ :",
             # File names, such as `_BOOK_TITLE_ : Andrew_Lang___Prigio.txt.out`.
             "drop_titles": True,
@@ -114,13 +104,9 @@ _PUBLIC = {
     ),
     # Sentence pairs, which `pair_corpora` reads.
     "snli": _PublicCorpus(
-        urls=("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
-        archive_checksum=(
-            "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e"
-        ),
-        folder_in_archive="snli_1.0",
-        files=(),
-        reading={},
+        ("https://nlp.stanford.edu/projects/snli/snli_1.0.zip",),
+        "afb3d70a5af5d8de0d9d81e2637e0fb8c22d1235c2749d83125ca43dab0dbd3e",
+        "snli_1.0",
     ),
 }
 
@@ -134,7 +120,7 @@ def load(
     vocabulary_size=None,
     sentences=False,
 ):
-    """Loads a public corpus as it is read throughout the literature.
+    """Loads a public corpus as the literature reads it.
 
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
     * `"wikitext-2"`: WikiText-2; a blank line counts as an end of sentence,
@@ -152,11 +138,11 @@ def load(
     Every line ends with an end-of-sentence token. The encoded text is kept
     in the cache and memory-mapped.
 
-    A line of WikiText-2 is a paragraph. With `sentences=True` an end of
-    sentence stands behind each of its sentences instead, as in Salton et al.
-    (2017): those that `syntok` finds among the tokens, which stay as they are,
-    headings, and none for blank lines. These are 82,309, 8,599 and 9,996
-    sentences of 2,134,219, 222,485 and 251,207 tokens by syntok 1.4.4; the
+    A line of WikiText-2 is a paragraph. With `sentences=True` each of its
+    sentences ends with an end-of-sentence token instead, as in Salton et al.
+    (2017): headings, and the sentences that `syntok` finds among the tokens,
+    which stay as they are; blank lines have none. syntok 1.4.4 finds 82,309,
+    8,599 and 9,996 sentences of 2,134,219, 222,485 and 251,207 tokens; the
     vocabulary is the same. Perplexities of the two forms cannot be compared.
 
     Args:
@@ -213,7 +199,8 @@ def load(
             f"name={name!r}. For other text, use `load_text`."
         )
     sources = public_sources(name, data_dir, cache_dir, verify)
-    if sentences and _PUBLIC[name].paragraphs:
+    # A line of WikiText-2 is a paragraph; of the others, it is a sentence.
+    if sentences and name == "wikitext-2":
         if vocabulary is None:
             # Both forms have the same words, so they share a vocabulary.
             vocabulary = stored_vocabulary(
@@ -224,16 +211,19 @@ def load(
             )
             vocabulary_size = None
         sources = public_sources(
-            name, data_dir, cache_dir, verify=False, sentences=True
+            name,
+            data_dir,
+            cache_dir,
+            verify=False,
+            keep_blank_lines=False,
+            by_sentence=True,
         )
         name = f"{name}-sentences"
     return encode_sources(name, sources, cache_dir, vocabulary, vocabulary_size)
 
 
-def public_sources(
-    name, data_dir=None, cache_dir=None, verify=True, sentences=False
-):
-    """Dict by split of the `TextSource`s of a public corpus, for `load`."""
+def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
+    """Dict from split to `TextSource` of a public corpus, for `load`."""
     public = _PUBLIC[name]
     names = [file for file, *_ in public.files]
     paths = public_files(name, names, data_dir, cache_dir)
@@ -251,22 +241,19 @@ def public_sources(
                 f"{received_size} bytes with {algorithm} {received}. Fetch it "
                 "anew, or use `verify=False` to read it anyway."
             )
-    reading = public.reading
-    if sentences:
-        reading = {**reading, "keep_blank_lines": False, "by_sentence": True}
+    reading = {**public.reading, **reading}
     return {
         split: TextSource(path, **reading) for split, path in zip(SPLITS, paths)
     }
 
 
 def public_files(name, files, data_dir=None, cache_dir=None):
-    """Paths of files of a public corpus, which is downloaded if need be."""
+    """Paths of files of a public corpus, downloaded if there is no folder."""
     public = _PUBLIC[name]
     if data_dir is None:
         archive = cache_folder(cache_dir) / "downloads" / name
         if not archive.exists():
-            checksum = public.archive_checksum
-            download(public.urls, archive, checksum, extract=True)
+            download(public.urls, archive, public.archive_checksum, True)
         folder = archive / public.folder_in_archive
     else:
         data_dir = pathlib.Path(data_dir)
@@ -290,36 +277,34 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file, checks it and puts it at the path `destination`.
+    """Downloads a file, checks it and moves it to the path `destination`.
 
     The addresses `urls` are tried in order, three times in all. `checksum` is
     the SHA-256 of the file in hexadecimal, or its MD5 if no SHA-256 is
-    published. With `extract` the file is an archive, and `destination` the
-    folder of its contents. On failure nothing is left there.
+    published. With `extract` the file is an archive, and `destination` becomes
+    the folder of its contents. After a failure nothing is left there.
     """
-    urls = [urls] if isinstance(urls, str) else list(urls)
     destination = pathlib.Path(destination)
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,
     ):
-        fetched = _fetch_with_retries(urls, folder, checksum, extract)
-        os.replace(fetched, temporary)
+        os.replace(_fetch(urls, folder, checksum, extract), temporary)
     return destination
 
 
-def _fetch_with_retries(urls, folder, checksum, extract):
+def _fetch(urls, folder, checksum, extract):
     reasons = {}
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(_FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         for url in urls:
+            # `get_file` takes no timeout, and would wait for a dead host
+            # forever. If an archive cannot be unpacked, it only warns.
+            timeout = socket.getdefaulttimeout()
+            socket.setdefaulttimeout(_SILENCE_SECONDS)
             try:
-                with (
-                    _socket_timeout(_SILENCE_SECONDS),
-                    warnings.catch_warnings(),
-                ):
-                    # Keras only warns where an archive cannot be unpacked.
+                with warnings.catch_warnings():
                     message = "Could not extract archive"
                     warnings.filterwarnings("error", message)
                     return keras.utils.get_file(
@@ -331,23 +316,14 @@ def _fetch_with_retries(urls, folder, checksum, extract):
                         cache_dir=folder,
                         cache_subdir="",
                     )
-            # Keras raises bare `Exception` where an address cannot be read.
+            # It raises a bare `Exception` if an address cannot be read.
             except Exception as error:
                 reasons[url] = f"{type(error).__name__}: {error}"
+            finally:
+                socket.setdefaulttimeout(timeout)
     listed = "\n".join(f"  {url}: {reasons[url]}" for url in urls)
     raise OSError(
         f"Downloading failed after {_TRIES} tries:\n{listed}\n"
         "If you have the files, give their folder as `data_dir` "
         "(`--data_dir=FOLDER` of `memlm`)."
     )
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds):
-    # `get_file` takes no timeout, and would wait for a dead host forever.
-    previous = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(previous)

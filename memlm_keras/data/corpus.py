@@ -12,8 +12,8 @@ import warnings
 import numpy as np
 
 from memlm_keras.data.batches import Batches
-from memlm_keras.data.sentences import SentenceBatches
-from memlm_keras.data.sentences import sentence_starts
+from memlm_keras.data.batches import SentenceBatches
+from memlm_keras.data.batches import sentence_starts
 from memlm_keras.data.text_store import Split
 from memlm_keras.data.text_store import TextPart
 from memlm_keras.data.text_store import TextSource
@@ -81,10 +81,10 @@ class Corpus:
         return digest.hexdigest()[:16]
 
     def with_first_lines(self, lines):
-        """The same corpus with the first lines of the training text.
+        """Keeps the first lines of the training text.
 
         Args:
-            lines: integer, how many lines to keep.
+            lines: Integer, number of lines to keep.
 
         Returns:
             `Corpus` with the words of these lines; other words are unknown.
@@ -92,9 +92,9 @@ class Corpus:
         Raises:
             ValueError: The text has fewer lines.
         """
+        old = self.vocabulary
         tokens, documents = self.train.tokens, self.train.document_starts
-        end_of_sentence_id = self.vocabulary.end_of_sentence_id
-        starts = sentence_starts(tokens, end_of_sentence_id)
+        starts = sentence_starts(tokens, old.end_of_sentence_id)
         if not 1 <= lines <= len(starts):
             raise ValueError(
                 f"`lines` must be 1 .. {len(starts)}, the number of lines of "
@@ -103,14 +103,15 @@ class Corpus:
         tokens = tokens[: [*starts, len(tokens)][lines]]
         if documents is not None:
             documents = documents[documents < len(tokens)]
-        old = self.vocabulary
         kept = np.unique(tokens)
         kept = kept[kept > max(old.end_of_sentence_id, old.unknown_id)]
-        words = {**old.get_config(), "tokens": [old.tokens[i] for i in kept]}
-        vocabulary = type(old).from_config(words)
+        words = [old.tokens[id] for id in kept]
+        vocabulary = type(old).from_config(
+            {**old.get_config(), "tokens": words}
+        )
         new = np.full(len(old), vocabulary.unknown_id, "int32")
         new[old.end_of_sentence_id] = vocabulary.end_of_sentence_id
-        new[kept] = vocabulary.encode([old.tokens[i] for i in kept])
+        new[kept] = vocabulary.encode(words)
         splits = [
             Split(new[split.tokens], split.document_starts)
             for split in (Split(tokens, documents), self.validation, self.test)
@@ -134,9 +135,9 @@ class Corpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
             batch_size, segment_length, shuffle, seed: As for `Batches`.
-            documents: Whether to begin each document afresh; otherwise the
-                text is one stream.
-            sentences: Whether to begin each sentence afresh.
+            documents: Whether each document begins with an empty context;
+                otherwise the text is one stream.
+            sentences: Whether each sentence does.
 
         Returns:
             `Batches`.
@@ -200,6 +201,21 @@ class Corpus:
         return batches
 
 
+def split_of(corpus, split):
+    """Split of a corpus by its name; a split itself is returned as it is."""
+    if not isinstance(split, str):
+        return split
+    if split not in SPLITS:
+        raise ValueError(
+            f"`split` must be one of {SPLITS}, or a split itself. Received: "
+            f"split={split!r}"
+        )
+    return getattr(corpus, split)
+
+
+# === Encoding ===
+
+
 def encode_sources(
     name,
     sources,
@@ -210,16 +226,13 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` of three texts, encoding them if need be.
+    """Makes a `Corpus` of three texts, encoding those that the cache lacks.
 
-    `sources` is a dict by split of `TextSource`s, or of objects with the same
-    `path`, `has_documents`, `identity` and `sentences`; `rules` are arguments
-    of `Tokenizer`, of which false ones are defaults. Warns if validation or
-    test have unknown tokens and training, which would have to teach what they
-    are like, has none.
+    `sources` is a dict from split to `TextSource` or alike; `rules` are as for
+    `tokenizer_for`.
     """
     cache_dir = cache_folder(cache_dir)
-    tokenizer = asked_tokenizer(vocabulary, **rules)
+    tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
     if vocabulary is None:
         vocabulary = stored_vocabulary(
             sources["train"],
@@ -229,13 +242,26 @@ def encode_sources(
             size=size,
             minimum_count=minimum_count,
         )
-    else:
-        require_no_building(vocabulary, size, minimum_count, tokenizer)
     splits = {
         split: stored_split(source, vocabulary, cache_dir, f"{name}-{split}")
         for split, source in sources.items()
     }
-    _warn_of_unknown(name, splits, vocabulary.unknown_id)
+    unknown = {
+        split: np.count_nonzero(texts.tokens == vocabulary.unknown_id)
+        for split, texts in splits.items()
+    }
+    if any(unknown.values()) and not unknown["train"]:
+        shares = " and ".join(
+            f"{unknown[split] / len(splits[split]):.1%} of {split}"
+            for split in SPLITS[1:]
+        )
+        warnings.warn(
+            f"{shares} of {name!r} are tokens that the vocabulary does not "
+            "have, and training has none of them, so that no model can learn "
+            "about them. Build it with `minimum_count=2` or a "
+            "`vocabulary_size`.",
+            stacklevel=3,
+        )
     return Corpus(name, vocabulary, **splits, description=description)
 
 
@@ -253,18 +279,15 @@ def stored_vocabulary(source, cache_dir, name, **options):
     return stored(cache_dir, "vocabularies", f"{name}-{key}", make, read)
 
 
-def asked_tokenizer(vocabulary, **rules):
-    """The vocabulary's tokenizer, or the default, changed by true `rules`."""
-    asked = {name: rule for name, rule in rules.items() if rule}
-    known = Tokenizer() if vocabulary is None else vocabulary.tokenizer
-    if not asked:
-        return known
-    config = known.get_config() if isinstance(known, Tokenizer) else {}
-    return Tokenizer(**{**config, **asked})
+def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
+    """Tokenizer to build a vocabulary with, or that of the one given.
 
-
-def require_no_building(vocabulary, size, minimum_count, tokenizer):
-    """Raises `ValueError` if a vocabulary comes with arguments to build one."""
+    `rules` are arguments of `Tokenizer`; false ones are defaults. Raises
+    `ValueError` if a vocabulary is given together with others of them.
+    """
+    rules = {name: rule for name, rule in rules.items() if rule}
+    if vocabulary is None:
+        return Tokenizer(**rules)
     if size is not None or minimum_count not in (None, 1):
         raise ValueError(
             "`vocabulary` cannot be combined with `vocabulary_size` or "
@@ -272,43 +295,15 @@ def require_no_building(vocabulary, size, minimum_count, tokenizer):
             f"vocabulary={vocabulary!r}, vocabulary_size={size} and "
             f"minimum_count={minimum_count}"
         )
-    if tokenizer != vocabulary.tokenizer:
+    own = vocabulary.tokenizer
+    config = own.get_config() if isinstance(own, Tokenizer) else {}
+    if rules and Tokenizer(**{**config, **rules}) != own:
         raise ValueError(
             "`vocabulary` has a tokenizer of its own: `tokenize`, "
             "`lowercase` and `numbers` cannot change it. Received: "
-            f"vocabulary={vocabulary!r} and {tokenizer!r}"
+            f"vocabulary={vocabulary!r} and {rules}"
         )
-
-
-def split_of(corpus, split):
-    """Returns a split of a corpus by its name; a split is returned as it is."""
-    if not isinstance(split, str):
-        return split
-    if split not in SPLITS:
-        raise ValueError(
-            f"`split` must be one of {SPLITS}, or a split itself. Received: "
-            f"split={split!r}"
-        )
-    return getattr(corpus, split)
-
-
-def _warn_of_unknown(name, splits, unknown_id):
-    unknown = {
-        split: int(np.count_nonzero(splits[split].tokens == unknown_id))
-        for split in SPLITS
-    }
-    if unknown["train"] or not any(unknown.values()):
-        return
-    shares = " and ".join(
-        f"{unknown[split] / len(splits[split]):.1%} of {split}"
-        for split in SPLITS[1:]
-    )
-    warnings.warn(
-        f"{shares} of {name!r} are tokens that the vocabulary does not have, "
-        "and training has none of them, so that no model can learn what they "
-        "are like. Build it with `minimum_count=2` or a `vocabulary_size`.",
-        stacklevel=4,
-    )
+    return own
 
 
 def cache_folder(cache_dir=None):
@@ -359,8 +354,8 @@ def load_text(
             builds one from the training text, as the next five arguments say.
         vocabulary_size, minimum_count: As `size` and `minimum_count` of
             `Vocabulary.build`: by default words seen once are unknown, so that
-            a model can learn what unknown words are like, unless the text has
-            unknown words anyway.
+            a model can learn about unknown words, unless the text has unknown
+            words anyway.
         tokenize, lowercase, numbers: As `split` (by default
             `"white_space"`), `lowercase` and `numbers` of `Tokenizer`.
         document_start: `None`, or a regular expression that matches, from
@@ -396,9 +391,9 @@ def load_text(
             f"is then split. Received: validation={validation!r} and "
             f"test={test!r}"
         )
-    given = (train,) if test is None else (train, validation, test)
+    paths = (train,) if test is None else (train, validation, test)
     sources = [
-        TextSource(path, document_start=document_start) for path in given
+        TextSource(path, document_start=document_start) for path in paths
     ]
     if vocabulary is None and tokenize is None:
         _require_spaces(sources[0])
@@ -417,6 +412,50 @@ def load_text(
         lowercase=lowercase,
         numbers=numbers,
     )
+
+
+def _parts(source):
+    """Splits one text into three sources, and describes the split."""
+    unit = "documents" if source.has_documents else "lines"
+    count = sum(begins or unit == "lines" for _, begins in source.sentences())
+    if count < 3:
+        raise ValueError(
+            f"{source.path} must have at least three {unit} to be split into "
+            f"training, validation and test. Received: {count}. Give three "
+            "files, or more text."
+        )
+    size = max(1, round(_SHARE * count))
+    edges = [0, count - 2 * size, count - size, count]
+    spans = list(zip(edges, edges[1:]))
+    shares = ", ".join(
+        f"{start + 1:,} to {stop:,} are {split}"
+        for split, (start, stop) in zip(SPLITS, spans)
+    )
+    return (
+        [TextPart(source, np.arange(*span)) for span in spans],
+        f"Of the {unit} of {source.path.name}, {shares}.",
+    )
+
+
+def _require_spaces(source):
+    """Raises `ValueError` for text that has few spaces between its words."""
+    lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
+    words = [word for line, _ in lines for word in line.split()]
+    characters = sum(map(len, words))
+    unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
+    if 2 * unspaced > characters > _LONG_WORDS * len(words):
+        raise ValueError(
+            f"{source.path} has few spaces between its words, as is usual in "
+            "its script: split at white space, its tokens have "
+            f"{characters / len(words):.0f} characters on average. Received: "
+            f"tokenize=None, and text such as {words[0][:20]!r}. Give "
+            '`tokenize="characters"` (`--tokenize=characters` of `memlm`), or '
+            "text with spaces between its words; "
+            '`tokenize="white_space"` reads it as it is.'
+        )
+
+
+# === Documents ===
 
 
 def load_documents(
@@ -449,9 +488,7 @@ def load_documents(
     Args:
         path: Path of a folder in which every `.txt` file is one document (in
             the order of their names), or of one file of many documents. UTF-8.
-        document_start: For a file, regular expression that matches, from their
-            first character on, the lines that begin a document. Lines before
-            the first of them belong to the first document.
+        document_start: For a file, as for `load_text`.
         validation, test: Share of the tokens, between 0 and 1, of each.
         seed: Integer that determines the assignment.
         vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
@@ -499,22 +536,22 @@ def load_documents(
             f"Received: document_start=None with the file {source.path}. Give "
             "a regular expression, or a folder of one .txt file per document."
         )
-    name = source.path.stem
     if vocabulary is not None:
         vocabulary_size, numbers = None, None
     elif tokenize is None:
         _require_spaces(source)
     rules = {"split": tokenize, "lowercase": lowercase, "numbers": numbers}
-    tokenizer = asked_tokenizer(vocabulary, **rules)
     lengths = stored_document_lengths(
-        source, tokenizer, cache_folder(cache_dir), name
+        source,
+        tokenizer_for(vocabulary, vocabulary_size, minimum_count, **rules),
+        cache_folder(cache_dir),
+        source.path.stem,
     )
-    assigned = deal_documents(lengths, shares, seed)
     return encode_sources(
-        name,
+        source.path.stem,
         {
             split: TextPart(source, documents)
-            for split, documents in assigned.items()
+            for split, documents in assign(lengths, shares, seed).items()
         },
         cache_dir,
         vocabulary,
@@ -524,25 +561,7 @@ def load_documents(
     )
 
 
-def _require_spaces(source):
-    """Raises `ValueError` for text that has few spaces between its words."""
-    lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
-    words = [word for line, _ in lines for word in line.split()]
-    characters = sum(map(len, words))
-    unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
-    if 2 * unspaced > characters > _LONG_WORDS * len(words):
-        raise ValueError(
-            f"{source.path} has few spaces between its words, as is usual in "
-            "its script: split at white space, its tokens have "
-            f"{characters / len(words):.0f} characters on average. Received: "
-            f"tokenize=None, and text such as {words[0][:20]!r}. Give "
-            '`tokenize="characters"` (`--tokenize=characters` of `memlm`), or '
-            "text with spaces between its words; "
-            '`tokenize="white_space"` reads it as it is.'
-        )
-
-
-def deal_documents(lengths, shares, seed):
+def assign(lengths, shares, seed):
     """Sorted indices of the documents of each split, as `load_documents` says.
 
     `lengths` are the tokens of each document, `shares` those of `"validation"`
@@ -565,28 +584,3 @@ def deal_documents(lengths, shares, seed):
                 "other shares."
             )
     return splits
-
-
-def _parts(source):
-    """Splits one text into three sources, and describes the split."""
-    unit = "documents" if source.has_documents else "lines"
-    count = sum(
-        bool(begins) or unit == "lines" for _, begins in source.sentences()
-    )
-    if count < 3:
-        raise ValueError(
-            f"{source.path} must have at least three {unit} to be split into "
-            f"training, validation and test. Received: {count}. Give three "
-            "files, or more text."
-        )
-    size = max(1, round(_SHARE * count))
-    edges = [0, count - 2 * size, count - size, count]
-    parts = [
-        TextPart(source, np.arange(start, stop))
-        for start, stop in zip(edges, edges[1:])
-    ]
-    shares = (
-        f"{start + 1:,} to {stop:,} are {split}"
-        for split, start, stop in zip(SPLITS, edges, edges[1:])
-    )
-    return parts, f"Of the {unit} of {source.path.name}, {', '.join(shares)}."

@@ -62,8 +62,8 @@ REMINDERS = {
 class Grammar:
     """Documents of `length` sentences about a few people.
 
-    A sentence introduces somebody by words that are nobody else's, or reminds
-    of somebody introduced before. Every choice is one token: a text has one
+    A sentence introduces a person by words that no other person has, or reminds
+    of one introduced before. Every choice is one token: a text has one
     derivation, and its probability is the product of those of its choices.
     `facts` maps the name of a fact to its words, in one string; a document
     begins with `min_people` introductions and has at most `max_people`.
@@ -105,9 +105,9 @@ class Grammar:
     def sentence(self, speaker, people):
         """Speaks the next sentence; returns `people` after it.
 
-        `people` are the dicts of facts of everybody introduced. After its first
-        word, all words that may follow at any place are alike: the sentence
-        continues with as many tokens, as likely.
+        `people` are the dicts of facts of all people introduced. After its
+        first word, a sentence has as many tokens, as likely, whatever is
+        chosen.
         """
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
@@ -173,21 +173,6 @@ class Speaker:
         return token
 
 
-def by_chance(numbers):
-    """A `choose` of a `Speaker` that draws by `numbers` in [0, 1)."""
-
-    def choose(weights):
-        left = next(numbers) * sum(weights.values())
-        for token, weight in weights.items():  # noqa: B007
-            left -= weight
-            if left < 0:
-                break
-        # Rounding may leave a remainder for the last token.
-        return token
-
-    return choose
-
-
 def uniforms(seed):
     """Yields numbers in [0, 1) without end, equal on every platform."""
     # NumPy keeps raw bits the same between versions, but not the numbers that
@@ -200,22 +185,7 @@ def uniforms(seed):
 
 GRAMMAR = Grammar(FACTS)
 
-
-class Entropy(NamedTuple):
-    """Exact expectations of one document.
-
-    Attributes:
-        nats: Expected negative natural-log probability.
-        tokens: Expected number of tokens, `<eos>` included.
-    """
-
-    nats: float
-    tokens: float
-
-    @property
-    def perplexity(self):
-        """Perplexity of the grammar itself, which no model can better."""
-        return math.exp(self.nats / self.tokens)
+# === Documents ===
 
 
 def generate(num_documents, seed, grammar=GRAMMAR):
@@ -241,12 +211,18 @@ def generate(num_documents, seed, grammar=GRAMMAR):
     >>> " ".join(documents[0][:8])
     'john foster was born in wells in 1882'
     """
-    if num_documents < 0:
-        raise ValueError(
-            "`num_documents` must be at least 0. Received: "
-            f"num_documents={num_documents}"
-        )
-    choose = by_chance(uniforms(seed))
+    require_positive_integer("num_documents", num_documents, minimum=0)
+    numbers = uniforms(seed)
+
+    def choose(weights):
+        left = next(numbers) * sum(weights.values())
+        for token, weight in weights.items():  # noqa: B007
+            left -= weight
+            if left < 0:
+                break
+        # Rounding may leave a remainder for the last token.
+        return token
+
     speakers = [Speaker(choose) for _ in range(num_documents)]
     for speaker in speakers:
         grammar.document(speaker)
@@ -279,11 +255,10 @@ def load(
         "validation_documents": validation_documents,
         "test_documents": test_documents,
     }
-    for name, size in sizes.items():
-        require_positive_integer(name, size)
     vocabulary = Vocabulary(GRAMMAR.words)
     splits = []
-    for index, size in enumerate(sizes.values()):
+    for index, (name, size) in enumerate(sizes.items()):
+        require_positive_integer(name, size)
         documents, _ = generate(size, [seed, index])
         tokens = vocabulary.encode(itertools.chain.from_iterable(documents))
         lengths = [len(document) for document in documents]
@@ -311,6 +286,21 @@ def documents_of(split, vocabulary):
     return [vocabulary.decode(document) for document in documents]
 
 
+# === Perplexity ===
+
+
+class Entropy(NamedTuple):
+    """Exact expectations of one document.
+
+    Attributes:
+        nats: Expected negative natural-log probability.
+        tokens: Expected number of tokens, `<eos>` included.
+    """
+
+    nats: float
+    tokens: float
+
+
 @functools.cache
 def entropy(grammar=GRAMMAR):
     """Computes the exact expected information and length of a document.
@@ -322,29 +312,30 @@ def entropy(grammar=GRAMMAR):
         `Entropy`.
     """
 
-    ahead = {}
-
-    def expect(people, left):
-        # The expectation depends only on the number of people.
-        key = len(people), left
-        if key not in ahead:
-            ahead[key] = np.zeros(2)
-            for start in grammar.starts(people) if left else ():
-                speaker = Speaker(_first_but_for(start))
-                after = grammar.sentence(speaker, people)
-                nats = -math.fsum(speaker.log_probabilities)
-                ahead[key] += math.exp(speaker.log_probabilities[0]) * (
-                    expect(after, left - 1) + (nats, len(speaker.tokens))
+    @functools.cache
+    def expect(count, left):
+        # The expectation depends only on the number of people, each of whom
+        # may have any words.
+        people = tuple(
+            {fact: words.split()[i] for fact, words in grammar.facts.items()}
+            for i in range(count)
+        )
+        total = np.zeros(2)
+        for start in grammar.starts(people) if left else ():
+            # After its start, a sentence may take any words.
+            speaker = Speaker(
+                lambda weights, start=start: (
+                    start if start in weights else next(iter(weights))
                 )
-        return ahead[key]
+            )
+            after = len(grammar.sentence(speaker, people))
+            nats = -math.fsum(speaker.log_probabilities)
+            total += math.exp(speaker.log_probabilities[0]) * (
+                expect(after, left - 1) + (nats, len(speaker.tokens))
+            )
+        return total
 
-    return Entropy(*expect((), grammar.length).tolist())
-
-
-def _first_but_for(start):
-    """A `choose` of a `Speaker`: `start`, and then the first token."""
-    starts = iter([start])
-    return lambda weights: next(starts, None) or next(iter(weights))
+    return Entropy(*expect(0, grammar.length).tolist())
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
@@ -362,33 +353,17 @@ def optimal_perplexity(documents=None, grammar=GRAMMAR):
         ValueError: The grammar cannot write `documents`, or there are none.
     """
     if documents is None:
-        return entropy(grammar).perplexity
+        nats, num_tokens = entropy(grammar)
+        return math.exp(nats / num_tokens)
     num_tokens = sum(len(document) for document in documents)
     if not num_tokens:
         raise ValueError(
             "`documents` must hold at least one document. Received: none. "
             "Leave it out for the expected perplexity."
         )
-    return math.exp(-optimal_log_likelihood(documents, grammar) / num_tokens)
-
-
-def optimal_log_likelihood(documents, grammar=GRAMMAR):
-    """Computes the exact natural-log probability of a text.
-
-    Args:
-        documents: List of documents, each a list of tokens.
-        grammar: `Grammar` that wrote them.
-
-    Returns:
-        A float, the sum over all tokens of all documents.
-
-    Raises:
-        ValueError: The grammar cannot write `documents`.
-    """
-    per_document = (
-        log_probabilities(document, grammar) for document in documents
-    )
-    return math.fsum(itertools.chain.from_iterable(per_document))
+    scores = (log_probabilities(document, grammar) for document in documents)
+    total = math.fsum(itertools.chain.from_iterable(scores))
+    return math.exp(-total / num_tokens)
 
 
 def log_probabilities(document, grammar=GRAMMAR):

@@ -1,4 +1,4 @@
-"""Labelled sentence pairs: corpora of them and batches."""
+"""Labelled sentence pairs: corpora and batches."""
 
 import dataclasses
 import functools
@@ -11,9 +11,8 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 from memlm_keras.data.batches import checksum
 from memlm_keras.data.corpus import SPLITS
-from memlm_keras.data.corpus import asked_tokenizer
-from memlm_keras.data.corpus import require_no_building
 from memlm_keras.data.corpus import split_of
+from memlm_keras.data.corpus import tokenizer_for
 from memlm_keras.data.vocabulary import Vocabulary
 
 LABELS = ("entailment", "neutral", "contradiction")
@@ -159,15 +158,10 @@ def encode_pairs(
         ValueError: A split has no pairs or a pair another label, or
             `vocabulary` is given together with arguments to build one.
     """
-    tokenizer = asked_tokenizer(vocabulary, lowercase=lowercase)
-    if vocabulary is not None:
-        require_no_building(
-            vocabulary, vocabulary_size, minimum_count, tokenizer
-        )
+    tokenizer = tokenizer_for(
+        vocabulary, vocabulary_size, minimum_count, lowercase=lowercase
+    )
     splits = {split: list(splits[split]) for split in SPLITS}
-    for split, pairs in splits.items():
-        if not pairs:
-            raise ValueError(f"The split {split!r} of {name!r} has no pairs.")
     if vocabulary is None:
         vocabulary = Vocabulary.build(
             (
@@ -179,25 +173,22 @@ def encode_pairs(
             minimum_count=minimum_count,
             tokenizer=tokenizer,
         )
-    encoded = {
-        split: _encode(pairs, labels, vocabulary)
-        for split, pairs in splits.items()
-    }
-    return PairCorpus(name, vocabulary, tuple(labels), **encoded)
-
-
-def _encode(pairs, labels, vocabulary):
-    unknown = sorted({pair.label for pair in pairs} - set(labels))
-    if unknown:
-        raise ValueError(
-            f"The label of a pair must be one of {tuple(labels)}. Received: "
-            f"{unknown[0]!r}"
+    encoded = {}
+    for split, pairs in splits.items():
+        if not pairs:
+            raise ValueError(f"The split {split!r} of {name!r} has no pairs.")
+        unknown = sorted({pair.label for pair in pairs} - set(labels))
+        if unknown:
+            raise ValueError(
+                f"The label of a pair must be one of {tuple(labels)}. "
+                f"Received: {unknown[0]!r}"
+            )
+        encoded[split] = PairSplit(
+            tuple(vocabulary.encode(pair.premise) for pair in pairs),
+            tuple(vocabulary.encode(pair.hypothesis) for pair in pairs),
+            np.array([labels.index(pair.label) for pair in pairs], "int32"),
         )
-    return PairSplit(
-        tuple(vocabulary.encode(pair.premise) for pair in pairs),
-        tuple(vocabulary.encode(pair.hypothesis) for pair in pairs),
-        np.array([labels.index(pair.label) for pair in pairs], "int32"),
-    )
+    return PairCorpus(name, vocabulary, tuple(labels), **encoded)
 
 
 # === Batches ===
@@ -293,17 +284,20 @@ class PairBatches(EpochBatches):
         if batches_per_epoch is not None:
             require_positive_integer("batches_per_epoch", batches_per_epoch)
             self.batches_per_epoch = int(batches_per_epoch)
-        self._longest = np.array(
-            [
-                max(len(premise), len(hypothesis))
-                for premise, hypothesis in zip(self.premises, self.hypotheses)
-            ]
-        )
         both = (*self.premises, *self.hypotheses)
-        self.largest_id = max(int(sentence.max()) for sentence in both)
-        lengths = [len(sentence) for sentence in both]
+        lengths = np.array([len(sentence) for sentence in both])
+        self._longest = lengths.reshape(2, -1).max(axis=0)
+        token_ids = np.concatenate(both)
+        if token_ids.min() < 0:
+            index = next(i for i, ids in enumerate(both) if ids.min() < 0)
+            name = "premises" if index < self.num_pairs else "hypotheses"
+            raise ValueError(
+                f"`{name}` must not be negative. Received: "
+                f"{both[index].tolist()} at position {index % self.num_pairs}"
+            )
+        self.largest_id = int(token_ids.max())
         self._checksum = 0
-        for integers in (np.concatenate(both), lengths, self.labels):
+        for integers in (token_ids, lengths, self.labels):
             self._checksum = checksum(integers, self._checksum)
         self._orders = {}
 
@@ -353,10 +347,10 @@ class PairBatches(EpochBatches):
         return inputs, labels, filled.astype("float32")
 
     def _shuffle(self, generator):
-        """Nothing: orders belong to passes, not to epochs."""
+        """Does nothing, since orders belong to passes, not to epochs."""
 
     def _rows(self, index):
-        """The pairs of a batch of the epoch."""
+        """Pairs of a batch of the epoch, int `(batch_size,)`."""
         position = self.epoch * self.batches_per_epoch + index
         number, index = divmod(position, self.batches_per_pass)
         if number not in self._orders:
@@ -368,7 +362,7 @@ class PairBatches(EpochBatches):
         return self._orders[number][index]
 
     def _order(self, number):
-        """The pairs of a pass, one row a batch."""
+        """Pairs of a pass, int `(batches_per_pass, batch_size)`."""
         order = np.arange(self.num_pairs)
         chunk = self.num_pairs
         random = np.random.default_rng([self.seed, number])
@@ -403,12 +397,9 @@ _FILLER = np.zeros(1, "int32")
 
 
 def _sentences(name, sentences):
-    arrays = []
-    for index, sentence in enumerate(sentences):
-        arrays.append(require_integers(f"{name}[{index}]", sentence))
-        if arrays[-1].min() < 0:
-            raise ValueError(
-                f"`{name}` must not be negative. Received: "
-                f"{arrays[-1].tolist()} at position {index}"
-            )
+    arrays = [np.asanyarray(sentence) for sentence in sentences]
+    for index, array in enumerate(arrays):
+        # The message takes longer than all else, and there may be many.
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+            require_integers(f"{name}[{index}]", array)
     return arrays

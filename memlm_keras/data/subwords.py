@@ -8,9 +8,9 @@ import re
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.vocabulary import Vocabulary
-from memlm_keras.data.vocabulary import check_specials
 from memlm_keras.data.vocabulary import checked_tokens
 
 # Stands, in a piece, for the white space before a word.
@@ -24,18 +24,15 @@ class SentencePieceTokenizer:
         self.model = model
 
     def tokenize(self, text):
-        try:
-            text = text.encode()
-        except UnicodeEncodeError:
-            text = text.encode("utf-8", "replace")
-        return _running(self.model).tokenize(text)
+        tokens, _ = _running(self.model)
+        return tokens(text.encode("utf-8", "replace"))
 
     def normalize(self, tokens):
         return self.tokenize(" ".join(tokens))
 
     def pieces(self):
-        """All pieces, a list of strings in the order of their ids."""
-        return list(_running(self.model).all)
+        """List of all pieces in the order of their ids."""
+        return list(_running(self.model)[1])
 
     def in_graph(self):
         """The same as a tokenizer of tensorflow_text, for graphs."""
@@ -45,6 +42,48 @@ class SentencePieceTokenizer:
 
     def get_config(self):
         return {"sentencepiece": base64.b64encode(self.model).decode()}
+
+
+@functools.lru_cache(maxsize=8)
+def _running(model):
+    """Function from bytes of a text to its pieces, and all pieces of a model.
+
+    The model is in a TensorFlow session of its own: an eager operator may lose
+    it when TensorFlow discards another function.
+    """
+    tokenizer_of = _tensorflow_text().SentencepieceTokenizer
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.device("CPU"):
+        tokenizer = tokenizer_of(model=model, out_type=tf.string)
+        placeholder = tf.compat.v1.placeholder(tf.string, (1,))
+        tokens = tokenizer.tokenize(placeholder).flat_values
+        pieces = tokenizer.id_to_string(tf.range(tokenizer.vocab_size()))
+        session = tf.compat.v1.Session(
+            config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+        )
+
+    def run(fetch, feed=None):
+        return [piece.decode() for piece in session.run(fetch, feed)]
+
+    try:
+        return lambda text: run(tokens, {placeholder: [text]}), run(pieces)
+    except tf.errors.OpError as error:
+        raise ValueError(
+            "The SentencePiece model is damaged, or none. Received: "
+            f"{len(model)} bytes"
+        ) from error
+
+
+def _tensorflow_text():
+    try:
+        import tensorflow_text
+    except ImportError as error:
+        raise ImportError(
+            "A SentencePiece model needs tensorflow_text. Install it with "
+            "`pip install tensorflow-text`."
+        ) from error
+    return tensorflow_text
 
 
 class LongestMatchTokenizer:
@@ -86,55 +125,6 @@ class LongestMatchTokenizer:
 
     def get_config(self):
         return {"tokens": list(self.tokens), "unit": self.unit}
-
-
-class _Pieces:
-    """A SentencePiece model in a TensorFlow session of its own.
-
-    Called as other operators are, the operator that holds the model may lose it
-    when TensorFlow discards another function.
-    """
-
-    def __init__(self, model):
-        tokenizer_of = _tensorflow_text().SentencepieceTokenizer
-        import tensorflow as tf
-
-        with tf.Graph().as_default(), tf.device("CPU"):
-            self._tokenizer = tokenizer_of(model=model, out_type=tf.string)
-            self._text = tf.compat.v1.placeholder(tf.string, (1,))
-            self._tokens = self._tokenizer.tokenize(self._text).flat_values
-            ids = tf.range(self._tokenizer.vocab_size())
-            pieces = self._tokenizer.id_to_string(ids)
-            self._session = tf.compat.v1.Session(
-                config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})
-            )
-        try:
-            self.all = [piece.decode() for piece in self._session.run(pieces)]
-        except tf.errors.OpError as error:
-            raise ValueError(
-                "The SentencePiece model is damaged, or none. Received: "
-                f"{len(model)} bytes"
-            ) from error
-
-    def tokenize(self, text):
-        pieces = self._session.run(self._tokens, {self._text: [text]})
-        return [piece.decode() for piece in pieces]
-
-
-@functools.lru_cache(maxsize=8)
-def _running(model):
-    return _Pieces(model)
-
-
-def _tensorflow_text():
-    try:
-        import tensorflow_text
-    except ImportError as error:
-        raise ImportError(
-            "A SentencePiece model needs tensorflow_text. Install it with "
-            "`pip install tensorflow-text`."
-        ) from error
-    return tensorflow_text
 
 
 _ENDS = ("</s>", "<eos>", "<sos/eos>", "[SEP]")
@@ -201,19 +191,27 @@ class SubwordVocabulary(Vocabulary):
                     "model, or base64 of them. Received: "
                     f"{sentencepiece[:40]!r}"
                 ) from error
-        self.tokens = tokens
-        self.unknown = _special("unknown", unknown, _UNKNOWN, tokens)
-        self.end_of_sentence = _special(
-            "end_of_sentence", end_of_sentence, _ENDS, tokens
+        self._set(
+            tokens,
+            _special("unknown", unknown, _UNKNOWN, tokens),
+            _special("end_of_sentence", end_of_sentence, _ENDS, tokens),
         )
-        check_specials(self.end_of_sentence, self.unknown)
         self.sentencepiece = sentencepiece
-        self.unit = _unit(unit, tokens, (self.unknown, self.end_of_sentence))
+        self.unit = self._inferred_unit() if unit is None else unit
+        require_one_of("unit", self.unit, _UNITS)
         if sentencepiece is None:
             self.tokenizer = LongestMatchTokenizer(tokens, self.unit)
         else:
             self.tokenizer = SentencePieceTokenizer(sentencepiece)
-        self._number()
+
+    def _inferred_unit(self):
+        specials = (self.unknown, self.end_of_sentence)
+        tokens = [token for token in self.tokens if token not in specials]
+        if any(token.startswith(WORD_START) for token in tokens):
+            return "pieces"
+        plain = [token for token in tokens if not token.startswith("<")]
+        single = plain and all(len(token) == 1 for token in plain)
+        return "characters" if single else "words"
 
     @classmethod
     def build(cls, *arguments, **keywords):
@@ -333,16 +331,11 @@ class SubwordVocabulary(Vocabulary):
         ids = np.asarray(ids)
         if self.unit != "pieces":
             return int(ids.size)
-        return int(np.count_nonzero(self._begins_word[ids]))
-
-    @functools.cached_property
-    def _begins_word(self):
-        return np.array(
-            [
-                token.startswith(WORD_START) or token == self.end_of_sentence
-                for token in self.tokens
-            ]
-        )
+        begins_word = [
+            token.startswith(WORD_START) or token == self.end_of_sentence
+            for token in self.tokens
+        ]
+        return int(np.count_nonzero(np.array(begins_word)[ids]))
 
     def get_config(self):
         model = self.sentencepiece
@@ -377,16 +370,3 @@ def _special(name, token, candidates, tokens):
             f"{', '.join(tokens[:8])} and so on."
         )
     return token
-
-
-def _unit(unit, tokens, specials):
-    if unit is None:
-        ordinary = [token for token in tokens if token not in specials]
-        if any(token.startswith(WORD_START) for token in ordinary):
-            return "pieces"
-        plain = [token for token in ordinary if not token.startswith("<")]
-        single = all(len(token) == 1 for token in plain)
-        return "characters" if single and plain else "words"
-    if unit not in _UNITS:
-        raise ValueError(f"`unit` must be one of {_UNITS}. Received: {unit!r}")
-    return unit

@@ -25,14 +25,21 @@ _TOKENS_BEFORE_PROGRESS = 1_000_000
 _TOKENS_PER_UPDATE = 100_000
 
 
+# === Sources ===
+
+# A source has a `path` and `has_documents`; `identity()` returns plain values
+# that are equal as long as the text is; `sentences()` yields each line, or the
+# list of its tokens, and whether a document begins with it.
+
+
 class TextSource:
-    """The lines of a UTF-8 file, or of a folder of a `.txt` file a document.
+    """The lines of a UTF-8 file, or of a folder of one `.txt` file a document.
 
     A line that matches `document_start` (`re.match`, without the line end)
-    begins a document; with `lone_titles` only if it stands between two blank
-    lines. `drop_titles` leaves these lines out of the text. A blank line is
-    skipped unless `keep_blank_lines`. With `by_sentence` syntok splits lines,
-    tokens separated by white space, into sentences.
+    begins a document; with `lone_titles` only between two blank lines.
+    `drop_titles` leaves these lines out. A blank line is skipped unless
+    `keep_blank_lines`. With `by_sentence` syntok splits lines, tokens separated
+    by white space, into sentences.
     """
 
     def __init__(
@@ -44,11 +51,6 @@ class TextSource:
         drop_titles=False,
         by_sentence=False,
     ):
-        if by_sentence and keep_blank_lines:
-            raise ValueError(
-                "`by_sentence=True` needs `keep_blank_lines=False`: a blank "
-                "line is no sentence. Received: keep_blank_lines=True"
-            )
         self.path = pathlib.Path(path)
         self.files = _list_files(self.path)
         self.keep_blank_lines = keep_blank_lines
@@ -56,24 +58,20 @@ class TextSource:
         self.lone_titles = lone_titles
         self.drop_titles = drop_titles
         self.by_sentence = by_sentence
+        self.has_documents = self.path.is_dir() or document_start is not None
         # Raises at once if syntok is not installed.
         self._splitter = splitter_version() if by_sentence else None
         try:
-            self._pattern = None
-            if document_start is not None:
-                self._pattern = re.compile(document_start)
+            # Without a pattern, no line matches.
+            pattern = "(?!)" if document_start is None else document_start
+            self._pattern = re.compile(pattern)
         except (re.error, TypeError) as error:
             raise ValueError(
                 "`document_start` must be a regular expression, as a string. "
                 f"Received: document_start={document_start!r} ({error})"
             ) from error
 
-    @property
-    def has_documents(self):
-        return self.path.is_dir() or self.document_start is not None
-
     def identity(self):
-        """Plain values that are equal as long as the text is."""
         return {
             "files": files_identity(self.files),
             "keep_blank_lines": self.keep_blank_lines,
@@ -84,14 +82,12 @@ class TextSource:
         }
 
     def sentences(self):
-        """Yields each line, or the list of tokens of each sentence, and whether
-        a document begins with it."""
-        if not self.by_sentence:
-            yield from self._lines()
-            return
         for line, begins in self._lines():
-            for sentence in split_sentences(line.split()):
-                yield sentence, begins
+            parts = [line]
+            if self.by_sentence:
+                parts = split_sentences(line.split())
+            for part in parts:
+                yield part, begins
                 begins = False
 
     def _lines(self):
@@ -106,19 +102,18 @@ class TextSource:
             ):
                 if not (self.keep_blank_lines or line.strip()):
                     continue
-                title = self._pattern is not None and self._pattern.match(line)
+                title = self._pattern.match(line)
                 if title and self.lone_titles:
                     title = not (previous.strip() or following.strip())
-                if title:
-                    begins = True
-                    if self.drop_titles:
-                        continue
+                begins = begins or bool(title)
+                if title and self.drop_titles:
+                    continue
                 yield line, begins
                 begins = False
 
 
 class TextPart:
-    """Some documents of a `TextSource`, or some lines if it has no documents.
+    """Some documents of a source, or some lines if it has no documents.
 
     `units` are their indices; blank lines are not counted.
     """
@@ -131,7 +126,6 @@ class TextPart:
         self.units = np.asarray(units, np.int64)
 
     def identity(self):
-        """Plain values that are equal as long as text and selection are."""
         digest = hashlib.sha256(self.units.astype("<i8").tobytes())
         return {**self.source.identity(), "units": digest.hexdigest()}
 
@@ -146,6 +140,24 @@ class TextPart:
                 yield line, begins
 
 
+class FileSource:
+    """What `read` yields from each of some files; `kind` names their format."""
+
+    def __init__(self, kind, files, read, has_documents=False):
+        self.kind = kind
+        self.files = files
+        self.path = files[0]
+        self.has_documents = has_documents
+        self._read = read
+
+    def identity(self):
+        return {self.kind: files_identity(self.files)}
+
+    def sentences(self):
+        for file in self.files:
+            yield from self._read(file)
+
+
 def files_identity(files):
     """Absolute path, size and time of last change of each file, for JSON."""
     stats = [(file.resolve(), file.stat()) for file in files]
@@ -155,9 +167,9 @@ def files_identity(files):
 def read_lines(path):
     """Yields the lines of a UTF-8 file, without their line ends.
 
-    Only a line feed, or carriage return and line feed, ends a line: other
-    characters that Python takes for line ends occur within real sentences. In a
-    file without any line feed, as old Macs wrote them, a carriage return does.
+    Only a line feed, or carriage return and line feed, ends a line: other line
+    ends of Python occur within real sentences. In a file without any line feed,
+    as old Macs wrote them, a carriage return does.
     """
     offset = 0
     with open(path, "rb") as file:
@@ -232,12 +244,7 @@ class Split:
 
 
 def stored_split(source, vocabulary, cache_dir, name):
-    """Returns the memory-mapped `Split` of `source`, encoding it if need be.
-
-    The folder `tokens/<name>-<fingerprint>` of the cache is named after all
-    that it depends on (files, their sizes and times, vocabulary, options),
-    so a change to any of them makes a new one.
-    """
+    """Memory-mapped `Split` of a source, encoded if the cache lacks it."""
     key = fingerprint(source.identity(), vocabulary.get_config())
 
     def make(folder):
@@ -253,15 +260,47 @@ def stored_split(source, vocabulary, cache_dir, name):
     return stored(cache_dir, "tokens", f"{name}-{key}", make, read)
 
 
-def stored_document_lengths(source, tokenizer, cache_dir, name):
-    """Tokens of each document of `source`, ends of sentences included, int64.
+def _write(source, vocabulary, folder):
+    count, starts, next_update = 0, [], _TOKENS_BEFORE_PROGRESS
+    progress = keras.utils.Progbar(None, unit_name="token")
+    header = {"descr": "<i4", "fortran_order": False, "shape": (0,)}
+    with open(folder / "tokens.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, header)
+        for line, begins in source.sentences():
+            if begins:
+                starts.append(count)
+            ids = vocabulary.encode_sentence(line)
+            file.write(ids.astype("<i4").tobytes())
+            count += len(ids)
+            if count >= next_update:
+                progress.update(count)
+                next_update = count + _TOKENS_PER_UPDATE
+        # NumPy pads the header so that a longer length fits in its place.
+        file.seek(0)
+        header["shape"] = (count,)
+        np.lib.format.write_array_header_1_0(file, header)
+    if count >= _TOKENS_BEFORE_PROGRESS:
+        progress.update(count, finalize=True)
+    _check(source, count, starts)
+    if source.has_documents:
+        # Lines before the first title belong to the first document.
+        starts[0] = 0
+        np.save(folder / "document_starts.npy", np.array(starts, np.int64))
 
-    They are counted once, and then read from the cache.
-    """
+
+def stored_document_lengths(source, tokenizer, cache_dir, name):
+    """Tokens of each document, ends of sentences included, int64."""
     key = fingerprint(source.identity(), tokenizer)
 
     def make(folder):
-        np.save(folder / "lengths.npy", _count_documents(source, tokenizer))
+        count, starts = 0, []
+        for line, begins in source.sentences():
+            if begins:
+                starts.append(count)
+            count += len(tokenizer.tokenize(line)) + 1
+        _check(source, count, starts)
+        # As in `_write`, the first document begins with the text.
+        np.save(folder / "lengths.npy", np.diff([0, *starts[1:], count]))
 
     def read(folder):
         return np.load(folder / "lengths.npy")
@@ -269,13 +308,37 @@ def stored_document_lengths(source, tokenizer, cache_dir, name):
     return stored(cache_dir, "documents", f"{name}-{key}", make, read)
 
 
+def _check(source, count, starts):
+    if not count:
+        raise ValueError(
+            f"{source.path} is empty: expected at least one line of text."
+        )
+    if source.has_documents and not starts:
+        raise ValueError(
+            f"No line of {source.path} begins a document. Received: "
+            f"document_start={source.document_start!r}. Give a pattern that "
+            "matches the title lines, or None for a text without documents."
+        )
+
+
 # === The cache ===
+
+
+def fingerprint(*parts):
+    """Hash of plain values, and of objects that have a `get_config`."""
+    text = json.dumps(
+        [_FORMAT_VERSION, *parts],
+        sort_keys=True,
+        default=lambda value: value.get_config(),
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def stored(cache_dir, kind, name, make, read):
     """Reads the folder `kind/name` of the cache, which `make` writes first.
 
-    A damaged folder is made anew, with a warning. Processes that need the same
+    The name has a fingerprint of everything that the folder depends on. A
+    damaged folder is made anew, with a warning. Processes that need the same
     folder at once each make it, and each replaces it whole.
     """
     folder = pathlib.Path(cache_dir) / kind / name
@@ -306,75 +369,10 @@ def _check_sums(folder):
                 raise ValueError(f"the checksum of {name} is wrong")
 
 
-def _sum(file):
+def _sum(path):
     """CRC-32 of a file."""
     sum_ = 0
-    with open(file, "rb") as opened:
-        while chunk := opened.read(1 << 20):
+    with open(path, "rb") as file:
+        while chunk := file.read(1 << 20):
             sum_ = zlib.crc32(chunk, sum_)
     return sum_
-
-
-def fingerprint(*parts):
-    """Hash of plain values, and of what has a `get_config`."""
-    text = json.dumps(
-        [_FORMAT_VERSION, *parts],
-        sort_keys=True,
-        default=lambda value: value.get_config(),
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _write(source, vocabulary, folder):
-    count, starts, next_update = 0, [], _TOKENS_BEFORE_PROGRESS
-    progress = keras.utils.Progbar(None, unit_name="token")
-    with open(folder / "tokens.npy", "wb") as file:
-        _write_header(file, 0)
-        for line, begins in source.sentences():
-            if begins:
-                starts.append(count)
-            ids = vocabulary.encode_sentence(line)
-            file.write(ids.astype("<i4").tobytes())
-            count += len(ids)
-            if count >= next_update:
-                progress.update(count)
-                next_update = count + _TOKENS_PER_UPDATE
-        # NumPy pads the header so that a longer length fits in its place.
-        file.seek(0)
-        _write_header(file, count)
-    if count >= _TOKENS_BEFORE_PROGRESS:
-        progress.update(count, finalize=True)
-    _check(source, count, starts)
-    if source.has_documents:
-        # Lines before the first title belong to the first document.
-        starts[0] = 0
-        np.save(folder / "document_starts.npy", np.array(starts, np.int64))
-
-
-def _write_header(file, length):
-    header = {"descr": "<i4", "fortran_order": False, "shape": (length,)}
-    np.lib.format.write_array_header_1_0(file, header)
-
-
-def _check(source, count, starts):
-    if not count:
-        raise ValueError(
-            f"{source.path} is empty: expected at least one line of text."
-        )
-    if source.has_documents and not starts:
-        raise ValueError(
-            f"No line of {source.path} begins a document. Received: "
-            f"document_start={source.document_start!r}. Give a pattern that "
-            "matches the title lines, or None for a text without documents."
-        )
-
-
-def _count_documents(source, tokenizer):
-    count, starts = 0, []
-    for line, begins in source.sentences():
-        if begins:
-            starts.append(count)
-        count += len(tokenizer.tokenize(line)) + 1
-    _check(source, count, starts)
-    # As in `_write`, the first document begins with the text.
-    return np.diff([0, *starts[1:], count])

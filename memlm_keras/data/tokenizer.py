@@ -1,6 +1,6 @@
-"""Tokenizers, and what syntok splits into words and sentences.
+"""Tokenizers: texts to words, and tokens to sentences.
 
-`serving/words.py` builds the same tokenizer as a TensorFlow graph, with the
+`serving/graph.py` builds the same tokenizer as a TensorFlow graph, with the
 tables of this module. A test compares the two.
 """
 
@@ -170,39 +170,7 @@ def _split_at_scripts(text):
     ]
 
 
-# === syntok ===
-
-_PLAIN = str.maketrans("‘’“”", "''\"\"")
-
-
-def word_splitter(tokenize):
-    """Returns the function from a string to its tokens."""
-    if tokenize is None:
-        return str.split
-    if callable(tokenize):
-        return tokenize
-    if tokenize != "syntok":
-        raise ValueError(
-            '`tokenize` must be "syntok", None (white space) or a function '
-            f"from a string to its tokens. Received: tokenize={tokenize!r}"
-        )
-    words = _syntok_tokenizer()
-
-    def split(text):
-        # syntok does not split at dashes without spaces around them.
-        text = re.sub(
-            "-{2,}|—", " -- ", text.translate(_PLAIN).replace("_", " ")
-        )
-        return [token.value for token in words.tokenize(text)]
-
-    return split
-
-
-def _syntok_tokenizer():
-    # By default syntok drops hyphens, and makes "not" of "n't".
-    return load_syntok("tokenizer").Tokenizer(
-        emit_hyphen_or_underscore_sep=True, replace_not_contraction=False
-    )
+# === Sentences by syntok ===
 
 
 def load_syntok(module):
@@ -215,18 +183,6 @@ def load_syntok(module):
             "Install it with `pip install syntok`; questions can also be read "
             "with `tokenize=None`."
         ) from error
-
-
-def sentences_of(text):
-    """Yields the sentences of a text, each a string of one line."""
-    segmenter, words = load_syntok("segmenter"), _syntok_tokenizer()
-    for paragraph in re.split(r"\n\s*\n", text):
-        paragraph = " ".join(paragraph.split())
-        for tokens in segmenter.segment(words.tokenize(paragraph)):
-            sentence = "".join(map(str, tokens)).strip()
-            # Lines of stars and the like separate sections.
-            if any(map(str.isalnum, sentence)):
-                yield sentence
 
 
 def split_sentences(tokens):

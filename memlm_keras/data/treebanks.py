@@ -1,7 +1,4 @@
-"""Treebanks: corpora of their sentences, and their parses.
-
-They come in CoNLL-U, the format of Universal Dependencies.
-"""
+"""Treebanks in CoNLL-U, the format of Universal Dependencies."""
 
 import dataclasses
 import itertools
@@ -13,11 +10,12 @@ import numpy as np
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import encode_sources
 from memlm_keras.data.corpus import name_of
-from memlm_keras.data.text_store import files_identity
+from memlm_keras.data.text_store import FileSource
 from memlm_keras.data.text_store import read_lines
 
 _COLUMNS = 10
-_WORD, _SKIPPED = re.compile(r"[1-9]\d*"), re.compile(r"\d+(-\d+|\.\d+)")
+# Ranges of multiword tokens, and empty nodes.
+_SKIPPED = re.compile(r"\d+(-\d+|\.\d+)")
 _FORM, _HEAD, _RELATION = 1, 6, 7
 
 
@@ -68,10 +66,19 @@ def load_conllu(
     ...     minimum_count=6,
     ... )
     """
-    sources = {
-        split: ConlluSource(paths)
-        for split, paths in zip(SPLITS, (train, validation, test))
-    }
+    sources = {}
+    for split, paths in zip(SPLITS, (train, validation, test)):
+        if isinstance(paths, (str, pathlib.Path)):
+            paths = [paths]
+        files = [pathlib.Path(path) for path in paths]
+        if not files:
+            raise ValueError(
+                "A text must be of at least one CoNLL-U file. Received: none"
+            )
+        for file in files:
+            if not file.is_file():
+                raise FileNotFoundError(f"There is no CoNLL-U file {file}.")
+        sources[split] = FileSource("conllu", files, _words)
     return encode_sources(
         name_of(sources["train"].path).partition("-ud-")[0],
         sources,
@@ -83,34 +90,13 @@ def load_conllu(
     )
 
 
-class ConlluSource:
-    """The sentences of a CoNLL-U file or a list of files, as `TextSource`."""
+def _words(path):
+    """Yields the word forms of each sentence, as a source does."""
+    for rows in _sentence_rows(path):
+        yield [columns[_FORM] for _, columns in rows], False
 
-    has_documents = False
 
-    def __init__(self, paths):
-        if isinstance(paths, (str, pathlib.Path)):
-            paths = [paths]
-        self.files = [pathlib.Path(path) for path in paths]
-        if not self.files:
-            raise ValueError(
-                "A text must be of at least one CoNLL-U file. Received: none"
-            )
-        for file in self.files:
-            if not file.is_file():
-                raise FileNotFoundError(f"There is no CoNLL-U file {file}.")
-
-    @property
-    def path(self):
-        return self.files[0]
-
-    def identity(self):
-        return {"conllu": files_identity(self.files)}
-
-    def sentences(self):
-        for file in self.files:
-            for words in read_words(file):
-                yield words, False
+# === Parses ===
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -163,10 +149,7 @@ def read_conllu(path):
     return sentences
 
 
-def read_words(path):
-    """Yields the word forms of each sentence of a file, parsed or not."""
-    for rows in _sentence_rows(path):
-        yield [columns[_FORM] for _, columns in rows]
+# === Lines ===
 
 
 def _sentence_rows(path):
@@ -174,34 +157,31 @@ def _sentence_rows(path):
     rows = []
     lines = itertools.chain(read_lines(path), [""])
     for number, line in enumerate(lines, start=1):
-        if line.strip() and not line.startswith("#"):
-            columns = line.split("\t")
-            if _is_word(columns, len(rows) + 1, f"{path}, line {number}"):
-                rows.append((number, columns))
-        elif not line.strip() and rows:
+        if not line.strip() and rows:
             yield rows
             rows = []
-
-
-def _is_word(columns, expected, where):
-    """Whether a line is a word of the tree, not one to skip."""
-    if len(columns) != _COLUMNS:
-        raise ValueError(
-            f"{where}: a line must have {_COLUMNS} columns with tabs between "
-            f"them. Received: {len(columns)} in {columns[0][:60]!r}"
-        )
-    if _SKIPPED.fullmatch(columns[0]):
-        return False
-    if not _WORD.fullmatch(columns[0]) or int(columns[0]) != expected:
-        raise ValueError(
-            f"{where}: the words of a sentence must be numbered from 1, so "
-            f"this one {expected}. Received: {columns[0]!r}"
-        )
-    if not columns[_FORM].strip():
-        raise ValueError(
-            f"{where}: a word must have a form. Received: {columns[_FORM]!r}"
-        )
-    return True
+        if not line.strip() or line.startswith("#"):
+            continue
+        where, columns = f"{path}, line {number}", line.split("\t")
+        if len(columns) != _COLUMNS:
+            raise ValueError(
+                f"{where}: a line must have {_COLUMNS} columns with tabs "
+                f"between them. Received: {len(columns)} in "
+                f"{columns[0][:60]!r}"
+            )
+        if _SKIPPED.fullmatch(columns[0]):
+            continue
+        if columns[0] != str(len(rows) + 1):
+            raise ValueError(
+                f"{where}: the words of a sentence must be numbered from 1, so "
+                f"this one {len(rows) + 1}. Received: {columns[0]!r}"
+            )
+        if not columns[_FORM].strip():
+            raise ValueError(
+                f"{where}: a word must have a form. Received: "
+                f"{columns[_FORM]!r}"
+            )
+        rows.append((number, columns))
 
 
 def _sentence(rows, path):

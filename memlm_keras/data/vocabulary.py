@@ -1,6 +1,7 @@
-"""The words a model knows, and their ids."""
+"""Vocabularies: the words that a model knows, and their ids."""
 
 import collections
+import functools
 import hashlib
 import json
 import pathlib
@@ -8,6 +9,7 @@ import pathlib
 import keras
 import numpy as np
 
+from memlm_keras import data
 from memlm_keras.data.text_store import read_text
 from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.files import atomic_path
@@ -49,20 +51,24 @@ class Vocabulary:
         end_of_sentence="<eos>",
         tokenizer=None,
     ):
-        tokens = checked_tokens(tokens)
         specials = (end_of_sentence, unknown)
-        check_specials(*specials)
-        self.tokens = specials + tuple(
-            token for token in tokens if token not in specials
-        )
+        tokens = [
+            token for token in checked_tokens(tokens) if token not in specials
+        ]
+        self._set((*specials, *tokens), unknown, end_of_sentence)
+        self.tokenizer = _checked_tokenizer(tokenizer, specials)
+
+    def _set(self, tokens, unknown, end_of_sentence):
+        if unknown == end_of_sentence:
+            raise ValueError(
+                "`unknown` and `end_of_sentence` must differ. Received "
+                f"{unknown!r} for both."
+            )
+        checked_tokens([end_of_sentence, unknown])
+        self.tokens = tokens
         self.unknown = unknown
         self.end_of_sentence = end_of_sentence
-        self.tokenizer = _tokenizer(tokenizer, specials)
-        self._number()
-
-    def _number(self):
-        self._ids = {token: id for id, token in enumerate(self.tokens)}
-        self._fingerprint = None
+        self._ids = {token: id for id, token in enumerate(tokens)}
 
     @classmethod
     def build(
@@ -104,7 +110,7 @@ class Vocabulary:
                 f"minimum_count={minimum_count}"
             )
         specials = (end_of_sentence, unknown)
-        tokenizer = _tokenizer(tokenizer, specials)
+        tokenizer = _checked_tokenizer(tokenizer, specials)
         counts = collections.Counter()
         for line in lines:
             counts.update(_tokens_of(line, tokenizer))
@@ -155,7 +161,7 @@ class Vocabulary:
         # The file names the class of the vocabulary.
         name = config.pop("class_name", cls.__name__)
         try:
-            kind = keras.saving.get_registered_object(f"memlm_keras>{name}")
+            kind = getattr(data, name, None)
             if not isinstance(kind, type) or not issubclass(kind, cls):
                 raise ValueError(f"it holds no {cls.__name__}, but a {name}")
             return kind.from_config(config)
@@ -207,7 +213,7 @@ class Vocabulary:
         return np.append(ids, np.int32(self.end_of_sentence_id))
 
     def decode(self, ids):
-        """Gives the tokens of some ids.
+        """Looks up the tokens of ids.
 
         Args:
             ids: 1-D integers, as an array, tensor or list.
@@ -228,7 +234,7 @@ class Vocabulary:
         return [self.tokens[id] for id in ids]
 
     def detokenize(self, ids_or_tokens):
-        """Writes tokens as one text.
+        """Joins tokens to one text.
 
         Args:
             ids_or_tokens: 1-D integers, or an iterable of tokens.
@@ -261,14 +267,11 @@ class Vocabulary:
         """
         return int(np.size(ids))
 
-    @property
+    @functools.cached_property
     def fingerprint(self):
         """Short hash of tokens and tokenizer, 16 characters."""
-        if self._fingerprint is None:
-            text = json.dumps(self.get_config(), sort_keys=True)
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            self._fingerprint = digest[:16]
-        return self._fingerprint
+        text = json.dumps(self.get_config(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def end_of_sentence_id(self):
@@ -332,7 +335,7 @@ def _tokens_of(text_or_tokens, tokenizer):
     return tokenizer.normalize(text_or_tokens)
 
 
-def _tokenizer(tokenizer, specials):
+def _checked_tokenizer(tokenizer, specials):
     if tokenizer is None:
         return Tokenizer()
     if not isinstance(tokenizer, Tokenizer):
@@ -350,7 +353,7 @@ def _tokenizer(tokenizer, specials):
 
 
 def checked_tokens(tokens):
-    """Distinct non-empty strings as a tuple, or a `ValueError`."""
+    """Returns a tuple of distinct non-empty strings, or raises `ValueError`."""
     if isinstance(tokens, str):
         raise ValueError(
             "`tokens` must be a list of tokens. Received one string: "
@@ -372,12 +375,3 @@ def checked_tokens(tokens):
             )
         seen.add(token)
     return tokens
-
-
-def check_specials(end_of_sentence, unknown):
-    if unknown == end_of_sentence:
-        raise ValueError(
-            "`unknown` and `end_of_sentence` must differ. Received "
-            f"{unknown!r} for both."
-        )
-    checked_tokens([end_of_sentence, unknown])

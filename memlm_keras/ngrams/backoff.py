@@ -1,14 +1,14 @@
 """N-gram models in back-off form: tables, scores and files.
 
-An n-gram is known by its place in the table of its order. A table is sorted by
-`key = place of the first n - 1 words * vocabulary_size + last word`, so a
-binary search finds an n-gram, n-grams with the same first words are adjacent,
-and no n-gram is a Python object. The table of order 1 has every word of the
-vocabulary, at the place of its id.
+An n-gram is identified by its place in the table of its order. A table is
+sorted by `key = place of the first n - 1 words * vocabulary_size + last word`,
+so a binary search finds an n-gram, and n-grams with the same first words are
+adjacent. The table of order 1 has every word of the vocabulary, at the place of
+its id.
 
-With sentence boundaries, an n-gram stays within one line. Id 0 is then either
-its first word, the end of the line before, and stands for `<s>`; or its last
-word, and stands for `</s>`.
+With sentence boundaries, an n-gram is within one line. Id 0 is then either its
+first word, the end of the line before, and means `<s>`; or its last word, and
+means `</s>`.
 """
 
 import abc
@@ -18,6 +18,7 @@ import json
 import keras
 import numpy as np
 
+from memlm_keras.arguments import require_integers
 from memlm_keras.data.text_store import Split
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
@@ -25,7 +26,6 @@ from memlm_keras.files import reading
 
 END_OF_SENTENCE = 0
 FORMAT_VERSION = 1
-# Tokens scored at once, which bounds the memory that a long text takes.
 _CHUNK_TOKENS = 2**18
 
 # === Tables ===
@@ -40,7 +40,7 @@ class NGramTable:
         log_probabilities: float64 array `(ngrams,)`, natural logarithm of the
             probability of the last word after the others.
         log_backoffs: float64 array `(ngrams,)`, natural logarithm of the
-            weight of shorter contexts after these words; 0 where nothing is
+            weight of shorter contexts after these words; 0 where no word is
             known to follow them, and in the table of the highest order.
     """
 
@@ -72,8 +72,8 @@ def contexts_of(ngrams, tokens, order, sentence_boundaries):
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)
-    nothing = np.full((*tokens.shape[:-1], 1), -1, ends.dtype)
-    return np.concatenate([nothing, ends], axis=-1)
+    none = np.full((*tokens.shape[:-1], 1), -1, ends.dtype)
+    return np.concatenate([none, ends], axis=-1)
 
 
 def words_of(tables, order, vocabulary_size):
@@ -84,6 +84,12 @@ def words_of(tables, order, vocabulary_size):
         return last
     first = words_of(tables, order - 1, vocabulary_size)
     return np.concatenate([first[keys // vocabulary_size], last], axis=1)
+
+
+def token_ids(text, vocabulary_size, name="text", ndim=1):
+    """Token ids of a `Split` or array, which may be empty."""
+    tokens = getattr(text, "tokens", text)
+    return require_integers(name, tokens, ndim, vocabulary_size, minimum_size=0)
 
 
 # === Scores ===
@@ -213,19 +219,19 @@ class Scorer(abc.ABC):
                 f"end_of_sentence_id={batches.end_of_sentence_id}"
             )
         inputs, targets, weights = zip(*batches)
-        time = max(each.shape[1] for each in targets)
         # (batches, rows, time): a row continues in the next batch.
+        time = max(array.shape[1] for array in targets)
         targets, weights = (
             np.stack(
                 [
-                    np.pad(each, [(0, 0), (0, time - each.shape[1])])
-                    for each in arrays
+                    np.pad(array, [(0, 0), (0, time - array.shape[1])])
+                    for array in arrays
                 ]
             )
             for arrays in (targets, weights)
         )
-        first = np.stack([each["token_ids"][:, 0] for each in inputs])
-        reset = np.stack([each["reset"] for each in inputs])
+        first = np.stack([arrays["token_ids"][:, 0] for arrays in inputs])
+        reset = np.stack([arrays["reset"] for arrays in inputs])
         documents = batches.has_documents and batches.context_of == "document"
         scores = np.zeros(targets.shape)
         progress = keras.utils.Progbar(
@@ -234,19 +240,19 @@ class Scorer(abc.ABC):
         for row in range(targets.shape[1]):
             begins = np.union1d([0], np.flatnonzero(reset[:, row]))
             for begin, end in zip(begins, [*begins[1:], len(targets)]):
-                counts = weights[begin:end, row] > 0
-                tokens = targets[begin:end, row][counts]
+                counted = weights[begin:end, row] > 0
+                tokens = targets[begin:end, row][counted]
                 # An end of sentence is assumed before a text anyway.
                 context = first[[begin], row]
                 context = context[context != END_OF_SENTENCE]
                 text = np.concatenate([context, tokens]).astype("int32")
                 if documents:
                     text = Split(text, np.zeros(1, "int64"))
-                found = self.score(text)[context.size :]
-                scores[begin:end, row][counts] = found
+                scores[begin:end, row][counted] = self.score(text)[
+                    context.size :
+                ]
                 progress.add(tokens.size)
-        rows = (-1, time)
-        return scores.reshape(rows), weights.reshape(rows)
+        return scores.reshape(-1, time), weights.reshape(-1, time)
 
     def perplexity(self, text, verbose=1):
         """Perplexity of a text, every token predicted once.
@@ -284,31 +290,6 @@ class Scorer(abc.ABC):
         if verbose:
             print(result)
         return result
-
-
-def token_ids(text, vocabulary_size, name="text", dimensions=1):
-    """Checked token ids of a `Split` or array, a memory map left as it is."""
-    ids = np.asanyarray(getattr(text, "tokens", text))
-    if ids.ndim != dimensions:
-        raise ValueError(
-            f"`{name}` must have {dimensions} dimension"
-            f"{'s' if dimensions > 1 else ''}. Received: an array of shape "
-            f"{ids.shape} and type {ids.dtype}"
-        )
-    if not ids.size:
-        return ids.astype("int32")
-    if not np.issubdtype(ids.dtype, np.integer):
-        raise ValueError(
-            f"`{name}` must hold integers, the ids of tokens. Received: an "
-            f"array of type {ids.dtype}"
-        )
-    for outside in (int(ids.min()), int(ids.max())):
-        if not 0 <= outside < vocabulary_size:
-            raise ValueError(
-                f"`{name}` must hold ids from 0 on and below "
-                f"vocabulary_size={vocabulary_size}. Received: the id {outside}"
-            )
-    return ids
 
 
 # === Models ===
@@ -374,19 +355,7 @@ class BackoffModel(Scorer):
         return "context carried through the text"
 
     def score(self, text, verbose=0):
-        """Natural-log probability of each token; see `Scorer.score`.
-
-        An end of sentence is assumed before the text. The text is read in
-        chunks, so memory beyond the result does not depend on its length.
-
-        Raises:
-            ValueError: as `Scorer.score`, and if the model is not trained.
-
-        Example:
-
-        >>> kneser_ney.score(corpus.vocabulary.encode("the cat")).shape
-        (2,)
-        """
+        # Read in chunks, which bound the memory that a long text takes.
         self.require_trained()
         tokens = token_ids(text, self.vocabulary_size)
         scores = np.empty(tokens.size)
@@ -401,24 +370,20 @@ class BackoffModel(Scorer):
             else:
                 before = np.concatenate([[END_OF_SENTENCE], tokens[:begin]])
             chunk = np.concatenate([before, tokens[begin:end]])
-            found = self.tables[0].log_probabilities[chunk]
+            values = self.tables[0].log_probabilities[chunk]
             for table, below, contexts, ngrams in self._longer_ngrams(chunk):
                 known = contexts >= 0
-                found[known] += below.log_backoffs[contexts[known]]
+                values[known] += below.log_backoffs[contexts[known]]
                 known = ngrams >= 0
-                found[known] = table.log_probabilities[ngrams[known]]
-            scores[begin:end] = found[before.size :]
+                values[known] = table.log_probabilities[ngrams[known]]
+            scores[begin:end] = values[before.size :]
             progress.update(end)
         return scores
 
     def _longer_ngrams(self, tokens):
-        """Yields the n-grams of rows `(..., time)`, by order from 2 on.
-
-        Yields:
-            The table of the order, the one below, and integer arrays
-            `(..., time)`: the place of the context of each token in the table
-            below, and of the n-gram that ends with it, -1 for none.
-        """
+        """Yields, for each order from 2 on, its table, the table below, and the
+        places of the context of each of `tokens` `(..., time)` in the table
+        below and of the n-gram that ends with it, -1 for none."""
         ngrams = tokens = tokens.astype("int64")
         for order in range(2, self.order + 1):
             below, table = self.tables[order - 2 : order]
@@ -431,14 +396,9 @@ class BackoffModel(Scorer):
     def log_probabilities(self, contexts):
         """Natural-log probability of every word after some contexts.
 
-        See `Scorer.log_probabilities`. With sentence boundaries, a context is
-        read from its last end of sentence on. A context without an end of
-        sentence does not begin a line: `[[]]` gives the probabilities of
-        single words.
-
-        Raises:
-            ValueError: as `Scorer.log_probabilities`, and if the model is not
-                trained.
+        As `Scorer.log_probabilities`. With sentence boundaries, a context
+        begins with its last end of sentence. A context without one does not
+        begin a line: `[[]]` gives the probabilities of single words.
 
         Example:
 
@@ -447,7 +407,7 @@ class BackoffModel(Scorer):
         [1.0]
         """
         self.require_trained()
-        contexts = token_ids(contexts, self.vocabulary_size, "contexts", 2)
+        contexts = token_ids(contexts, self.vocabulary_size, "contexts", ndim=2)
         result = np.tile(self.tables[0].log_probabilities, (len(contexts), 1))
         # Only the contexts of the last token are used, so it may be any word.
         tokens = np.pad(contexts, ((0, 0), (0, 1)))

@@ -426,7 +426,7 @@ def serve():
 
 def test_right_file_is_put_in_place(serve, waits, tmp_path):
     url, requests = serve(CONTENT)
-    target = download(f"{url}/a", tmp_path / "new" / "a.txt", SHA256)
+    target = download([f"{url}/a"], tmp_path / "new" / "a.txt", SHA256)
     assert target.read_bytes() == CONTENT
     assert requests == ["/a"]
     assert list(target.parent.iterdir()) == [target]
@@ -435,7 +435,7 @@ def test_right_file_is_put_in_place(serve, waits, tmp_path):
 def test_failing_twice_is_retried(serve, waits, tmp_path):
     url, requests = serve(None, None, CONTENT)
     md5 = hashlib.md5(CONTENT).hexdigest()
-    target = download(f"{url}/a", tmp_path / "a.txt", md5)
+    target = download([f"{url}/a"], tmp_path / "a.txt", md5)
     assert target.read_bytes() == CONTENT
     assert requests == ["/a"] * 3
     assert waits == [1.0, 2.0]
@@ -466,7 +466,7 @@ def test_failure_leaves_nothing(serve, waits, tmp_path, answer, reason):
 
 def test_dead_host_is_named(waits, tmp_path):
     with pytest.raises(OSError, match="http://127.0.0.1:9/a: .*refused"):
-        download("http://127.0.0.1:9/a", tmp_path / "a.txt", SHA256)
+        download(["http://127.0.0.1:9/a"], tmp_path / "a.txt", SHA256)
 
 
 def test_archive_is_unpacked(serve, waits, tmp_path):
@@ -476,7 +476,7 @@ def test_archive_is_unpacked(serve, waits, tmp_path):
     archive = buffer.getvalue()
     url, _ = serve(archive)
     target = download(
-        f"{url}/a.zip",
+        [f"{url}/a.zip"],
         tmp_path / "a",
         hashlib.sha256(archive).hexdigest(),
         extract=True,
@@ -488,7 +488,7 @@ def test_archive_is_unpacked(serve, waits, tmp_path):
 def test_what_is_no_archive_is_an_error(serve, waits, tmp_path):
     url, _ = serve(CONTENT)
     with pytest.raises(OSError, match="Could not extract archive"):
-        download(f"{url}/a", tmp_path / "a", SHA256, extract=True)
+        download([f"{url}/a"], tmp_path / "a", SHA256, extract=True)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -500,8 +500,8 @@ def test_what_a_killed_download_left_is_removed(serve, waits, tmp_path):
             (pathlib.Path(folder) / "contents").write_bytes(CONTENT[:200])
             os.kill(os.getpid(), signal.SIGKILL)
 
-        corpora._fetch_with_retries = fetch
-        download("http://127.0.0.1:9/a", target, SHA256)
+        corpora._fetch = fetch
+        download(["http://127.0.0.1:9/a"], target, SHA256)
 
     process = multiprocessing.get_context("fork").Process(target=be_killed)
     process.start()
@@ -509,5 +509,5 @@ def test_what_a_killed_download_left_is_removed(serve, waits, tmp_path):
     assert process.exitcode == -signal.SIGKILL
     assert not target.exists() and len(list(tmp_path.iterdir())) == 1
     url, _ = serve(CONTENT)
-    download(f"{url}/a", target, SHA256)
+    download([f"{url}/a"], target, SHA256)
     assert list(tmp_path.iterdir()) == [target]

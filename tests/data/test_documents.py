@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from memlm_keras import data
-from memlm_keras.data.corpus import deal_documents
+from memlm_keras.data.corpus import assign
 
 SPLITS = ("train", "validation", "test")
 NUM_ARTICLES = 100
@@ -85,13 +85,13 @@ def test_shares_are_reached_and_not_passed_by_more_than_a_document(folder):
 def test_splits_follow_from_the_seed():
     lengths = np.array([4, 6, 5, 5, 10, 10])
     shares = {"validation": 0.2, "test": 0.3}
-    dealt = deal_documents(lengths, shares, seed=3)
+    assigned = assign(lengths, shares, seed=3)
     order = np.random.default_rng(3).permutation(6)
     assert order.tolist() == [2, 5, 4, 1, 3, 0]
     # Of 40 tokens, 5 + 10 are the first 8 and more, 10 + 6 then 12 and more.
-    assert dealt["validation"].tolist() == [2, 5]
-    assert dealt["test"].tolist() == [1, 4]
-    assert dealt["train"].tolist() == [0, 3]
+    assert assigned["validation"].tolist() == [2, 5]
+    assert assigned["test"].tolist() == [1, 4]
+    assert assigned["train"].tolist() == [0, 3]
 
 
 def test_same_seed_same_corpus_and_another_seed_another(folder, tmp_path):

@@ -1,0 +1,428 @@
+"""The Sentence Completion Challenge: its questions, and novels to train on.
+
+Zweig and Burges (2011), *The Microsoft Research Sentence Completion Challenge*:
+its README describes the files. Tran et al. (2016), *Recurrent Memory Networks
+for Language Modeling*, answer it by the probability of the whole sentence.
+"""
+
+import codecs
+import pathlib
+import re
+import warnings
+
+import keras
+
+from memlm_keras.data.cloze import BLANK
+from memlm_keras.data.cloze import ClozeQuestion
+from memlm_keras.data.text_store import read_lines
+from memlm_keras.data.tokenizer import load_syntok
+from memlm_keras.files import atomic_path
+
+_LETTERS = "abcde"
+_NUMBERED = re.compile(r"(\d+)([a-z])\)\s*([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)$")
+_ENCLOSED = re.compile(r"<s>\s(.*)\s</s>$")
+
+_GUTENBERG = r"(THE |THIS )?(COPYRIGHTED )?PROJECT GUTENBERG"
+_HEADER = re.compile(
+    rf"\s*(\*{{3}} ?START OF {_GUTENBERG}|\*END ?\*? ?THE SMALL PRINT)", re.I
+)
+_FOOTER = re.compile(rf"\s*(\*{{3}} ?)?(THE )?END OF {_GUTENBERG}", re.I)
+_MARKER_END = re.compile(r"(\*{3}|\*END\*)\s*$")
+
+_STRAIGHT_QUOTES = str.maketrans("‘’“”", "''\"\"")
+
+# === Questions ===
+
+
+def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
+    """Loads the questions of the challenge, in either of its forms.
+
+    * `Holmes.machine_format.questions.txt` and `...answers.txt`: lines
+      `1a) You are [crying] alone.` to `1e) ...`, and the right one of each
+      question. They are numbered one by one, from any number on.
+    * `Holmes.lm_format.questions.txt` and `...answers.txt`: the sentences
+      `<s> You are crying alone </s>`, without the stop at their ends. The
+      blank is where the five differ.
+
+    The first line determines the form. Blank lines are skipped. To train on
+    novels of `prepare_novels`, give both the same `lowercase` and `tokenize`,
+    and take the machine form: the other lacks the stop that ends sentences.
+    The archive recommends the first 520 of the 1,040 questions for validation
+    and the last 520 for testing; Tran et al. report all of them.
+
+    Args:
+        questions, answers: Paths of the two files, in UTF-8.
+        lowercase: Whether to lower-case sentences and candidates.
+        tokenize: `"syntok"`, `None` to split at white space, or a function
+            from a string to its list of tokens.
+
+    Returns:
+        List of `memlm_keras.data.ClozeQuestion` with an empty context and five
+        candidates.
+
+    Raises:
+        FileNotFoundError: A file is not there.
+        ValueError: A file is empty, not UTF-8 or of another form, a line is
+            not the expected one, an answer is none of its question's
+            candidates, or the numbers of questions and answers differ.
+        ImportError: `"syntok"` is not installed.
+
+    Example:
+
+    >>> questions = completion_questions(
+    ...     "Holmes.machine_format.questions.txt",
+    ...     "Holmes.machine_format.answers.txt",
+    ... )
+    >>> questions[0].query, questions[0].answer
+    (('you', 'are', 'XXXXX', 'alone', '.'), 'crying')
+    """
+    split = _word_splitter(tokenize)
+    case = str.lower if lowercase else str
+    lines, solutions = _lines(questions), _lines(answers)
+    read = _read_numbered
+    if lines[0][1].startswith("<s>"):
+        read = _read_enclosed
+    result = []
+    for place, before, after, candidates, answer in read(
+        questions, lines, answers, solutions
+    ):
+        try:
+            question = ClozeQuestion(
+                context=(),
+                query=tuple(split(f"{case(before)}{BLANK}{case(after)}")),
+                answer=" ".join(split(case(answer))),
+                candidates=tuple(
+                    " ".join(split(case(candidate))) for candidate in candidates
+                ),
+            )
+        except ValueError as error:
+            raise ValueError(f"{questions}, line {place}: {error}") from error
+        result.append(question)
+    return result
+
+
+def _lines(path):
+    """Numbers and texts of the lines that are not blank."""
+    lines = [
+        (number, line.removeprefix("\ufeff").strip())
+        for number, line in enumerate(read_lines(path), 1)
+    ]
+    lines = [(number, line) for number, line in lines if line]
+    if not lines:
+        raise ValueError(
+            f"The file {path} is empty: expected at least one line of text."
+        )
+    return lines
+
+
+# Each form is read into lists of the line of a question, the text before and
+# after the blank, the candidates and the answer.
+
+
+def _read_numbered(questions, lines, answers, solutions):
+    first = _parse_numbered(questions, *lines[0])[0]
+    groups = []
+    for index, (place, line) in enumerate(lines):
+        question, letter = divmod(index, 5)
+        *label, before, word, after = _parse_numbered(questions, place, line)
+        if label != [first + question, _LETTERS[letter]]:
+            raise ValueError(
+                f"{questions}, line {place}: questions are numbered one by "
+                f"one, with lines a to e. Expected {first + question}"
+                f"{_LETTERS[letter]}). Received: {line[:40]!r}"
+            )
+        if not letter:
+            groups.append((place, before, after, []))
+        if (before, after) != groups[-1][1:3]:
+            raise ValueError(
+                f"{questions}, line {place}: the five sentences of a question "
+                "must differ only in the words in brackets. Received: "
+                f"{line!r}, other than line {groups[-1][0]}"
+            )
+        groups[-1][3].append(word)
+    _check_counts(questions, lines, answers, solutions)
+    for index, (group, (place, line)) in enumerate(zip(groups, solutions)):
+        number, letter, _, answer, _ = _parse_numbered(answers, place, line)
+        if number != first + index:
+            raise ValueError(
+                f"{answers}, line {place}: expected the answer of question "
+                f"{first + index}. Received: {line[:40]!r}"
+            )
+        if answer != dict(zip(_LETTERS, group[3])).get(letter):
+            raise _no_candidate(answers, place, line, questions, group)
+        yield *group, answer
+
+
+def _parse_numbered(path, place, line):
+    match = _NUMBERED.match(line)
+    if not match or not match[4].strip():
+        raise ValueError(
+            f"{path}, line {place}: expected a number, a letter and a sentence "
+            "with one word in brackets, such as '1a) You are [crying] alone.'. "
+            f"Received: {line[:80]!r}"
+        )
+    return int(match[1]), match[2], match[3], match[4].strip(), match[5]
+
+
+def _read_enclosed(questions, lines, answers, solutions):
+    sentences = [_parse_enclosed(questions, *line) for line in lines]
+    _check_counts(questions, lines, answers, solutions)
+    for index, (place, line) in enumerate(solutions):
+        five = sentences[5 * index : 5 * index + 5]
+        # The candidates are between the words that all five share, and each
+        # has at least one word.
+        longest = min(map(len, five)) - 1
+        begin = _shared(five, longest)
+        end = _shared([words[::-1] for words in five], longest - begin)
+        first = lines[5 * index][0]
+        if not begin and not end:
+            raise ValueError(
+                f"{questions}, line {first}: the five sentences from here on "
+                "must differ in one place only. Received: sentences that "
+                "neither begin nor end alike. Lines may be missing before."
+            )
+        candidates = [
+            " ".join(words[begin : len(words) - end]) for words in five
+        ]
+        before = "".join(f"{word} " for word in five[0][:begin])
+        after = "".join(f" {word}" for word in five[0][len(five[0]) - end :])
+        group = (first, before, after, candidates)
+        answer = _parse_enclosed(answers, place, line)
+        if answer not in five:
+            raise _no_candidate(answers, place, line, questions, group)
+        yield *group, candidates[five.index(answer)]
+
+
+def _parse_enclosed(path, place, line):
+    match = _ENCLOSED.match(line)
+    if not match or not match[1].strip():
+        raise ValueError(
+            f"{path}, line {place}: expected a sentence '<s> ... </s>', of the "
+            f"form of the first question. Received: {line[:80]!r}"
+        )
+    return match[1].split()
+
+
+def _shared(sentences, longest):
+    """Number of words, at most `longest`, with which all sentences begin."""
+    for place in range(longest):
+        if len({words[place] for words in sentences}) > 1:
+            return place
+    return longest
+
+
+def _check_counts(questions, lines, answers, solutions):
+    if len(lines) != 5 * len(solutions):
+        raise ValueError(
+            f"{questions} must have five lines for each line of {answers}. "
+            f"Received: {len(lines)} lines, the last of them line "
+            f"{lines[-1][0]}, for {len(solutions)} answers, the last of them "
+            f"line {solutions[-1][0]}. Take both files of the same form, whole."
+        )
+
+
+def _no_candidate(answers, place, line, questions, group):
+    return ValueError(
+        f"{answers}, line {place}: the answer must be one of the candidates "
+        f"{group[3]} of the question at line {group[0]} of {questions}. "
+        f"Received: {line!r}"
+    )
+
+
+# === Novels ===
+
+
+def prepare_novels(
+    folder,
+    output,
+    lowercase=True,
+    tokenize="syntok",
+    encoding="cp1252",
+    verbose=1,
+):
+    """Prepares novels of Project Gutenberg as text to train on.
+
+    Each `.txt` file becomes one of the same name with a sentence a line, its
+    tokens separated by spaces, so that `load_documents(output)` splits the
+    novels into training, validation and testing and `load_text` reads such
+    folders. Marker lines, if there are any, tell header and footer from the
+    text. Lines without a letter or digit are no sentences. With
+    `tokenize="syntok"` underscores, which mark italics, are removed, dashes
+    are tokens, and quotes become straight, as with `completion_questions`.
+
+    The questions of the challenge come from *The Sign of the Four*, *The Hound
+    of the Baskervilles*, *The Adventures* and *The Memoirs of Sherlock Holmes*
+    and *The Valley of Fear*: by its rules these must not be among the novels.
+
+    Args:
+        folder: Path of the folder with the novels.
+        output: Path of the folder to make. It is made whole or not at all.
+        lowercase: Whether to lower-case the text.
+        tokenize: As for `completion_questions`; it is given a sentence.
+        encoding: How to read a file that is not UTF-8.
+        verbose: 0 or 1, whether to show a progress bar.
+
+    Returns:
+        Two integers, the sentences and the tokens that were written.
+
+    Raises:
+        FileNotFoundError: There is no `.txt` file in `folder`.
+        FileExistsError: `output` exists.
+        ValueError: Two files would get the same name, there is no such
+            encoding, or a novel is not in it or has no sentence.
+        ImportError: `syntok`, which splits sentences, is not installed.
+        OSError: `output` cannot be written.
+
+    Warns:
+        UserWarning: Files lack one of the markers. They are read from the
+            first line, or to the last.
+
+    Example:
+
+    >>> prepare_novels("Holmes_Training_Data", "novels")
+    >>> corpus = memlm_keras.data.load_documents(
+    ...     "novels", validation=0.01, test=0.01, vocabulary_size=64_000
+    ... )
+    """
+    # Raises at once if syntok, which splits sentences, is not installed.
+    load_syntok("segmenter")
+    split = _word_splitter(tokenize)
+    case = str.lower if lowercase else str
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise ValueError(
+            "`encoding` must be one that Python knows. Received: "
+            f"encoding={encoding!r}. Try 'cp1252' or 'latin-1'."
+        ) from error
+    output = pathlib.Path(output)
+    files = _novels(pathlib.Path(folder), output)
+    # All files are read before any novel is written.
+    unmarked = [file.name for file in files if not _read(file, encoding)[1]]
+    if unmarked:
+        warnings.warn(
+            f"{len(unmarked)} of {len(files)} novels lack a marker line of "
+            "Project Gutenberg, and are read from the first line, or to the "
+            f"last: {', '.join(unmarked[:10])}",
+            stacklevel=2,
+        )
+    sentences = tokens = 0
+    progress = keras.utils.Progbar(
+        len(files), verbose=verbose, unit_name="novel"
+    )
+    with atomic_path(output) as temporary:
+        temporary.mkdir()
+        for file in files:
+            text, _ = _read(file, encoding)
+            lines = [split(case(sentence)) for sentence in _sentences(text)]
+            if not lines:
+                raise ValueError(
+                    f"The novel {file} holds no sentence, or none between its "
+                    "markers. Correct it, or take it out of the folder."
+                )
+            written = "".join(f"{' '.join(line)}\n" for line in lines)
+            path = temporary / f"{file.stem}.txt"
+            path.write_bytes(written.encode())
+            sentences += len(lines)
+            tokens += sum(map(len, lines))
+            progress.add(1)
+    return sentences, tokens
+
+
+def _novels(folder, output):
+    if output.exists():
+        raise FileExistsError(
+            f"`output` must be a new folder. Received: {output}, which exists. "
+            "Remove it, or choose another."
+        )
+    # The names of the challenge's own end with `.TXT`.
+    files = sorted(
+        path
+        for path in folder.glob("*")
+        if path.suffix.lower() == ".txt" and path.is_file()
+    )
+    if not files:
+        raise FileNotFoundError(
+            f"`folder` must be a folder of novels, .txt files. Received: "
+            f"{folder}, which has none."
+        )
+    if len({path.stem for path in files}) < len(files):
+        raise ValueError(
+            f"`folder` must not hold two files that differ only in `.txt` and "
+            f"`.TXT`. Received: {folder}. Rename one of them."
+        )
+    return files
+
+
+def _read(file, encoding):
+    """Returns what is between the markers, and whether both are there."""
+    data = file.read_bytes()
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"The novel {file} is neither UTF-8 nor {encoding}: byte "
+                f"0x{data[error.start]:02x} at byte offset {error.start}. "
+                "Give another `encoding`, such as 'latin-1'."
+            ) from error
+    lines = re.split("\r\n|\r|\n", text)
+    # Some small print stands at the end: the last header before the footer.
+    footers = (at for at, line in enumerate(lines) if _FOOTER.match(line))
+    end = next(footers, None)
+    headers = [at for at, line in enumerate(lines[:end]) if _HEADER.match(line)]
+    begin = headers[-1] + 1 if headers else 0
+    if headers:
+        # A long title breaks a marker into lines, the last of them with stars.
+        marker = lines[begin - 1 : begin + 3]
+        ends = (
+            at for at, line in enumerate(marker) if _MARKER_END.search(line)
+        )
+        begin += next(ends, 0)
+    return "\n".join(lines[begin:end]), bool(headers) and end is not None
+
+
+def _sentences(text):
+    """Yields the sentences of a text, each a string of one line."""
+    segmenter, words = load_syntok("segmenter"), _syntok_words()
+    for paragraph in re.split(r"\n\s*\n", text):
+        paragraph = " ".join(paragraph.split())
+        for tokens in segmenter.segment(words.tokenize(paragraph)):
+            sentence = "".join(map(str, tokens)).strip()
+            # Lines of stars and the like separate sections.
+            if any(map(str.isalnum, sentence)):
+                yield sentence
+
+
+# === Words ===
+
+
+def _word_splitter(tokenize):
+    """Returns the function from a string to its tokens."""
+    if tokenize is None:
+        return str.split
+    if callable(tokenize):
+        return tokenize
+    if tokenize != "syntok":
+        raise ValueError(
+            '`tokenize` must be "syntok", None (white space) or a function '
+            f"from a string to its tokens. Received: tokenize={tokenize!r}"
+        )
+    words = _syntok_words()
+
+    def split(text):
+        text = text.translate(_STRAIGHT_QUOTES).replace("_", " ")
+        # syntok does not split at dashes without spaces around them.
+        text = re.sub("-{2,}|—", " -- ", text)
+        return [token.value for token in words.tokenize(text)]
+
+    return split
+
+
+def _syntok_words():
+    # By default syntok drops hyphens, and makes "not" of "n't".
+    return load_syntok("tokenizer").Tokenizer(
+        emit_hyphen_or_underscore_sep=True, replace_not_contraction=False
+    )
