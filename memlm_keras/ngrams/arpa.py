@@ -99,10 +99,10 @@ class _Reader:
         )
 
     def _expect(self, expected):
-        found = next(self.lines, b"the end of the file")
-        if found != expected:
+        line = next(self.lines, b"the end of the file")
+        if line != expected:
             raise self._damaged(
-                f"expected {expected.decode()}, found {_shown(found)}"
+                f"expected {expected.decode()}, found {_shown(line)}"
             )
 
     def _header(self):

@@ -110,7 +110,7 @@ class KneserNey(BackoffModel):
         require_positive_integer("order", order)
         super().__init__(vocabulary_size, sentence_boundaries)
         self._order = order
-        self._explicit_discounts = explicit_discounts(discounts, order)
+        self._explicit_discounts = _explicit_discounts(discounts, order)
         self.discounts = self._explicit_discounts or discounts
         self.minimum_counts = minimum_counts
         self._cut_offs = _cut_offs(minimum_counts, order)
@@ -207,14 +207,10 @@ class Counts:
         suffixes: integer array `(ngrams,)`, the place of the last n - 1 words
             in the order below; for single words, zeros.
         occurrences: integer array `(ngrams,)`, how often each occurs.
-        modified: integer array `(ngrams,)`, the counts that are smoothed: for
-            the highest order occurrences, below it the number of distinct
-            words before the n-gram (Kneser and Ney, 1995),
-
-                N1+(. w_1 .. w_n) = |{v : c(v w_1 .. w_n) > 0}|
-
-            but occurrences if the n-gram begins a sentence, where nothing
-            comes before it.
+        modified: integer array `(ngrams,)`, the counts that are smoothed:
+            occurrences for the highest order and for n-grams that begin a
+            sentence, otherwise the number of distinct words before the n-gram
+            (Kneser and Ney, 1995), N1+(. w_1 .. w_n).
     """
 
     keys: np.ndarray
@@ -226,14 +222,12 @@ class Counts:
 def count_ngrams(
     tokens, order, vocabulary_size, sentence_boundaries, update=None
 ):
-    """Counts all n-grams of a text, from single words to a highest order.
+    """Counts all n-grams of a text: a list of `Counts`, from order 1 on.
 
     An end of sentence is assumed before the text, as a part of n-grams but not
     as a word that occurs. The n-grams of one order end where those of the order
-    below end, so each order takes one sort of the text.
-
-    Returns a list of `Counts`, from order 1 on; the first has an entry for
-    every word of the vocabulary. `update` is called with each finished order.
+    below end, so each order takes one sort of the text. `update` is called with
+    each finished order.
     """
     # 32 bits number the n-grams of all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
@@ -264,7 +258,7 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """Counts the n-grams of one order, and finds those that end at each token.
+    """`Counts` of one order, and places of the n-grams that end at each token.
 
     `prefixes` are the places of the n - 1 words before each token, -1 for none,
     and `endings` of the n - 1 words that end at it, all arrays `(time,)`.
@@ -286,8 +280,8 @@ def _count(prefixes, tokens, endings, vocabulary_size):
 # === Discounts ===
 
 
-def explicit_discounts(discounts, order):
-    """Checks `discounts`; three floats for each order, `None` for a string."""
+def _explicit_discounts(discounts, order):
+    """Three floats for each order, or `None` for those to estimate."""
     if isinstance(discounts, str) and discounts in _FALLBACKS:
         return None
     received = f"Received: discounts={discounts!r}"
@@ -319,13 +313,11 @@ def estimated_discounts(levels, kind):
     """Three discounts for each order, estimated as `KneserNey` documents."""
     estimated, poor = [], []
     for order, level in enumerate(levels, start=1):
-        counts = [
-            int(np.count_nonzero(level.modified == i)) for i in (1, 2, 3, 4)
-        ]
-        discounts = _discounts(counts, kind)
+        n = [np.count_nonzero(level.modified == i) for i in range(1, 5)]
+        discounts = _discounts(*map(int, n), kind)
         if discounts is None:
             discounts = _FALLBACKS[kind]
-            poor.append(f"order {order}: n_1 .. n_4 = {counts}")
+            poor.append(f"order {order}: n_1 .. n_4 = {list(map(int, n))}")
         estimated.append(discounts)
     if poor:
         warnings.warn(
@@ -338,17 +330,17 @@ def estimated_discounts(levels, kind):
     return estimated
 
 
-def _discounts(counts, kind):
-    """Discounts from n_1 to n_4, or `None` where they cannot be estimated."""
-    n = dict(enumerate(counts, start=1))
-    needed = (1, 2) if kind == "original" else (1, 2, 3, 4)
-    if not all(n[i] for i in needed):
+def _discounts(n1, n2, n3, n4, kind):
+    """Three discounts, or `None` if they cannot be estimated."""
+    if not (n1 and n2):
         return None
-    y = n[1] / (n[1] + 2 * n[2])
+    y = n1 / (n1 + 2 * n2)
     if kind == "original":
         return (y, y, y)
-    triple = tuple(i - (i + 1) * y * n[i + 1] / n[i] for i in (1, 2, 3))
-    return triple if all(discount > 0 for discount in triple) else None
+    if not (n3 and n4):
+        return None
+    triple = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+    return triple if min(triple) > 0 else None
 
 
 # === Smoothing ===
@@ -394,11 +386,10 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
-    """Probabilities of one order, from those of the order below.
+    """Back-off weights of the order below, and probabilities of this order.
 
-    Returns the back-off weight of each n-gram of the order below, and the
-    probability of each of this order, float64 arrays. `below` is one number,
-    1 / vocabulary_size, below order 1.
+    `below` are the probabilities of the order below; below order 1 they are one
+    number, 1 / vocabulary_size.
     """
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off

@@ -194,7 +194,7 @@ def test_one_line_for_a_model_that_cannot(models, text):
     other = Batches(text, 2, 5, end_of_sentence_id=7)
     with pytest.raises(ValueError, match="id 0.*end_of_sentence_id=7"):
         perplexity(model, other, verbose=0)
-    with pytest.raises(ValueError, match="below vocabulary_size=20.*id 20"):
+    with pytest.raises(ValueError, match="below the vocabulary size 20.*: 20"):
         perplexity(model, Batches(np.array([1, 20]), 1, 2), verbose=0)
     with pytest.raises(ValueError, match="trained before"):
         perplexity(KneserNey(20), batches, verbose=0)
