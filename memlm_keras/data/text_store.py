@@ -141,7 +141,7 @@ class TextPart:
 
 
 class FileSource:
-    """What `read` yields from each of some files; `kind` names their format."""
+    """Sentences that `read` yields from each file; `kind` names the format."""
 
     def __init__(self, kind, files, read, has_documents=False):
         self.kind = kind

@@ -100,8 +100,6 @@ def test_lines_by_sentence(write):
     plain = TextSource(path, document_start="= .* =")
     assert source.identity() != plain.identity()
     assert "syntok 1" in source.identity()["splitter"]
-    with pytest.raises(ValueError, match="keep_blank_lines=True"):
-        TextSource(path, keep_blank_lines=True, by_sentence=True)
 
 
 def test_identity_follows_file_and_options(write):
