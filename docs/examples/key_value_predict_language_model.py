@@ -3,21 +3,21 @@ Title: A language model with key-value-predict attention
 Author: The memlm_keras authors
 Date created: 2026/11/23
 Last modified: 2026/11/23
-Description: Train a model that looks back for what it was told, then stream it.
+Description: Train a model that looks up earlier facts, then stream it.
 Accelerator: None
 """
 
 """
 ## Introduction
 
-An LSTM has one vector for all that it has read, and forgets who was born where.
-[Daniluk et al. (2017)](../papers/daniluk2017.md) let it look back at its last
-outputs, and part each of them in three: a *key*, by which it is found, a
-*value*, which is read when it is, and a vector that *predicts* the next word.
+An LSTM stores everything it has read in one vector, and soon forgets who was
+born where. [Daniluk et al. (2017)](../papers/daniluk2017.md) let it attend to
+its last outputs. Each output is split into three parts: a *key* for finding it,
+a *value* for reading it, and a vector that *predicts* the next word.
 
-We train such a model on text that asks for what it said, hold it against an
-n-gram model and against the best that any model could do, and read with it
-token by token, as a keyboard or a recogniser would.
+We train such a model on text that asks for facts it stated earlier. We compare
+it with an n-gram model and with the best possible model. Then we read text with
+it token by token, as a keyboard or a speech recogniser does.
 
 ## Setup
 """
@@ -29,7 +29,7 @@ import numpy as np
 
 import memlm_keras as memlm
 
-WINDOW = 54  # Steps that the model can look back.
+WINDOW = 54  # Number of steps that the model can look back.
 UNITS = 99
 BATCH_SIZE = 32
 EPOCHS = 8
@@ -40,8 +40,8 @@ keras.utils.set_random_seed(0)
 ## Text
 
 The embedded corpus is generated, so nothing is downloaded. Each document
-introduces people and then asks for them. For text of your own, one sentence a
-line, it is `memlm.data.load_text("novel.txt")`.
+introduces people and then asks for them. For your own text with one sentence
+per line, use `memlm.data.load_text("novel.txt")`.
 """
 
 corpus = memlm.data.load("embedded")
@@ -58,10 +58,10 @@ def batches(split, **kwargs):
 """
 ## Model
 
-Embed, recur, remember, predict. The memory is a Keras layer; any other of
-`memlm.memory` fits in its place. The vocabulary goes into the model, which so
-takes strings. From vectors that are all alike no memory learns which one to
-read, so they begin far apart.
+Embed, recur, remember, predict. The memory is a Keras layer, and any other
+memory of `memlm.memory` can replace it. The model contains the vocabulary, so
+it accepts strings. The initial weights are large: if all vectors are similar, a
+memory does not learn which one to read.
 """
 
 lm = memlm.LanguageModel(
@@ -88,8 +88,8 @@ lm.fit(
 ## Is it any good?
 
 A 5-gram model with Kneser-Ney smoothing sees four words back, so it knows the
-sentences and guesses the names. What a reader who forgets nothing would reach
-is known exactly, as we know how the text is made.
+sentences but has to guess the names. We know how the text is generated, so we
+also know the perplexity of a reader that forgets nothing.
 """
 
 kneser_ney = memlm.ngrams.KneserNey(len(vocabulary), discounts=0.5)
@@ -109,9 +109,8 @@ for name, value in perplexities.items():
 """
 ## Word by word
 
-`step` takes tokens and a state, and gives logits and the next state. The state
-is all that the model remembers, a dict of tensors whose size does not grow with
-the text.
+`step` takes tokens and a state, and returns logits and the next state. The
+state is a dict of tensors. Its size does not grow with the text.
 """
 
 words = list(documents[0])
@@ -125,7 +124,7 @@ size = sum(keras.ops.convert_to_numpy(s).nbytes for s in state.values())
 print(f"The state has {size:,} bytes.")
 
 """
-One token at a time gives what reading all at once gives:
+Reading one token at a time gives the same result as one call:
 """
 
 at_once = keras.ops.convert_to_numpy(lm(token_ids))
@@ -135,8 +134,8 @@ print(f"Logits differ by {difference:.1e} at most.")
 """
 ## Where does it look?
 
-The last word of each answer in this document: how probable the model thought
-it, which word it thought most probable, and at which it looked back most.
+For the last word of each answer in this document, we print its probability, the
+most probable word, and the position with the largest attention weight.
 """
 
 
@@ -155,18 +154,18 @@ attention = lm.attention(token_ids)[0]
 for asked, end in answers(words):
     # A step predicts the next word, and its last slot is the step before it.
     step = end - 1
-    found = vocabulary.decode([probabilities[step].argmax()])[0]
+    predicted = vocabulary.decode([probabilities[step].argmax()])[0]
     back = attention.shape[1] - attention[step].argmax()
     probability = probabilities[step, token_ids[0, end]]
     print(
         f"{asked:5} {words[end]:8} {probability:4.0%}"
-        f"  predicted {found:8} looked at {words[step - back]!r}, {back} back "
-        f"({attention[step].max():.0%})"
+        f"  predicted {predicted:8} looked at {words[step - back]!r}, "
+        f"{back} back ({attention[step].max():.0%})"
     )
 
 """
-Of all questions in twenty documents, by what they ask for. In so few passes the
-memory has learned more of some than of others.
+Accuracy on all questions in twenty documents, by kind of question. After so few
+epochs, the memory has learned some kinds better than others.
 """
 
 right, count = collections.Counter(), collections.Counter()
@@ -182,7 +181,7 @@ for asked in sorted(count):
 """
 ## Generate, save, load
 
-The saved file has the vocabulary in it, and loads on any backend.
+The saved file includes the vocabulary, and loads on any backend.
 """
 
 prompt = "ruth ellis was born in york in 1871 <eos> who came from york ?"
@@ -196,6 +195,6 @@ print(f"Log-probabilities of the loaded model differ by {difference:.1e}.")
 ## Next
 
 [Serve it](serve_and_call.md), look at [all of its
-attention](../how_to/pictures.md), or train [the paper's own
-sizes](../papers/daniluk2017.md) by `memlm train`.
+attention](../how_to/pictures.md), or train [the paper's
+sizes](../papers/daniluk2017.md) with `memlm train`.
 """

@@ -3,27 +3,27 @@ Title: Sentence pairs with a dual associative memory
 Author: The memlm_keras authors
 Date created: 2026/11/23
 Last modified: 2026/11/23
-Description: Classify sentence pairs whose words alone say nothing.
+Description: Classify sentence pairs whose single words do not help.
 Accelerator: None
 """
 
 """
 ## Introduction
 
-Does one sentence follow from another? Often the words tell: `nobody` and
-`sleeping` give a contradiction away. Here they cannot. A premise says who likes
-what, and a hypothesis says of one of these people that they like one of these
-things; what must be known is who is bound to what.
+Does one sentence follow from another? Often single words give the answer:
+`nobody` and `sleeping` suggest a contradiction. Here they cannot. A premise
+states who likes what, and a hypothesis states that one of these people likes
+one of these things. The model must know who is bound to what.
 
 A recurrent layer has one vector for all of it.
-[Weissenborn (2016)](../papers/weissenborn2016.md) gives a GRU an associative
-memory: what is written under a key comes back when it is read by that key, and
-many things are held in one vector, one upon the other. With a *dual* memory,
-the hypothesis is read with a memory of its own and with that which the premise
-left behind.
+[Weissenborn (2016)](../papers/weissenborn2016.md) adds an associative memory to
+a GRU. A value written with a key can be read with the same key, and one vector
+holds many values. With a *dual* memory, the hypothesis has its own memory and
+also reads the memory of the premise.
 
-We train this cell and a GRU of as many parameters on the same pairs: under two
-minutes of one core with `KERAS_BACKEND=jax`, several on other backends.
+We train this cell and a GRU with as many parameters on the same pairs. This
+takes under two minutes of one core with `KERAS_BACKEND=jax`, and several on
+other backends.
 
 ## Setup
 """
@@ -43,9 +43,9 @@ keras.utils.set_random_seed(0)
 """
 ## Pairs
 
-Three people, three things. Half of the hypotheses are true; the others are of a
-thing that somebody else likes, so that every word of a hypothesis is in its
-premise, whatever the label. Pairs of your own are made in the same way, and
+Three people, three things. Half of the hypotheses are true. The others name a
+thing that another person likes, so every word of a hypothesis occurs in its
+premise, for both labels. Make your own pairs in the same way;
 `memlm.data.load_pairs` reads SNLI and SICK.
 """
 
@@ -84,11 +84,12 @@ for pair in make_pairs(2, seed=2):
 """
 ## Models
 
-Both read the premise, then the hypothesis; a second GRU summarises each, and a
-rectifier layer compares. The first model goes on from the state in which the
-premise left it. The second begins the hypothesis with an empty memory and reads
-the premise's beside it: `conditioning="source"`. Keys are learned from random
-embeddings, which are large enough to make long keys.
+Both models read the premise, then the hypothesis. A second GRU summarises each,
+and a layer of rectifiers compares them. The GRU reads the hypothesis from its
+state after the premise. The dual cell starts the hypothesis with an empty
+memory and also reads that of the premise: `conditioning="source"`. Keys are
+computed from embeddings, so embeddings are initialized in a range that gives
+long keys.
 """
 
 
@@ -113,7 +114,7 @@ models = {
 """
 ## Training
 
-The same pairs, rate and number of passes for both.
+Both models use the same pairs, rate and number of passes.
 """
 
 for name, model in models.items():
@@ -129,12 +130,12 @@ for name, model in models.items():
 """
 ## Result
 
-Of 1,000 pairs that neither has seen; chance is 50%.
+Accuracy on 1,000 new pairs; chance is 50%.
 """
 
 for name, model in models.items():
-    found = model.evaluate(corpus.batches("test"), return_dict=True, verbose=0)
-    print(f"{name:12} {found['accuracy']:.1%}")
+    logs = model.evaluate(corpus.batches("test"), return_dict=True, verbose=0)
+    print(f"{name:12} {logs['accuracy']:.1%}")
 
 model = models["dual AM-GRU"]
 premise = "ada likes tea . bert likes opera . clara likes chess ."
@@ -144,12 +145,12 @@ for hypothesis in ("bert likes opera .", "bert likes tea ."):
 """
 ## What was read
 
-At each word of the hypothesis the cell reads the memory that the premise left
-behind. Is what it reads like what the premise wrote at the thing which this
-person likes, or at the others? Mean cosines over 50 pairs:
+At each word of the hypothesis, the cell reads the memory of the premise. Is the
+result similar to what the premise wrote at the thing that this person likes, or
+to what it wrote at the other things? Mean cosines over 50 pairs:
 """
 
-alike = np.zeros((4, 2))
+cosines = np.zeros((4, 2))
 for pair in make_pairs(50, seed=3):
     similarity = memlm.analysis.associations(
         model,
@@ -159,19 +160,18 @@ for pair in make_pairs(50, seed=3):
     # The words of a fact are person, likes, thing, and a full stop.
     liked = pair.premise.index(pair.hypothesis[0]) + 2
     others = [place for place in (2, 6, 10) if place != liked]
-    alike[:, 0] += similarity[:, liked] / 50
-    alike[:, 1] += similarity[:, others].mean(axis=1) / 50
+    cosines[:, 0] += similarity[:, liked] / 50
+    cosines[:, 1] += similarity[:, others].mean(axis=1) / 50
 print("read at    liked  others")
-for word, (liked, others) in zip(("person", "likes", "thing", "."), alike):
+for word, (liked, others) in zip(("person", "likes", "thing", "."), cosines):
     print(f"{word:9}{liked:7.2f}{others:8.2f}")
 
 """
 ## Next
 
-This task is made to need a memory, and one run each decides little. It also
-takes pairs enough: with 4,000 of them and 14 passes, the two came to 84.6% and
-84.0% (JAX, seed 0). On real pairs, of which there were few, the memory did not
-pay: [what we measured](../results/weissenborn2016.md) says where and why. The
-paper's sizes, SNLI, SICK and word vectors are on
-[the page on pairs](../how_to/pairs.md).
+This task is designed for a memory, and one run of each model decides little.
+With 4,000 pairs and 14 passes, the two models reach 84.6% and 84.0% (JAX,
+seed 0). On real pairs the memory did not help ([our
+results](../results/weissenborn2016.md)). [The page on
+pairs](../how_to/pairs.md) has the paper's sizes, SNLI, SICK and word vectors.
 """

@@ -10,13 +10,13 @@ Accelerator: None
 """
 ## Introduction
 
-A recurrent model that is served has a problem that others have not: between two
-requests somebody must keep its state. Here the state goes out with each answer,
-and comes back with the next request. The server holds none, so any of several
-servers can answer, and one can be restarted in the middle of a conversation.
+Between two requests, the state of a recurrent model must be kept somewhere.
+Here the state goes out with each answer and comes back with the next request.
+The server keeps none, so any of several servers can answer, and a server can be
+restarted during a conversation.
 
 We export a model as a SavedModel, which runs without Keras and without this
-package, call its signatures as a server does, and then ask a server.
+package. We call its signatures as a server does, and then call a server.
 
 ## Setup
 """
@@ -30,7 +30,7 @@ import tensorflow as tf
 import memlm_keras as memlm
 
 EPOCHS = 2
-# Of TensorFlow Serving, such as "http://localhost:8501"; `None` asks no server.
+# Address of TensorFlow Serving, such as "http://localhost:8501", or `None`.
 ADDRESS = None
 
 keras.utils.set_random_seed(0)
@@ -38,9 +38,9 @@ keras.utils.set_random_seed(0)
 """
 ## A model
 
-Any model of the package does. This one is small, and has learned little more
-than what sentences look like; [the first
-example](key_value_predict_language_model.md) trains one that knows more.
+Any model of the package can be served. This one is small and has learned little
+more than the form of sentences. [The first
+example](key_value_predict_language_model.md) trains a better one.
 """
 
 corpus = memlm.data.load("embedded")
@@ -58,8 +58,8 @@ lm.fit(
 """
 ## Export
 
-A version appears whole or not at all, in the layout that TensorFlow Serving
-looks for. The vocabulary and its tokenisation are in the graph, so that clients
+The export has the layout of TensorFlow Serving. A version appears completely or
+not at all. The graph contains the vocabulary and its tokenisation, so clients
 send text.
 """
 
@@ -71,13 +71,13 @@ for name, signature in served.items():
     print(f"{name:16} takes {', '.join(inputs)}")
 
 """
-From here on nothing needs this package: what `served[name]` does here, a server
-does for clients in any language.
+The rest does not need this package. A server calls the same signatures for
+clients in any language.
 
 ## Score texts
 
-Of texts in one request, whatever their lengths, each word's natural
-log-probability, and the end's.
+`score` returns the natural log-probability of each word and of the end, for
+several texts of any length in one request.
 """
 
 texts = ["ruth ellis was born in york", "york in born was ellis ruth"]
@@ -88,7 +88,7 @@ for text, total, length in zip(
     print(f"{text}: {total:.2f}, perplexity {np.exp(-total / length):.1f}")
 
 """
-The exported model says what the model in this process says:
+The exported model gives the same result as the model in this process:
 """
 
 difference = np.abs(
@@ -99,9 +99,9 @@ print(f"Log-probabilities differ by {difference:.1e} at most.")
 """
 ## Stream
 
-`begin` reads a text from an empty context and answers with the most probable
-next words, and with the state. Two people may talk to one server at once, each
-with a state of their own.
+`begin` reads a text from an empty context. It returns the most probable next
+words and the state. Two people can use one server at the same time, each with
+their own state.
 """
 
 
@@ -131,8 +131,8 @@ for word_of_first, word_of_second in zip(
     print(f"{word_of_second:8} -> {best(second)}")
 
 """
-A word costs the same at the end of a long text as at its beginning, as only the
-state is read, and not the text. Medians over 50 words each:
+A word costs the same at the end of a long text as at its beginning, because
+only the state is read. Medians over 50 words each:
 """
 
 
@@ -154,7 +154,7 @@ print(f"{milliseconds(long):.2f} ms after 900 words")
 """
 ## Generate
 
-Each text with its own length, sampling and seed.
+Each text has its own length, sampling and seed.
 """
 
 answer = served["generate"](
@@ -170,8 +170,8 @@ for text in answer["text"].numpy():
 """
 ## From a server
 
-In a shell, with TensorFlow Serving or its container (there is a [compose
-file](../how_to/serving.md) for it):
+In a shell, with TensorFlow Serving or its container ([compose
+file](../how_to/serving.md)):
 
     tensorflow_model_server --rest_api_port=8501 --model_name=kvp \\
         --model_base_path="$PWD/saved_models/kvp"
@@ -188,16 +188,15 @@ if ADDRESS is not None:
         print(f"{word:8} -> {word_next!r} ({np.exp(score):.0%})")
 
 """
-Without any package, the requests that the model brings along can be sent as
-they are:
+Without any package, send the example requests of the export:
 
     cd saved_models/kvp/1/assets.extra
     curl -d @requests/score.json http://localhost:8501/v1/models/kvp:predict
 
 ## Next
 
-The model card, `assets.extra/model_card.md`, says what each signature takes and
-gives; [the page on serving](../how_to/serving.md) what servers do to requests,
-and [that on formats](../how_to/formats.md) which models leave as ONNX and
-LiteRT as well.
+The model card, `assets.extra/model_card.md`, has the inputs and outputs of each
+signature. [Serving](../how_to/serving.md) explains what servers do to requests.
+[Export formats](../how_to/formats.md) lists the models that can be exported as
+ONNX and LiteRT too.
 """

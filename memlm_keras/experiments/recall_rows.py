@@ -73,8 +73,8 @@ def _associative_lstm(key):
     )
 
 
-_NO_QUERY = "its score does not depend on what is asked"
-_WORDS = "a slot does not know the word beside it"
+_NO_QUERY = "its score does not depend on the question"
+_WORDS = "a slot does not know the previous word"
 _SHORT = "what is asked lies behind its window"
 
 # What needs another learning rate than the others has its own.

@@ -61,7 +61,7 @@ def test_sentence_pairs(run):
     module, printed = run("sentence_pairs_with_dual_memory")
     sizes = [model.count_params() for model in module.models.values()]
     assert max(sizes) / min(sizes) < 1.01
-    assert np.isfinite(module.alike).all()
+    assert np.isfinite(module.cosines).all()
     # All words of a hypothesis are in its premise, whatever the label.
     for pair in module.make_pairs(20, seed=0):
         assert set(pair.hypothesis) <= set(pair.premise)

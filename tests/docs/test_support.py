@@ -377,7 +377,7 @@ def test_the_page_has_these_tables(table):
         *(f"{n}. {note}" for n, note in enumerate(NOTES, start=1)),
     ]
     kinds = [
-        row("preset", "column", "made of", "others alike"),
+        row("preset", "column", "made of", "same kind"),
         "|" + "---|" * 4,
         *(
             row(

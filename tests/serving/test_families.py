@@ -246,7 +246,7 @@ def test_the_table_of_the_page_is_this(table):
     if any(table.get(name, {}).keys() != FORMATS.keys() for name in kinds):
         pytest.skip("only some cells were made")
     lines = [
-        f"| preset | others alike | {' | '.join(FORMATS)} |",
+        f"| preset | same kind | {' | '.join(FORMATS)} |",
         "|---|---|" + "---|" * len(FORMATS),
     ]
     for name, row in table.items():
