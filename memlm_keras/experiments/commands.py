@@ -6,8 +6,6 @@ import pathlib
 import re
 import shlex
 
-import keras
-
 from memlm_keras import registry
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import options
@@ -18,9 +16,7 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
-from memlm_keras.experiments.subcommands import as_flag
 from memlm_keras.experiments.table import TableRuns
-from memlm_keras.experiments.table_runs import fill
 from memlm_keras.experiments.tasks import smoothing_of
 from memlm_keras.presets import count_params
 
@@ -188,22 +184,7 @@ def table(positional, values, command):
         overrides=overrides,
         measures=measures,
     )
-
-    def flags_of(recipe):
-        recipe = dict(recipe)
-        preset = recipe.pop("preset")
-        told = {
-            **recipe,
-            **passed,
-            **measures,
-            "run_dir": run_dir,
-            "backend": keras.backend.backend(),
-            # A progress bar would fill the log with every step.
-            "verbose": 2,
-        }
-        return [preset, *(as_flag(k, v) for k, v in told.items())]
-
-    failed = fill(runs, seeds, flags_of, finished_only, overwrite, command)
+    failed = runs.fill(seeds, passed, finished_only, overwrite, command)
     return 1 if failed else 0
 
 

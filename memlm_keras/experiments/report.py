@@ -1,4 +1,4 @@
-"""Results of runs: as plain values, as one line, and as whole tables."""
+"""Results of runs: as plain values, as one line, and as tables."""
 
 import csv
 import dataclasses
@@ -7,8 +7,8 @@ import statistics
 from memlm_keras import files
 
 _ENVIRONMENT = ("backend", "keras", "python", "hardware", "date")
-# Of each run by itself, and in columns or nowhere.
-_OWN = (
+# Results that differ between the runs of a table.
+_PER_RUN = (
     "preset",
     "units",
     "seed",
@@ -26,36 +26,33 @@ _OWN = (
 
 
 def better(monitor):
-    """`max` where more of a metric is better, else `min`."""
+    """`max` for a metric that should be high, else `min`."""
     return max if monitor.endswith("accuracy") else min
 
 
 def summary_of_log(log, monitor):
-    """Summary of the log of a whole run.
+    """Summarizes the log of a whole run.
 
     Args:
-        log: list of dicts of floats, one an epoch.
-        monitor: string, the metric that the best epoch is chosen by.
+        log: list of dicts of floats, one per epoch.
+        monitor: string, the metric that chooses the best epoch, the first of
+            equal ones.
 
     Returns:
-        Dict of plain values; of equal epochs the first is the best.
+        Dict of plain values.
     """
     speed = next(name for name in log[0] if name.endswith("_per_second"))
     best = better(monitor)(range(len(log)), key=lambda e: log[e][monitor])
     return {
         "epochs": len(log),
         "best_epoch": 1 + best,
-        "seconds_per_epoch": statistics.median(r["seconds"] for r in log),
+        "seconds_per_epoch": statistics.median(row["seconds"] for row in log),
         speed: statistics.median(row[speed] for row in log),
     }
 
 
 def plain_perplexity(result):
-    """A `Perplexity` as plain values, those of other protocols by their names.
-
-    Args:
-        result: `memlm_keras.evaluation.Perplexity`.
-    """
+    """A `Perplexity` as plain values, with those of other protocols by name."""
     return {
         "perplexity": result.perplexity,
         "loss": result.loss,
@@ -70,10 +67,10 @@ def plain_perplexity(result):
 
 
 def outcome(results, measures):
-    """One line that says what came of a run.
+    """The results of a run in one line.
 
     Args:
-        results: dict, what `results.json` holds.
+        results: dict, the content of `results.json`.
         measures: list of `memlm_keras.presets.Measure`s.
     """
     line = ", ".join(
@@ -92,7 +89,7 @@ def outcome(results, measures):
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Numbers of several runs; no standard deviation of a single one."""
+    """Statistics of several runs; `None` is the deviation of a single one."""
 
     mean: float
     standard_deviation: float | None
@@ -101,7 +98,7 @@ class Summary:
 
 
 def summarize(values):
-    """Returns the `Summary` of those that are numbers, `None` of none."""
+    """Returns the `Summary` of the values that are not `None`, if any."""
     values = [value for value in values if value is not None]
     if not values:
         return None
@@ -109,33 +106,24 @@ def summarize(values):
     return Summary(statistics.mean(values), deviation, min(values), max(values))
 
 
-def write_table(table, progress, command):
-    """Writes `table.csv` and `table.md` of a table, each whole.
+# === Writers ===
 
-    Args:
-        table: `memlm_keras.experiments.table.TableRuns`.
-        progress: `memlm_keras.experiments.table.Progress`.
-        command: string, what was typed.
-    """
-    records = [_record(table, row, progress) for row in table.rows]
-    write_csv(table.folder / "table.csv", records)
-    lines = [
-        f"# {table.title}",
-        "",
-        *_facts(table, progress),
-        f"* command: `{command}`",
-        "",
-        *_markdown(table, records),
-        *_published_elsewhere(table),
-        *_failures(progress),
-        *(f"\n![{name}]({name})" for name in table.pictures(progress)),
-    ]
-    with files.atomic_path(table.folder / "table.md") as temporary:
+
+def markdown_table(columns, rows):
+    """The lines of a Markdown table, with cells of any type."""
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (columns, *rows)]
+    lines.insert(1, "|" + "---|" * len(columns))
+    return lines
+
+
+def write_lines(path, lines):
+    """Writes lines of text."""
+    with files.atomic_path(path) as temporary:
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def write_csv(path, records):
-    """Writes a list of dicts of the same keys as CSV."""
+    """Writes dicts with equal keys as CSV."""
     with files.atomic_path(path) as temporary:
         with open(temporary, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(records[0]) if records else [])
@@ -143,25 +131,71 @@ def write_csv(path, records):
             writer.writerows(records)
 
 
-def _record(table, row, progress):
-    """One row of the table, as plain values by column."""
-    results = progress.results(row)
+# === Tables of the papers ===
 
-    def mean(key):
-        found = [r[key] for r in results if key in r]
-        return statistics.mean(found) if found else ""
 
-    def list_seeds(runs):
-        return " ".join(str(run.seed) for run in progress.of(row, runs))
+def write_table(table, runs, command, pictures=()):
+    """Writes `table.csv` and `table.md`.
 
-    columns = dict.fromkeys(name for r in table.rows for name in r.details)
-    record = {name: row.details.get(name, "") for name in columns}
-    record["units"] = results[0]["units"] if results else ""
-    record["parameters"] = results[0]["parameters"] if results else ""
-    record["seeds"] = list_seeds(progress.finished)
-    record["failed"] = list_seeds(progress.failed)
-    record["to_come"] = list_seeds(progress.to_come)
-    record["best_epoch"] = " ".join(
+    Args:
+        table: `memlm_keras.experiments.TableRuns`.
+        runs: list of the runs of the table.
+        command: string, the command line.
+        pictures: names of pictures in the same folder.
+    """
+    rows = [_record_and_cells(table, row, runs) for row in table.rows]
+    write_csv(table.folder / "table.csv", [record for record, _ in rows])
+    cells = [list(texts.values()) for _, texts in rows]
+    lines = [
+        f"# {table.title}",
+        "",
+        *_facts(table, [run.results for run in runs if run.results]),
+        f"* command: `{command}`",
+        "",
+        *markdown_table(list(rows[0][1]), cells),
+    ]
+    if any(_DEVIATION in str(text) for texts in cells for text in texts):
+        lines.append(
+            "\nOver the seeds: mean ± sample standard deviation (least to "
+            "greatest)."
+        )
+    lines += _published_elsewhere(table)
+    lines += [
+        f"\nFailed: {run.row.label}, seed {run.seed}; see "
+        f"{run.folder / 'log.txt'}."
+        for run in runs
+        if run.failed
+    ]
+    lines += [f"\n![{name}]({name})" for name in pictures]
+    write_lines(table.folder / "table.md", lines)
+
+
+_DEVIATION = " ± "
+
+
+def _record_and_cells(table, row, runs):
+    """Plain values of `table.csv`, and cells of `table.md`, by column."""
+    runs = [run for run in runs if run.row is row]
+    results = [run.results for run in runs if run.results]
+    details = dict.fromkeys(name for r in table.rows for name in r.details)
+    record = {name: row.details.get(name, "") for name in details}
+    for name in ("units", "parameters"):
+        record[name] = results[0][name] if results else ""
+    cells = {**record, "parameters": _rounded(record["parameters"])}
+    seeds = {
+        "seeds": [run.seed for run in runs if run.results],
+        "failed": [run.seed for run in runs if run.failed],
+        "to_come": [
+            run.seed for run in runs if not run.results and not run.failed
+        ],
+    }
+    record |= {name: " ".join(map(str, each)) for name, each in seeds.items()}
+    cells["seeds"] = "; ".join(
+        head + ", ".join(map(str, each))
+        for head, each in zip(("", "failed: ", "to come: "), seeds.values())
+        if each
+    )
+    record["best_epoch"] = cells["best epoch"] = " ".join(
         f"{r['best_epoch']}/{r['epochs']}" for r in results
     )
     for measure in table.measures:
@@ -170,66 +204,44 @@ def _record(table, row, progress):
             value = getattr(summary, field.name, None)
             column = f"{measure.name}_{field.name}".removesuffix("_mean")
             record[column] = "" if value is None else value
-    for key in (table.speed, "seconds_per_epoch", "peak_memory_mib"):
-        record[key] = mean(key)
+        cells[measure.name] = _measured(summary, measure.digits)
+    for name, head in (
+        (table.speed, table.speed.replace("_per_second", " / s")),
+        ("seconds_per_epoch", "s / epoch"),
+        ("peak_memory_mib", "peak memory, MiB"),
+    ):
+        values = [r[name] for r in results if name in r]
+        record[name] = statistics.mean(values) if values else ""
+        cells[head] = _rounded(record[name])
     if table.has_published:
         published = row.published_on(table.dataset)
         for measure in table.measures:
             value = published.get(measure.name)
-            record[f"paper_{measure.name}"] = "" if value is None else value
-    return record
+            value = "" if value is None else value
+            record[f"paper_{measure.name}"] = value
+            cells[f"paper {measure.name}"] = value
+    return record, cells
 
 
-def _markdown(table, records):
-    columns = {
-        **{name: name for row in table.rows for name in row.details},
-        "units": "units",
-        "parameters": "parameters",
-        "seeds": "seeds",
-        "best_epoch": "best epoch",
-        **{measure.name: measure.name for measure in table.measures},
-        table.speed: table.speed.replace("_per_second", " / s"),
-        "seconds_per_epoch": "s / epoch",
-        "peak_memory_mib": "peak memory, MiB",
-    }
-    if table.has_published:
-        columns.update(
-            {f"paper_{m.name}": f"paper {m.name}" for m in table.measures}
-        )
-    rows = []
-    several = False
-    for record in records:
-        cells = dict(record)
-        for key in (
-            table.speed,
-            "seconds_per_epoch",
-            "parameters",
-            "peak_memory_mib",
-        ):
-            cells[key] = "" if record[key] == "" else f"{record[key]:,.0f}"
-        cells["seeds"] = _seeds_cell(record)
-        for measure in table.measures:
-            cells[measure.name] = _measure_cell(record, measure)
-            several |= record[f"{measure.name}_standard_deviation"] != ""
-        rows.append([cells[name] for name in columns])
-    yield from markdown_table(columns.values(), rows)
-    if several:
-        yield (
-            "\nOver the seeds: mean ± sample standard deviation (least to "
-            "greatest)."
-        )
+def _rounded(number):
+    return "" if number == "" else f"{number:,.0f}"
 
 
-def markdown_table(heads, rows):
-    heads = list(heads)
-    yield f"| {' | '.join(heads)} |"
-    yield "|" + "---|" * len(heads)
-    for row in rows:
-        yield f"| {' | '.join(map(str, row))} |"
+def _measured(summary, digits):
+    if summary is None:
+        return ""
+    mean, *deviation, minimum, maximum = (
+        f"{value:.{digits}f}"
+        for value in dataclasses.astuple(summary)
+        if value is not None
+    )
+    if not deviation:
+        return mean
+    return f"{mean}{_DEVIATION}{deviation[0]} ({minimum} to {maximum})"
 
 
 def _published_elsewhere(table):
-    """The paper's numbers of other texts, in a table of their own."""
+    """The paper's numbers on other texts, in a table of their own."""
     corpora = dict.fromkeys(
         (published.corpus, name)
         for row in table.rows
@@ -241,67 +253,40 @@ def _published_elsewhere(table):
     if not corpora:
         return
     yield "\nPublished, of other texts, with which ours cannot be compared:\n"
-    heads = ["row", *(f"{name}, {corpus}" for corpus, name in corpora)]
     rows = []
     for row in table.rows:
-        found = {
+        numbers = {
             (published.corpus, name): value
             for published in row.published
             for name, value in published.numbers.items()
         }
-        rows.append([row.label, *(found.get(key) or "" for key in corpora)])
-    yield from markdown_table(heads, rows)
-
-
-def _seeds_cell(record):
-    parts = [record["seeds"].replace(" ", ", ")]
-    for column, text in (("failed", "failed"), ("to_come", "to come")):
-        if record[column]:
-            parts.append(f"{text}: {record[column].replace(' ', ', ')}")
-    return "; ".join(part for part in parts if part)
-
-
-def _measure_cell(record, measure):
-    mean, deviation, minimum, maximum = (
-        record[f"{measure.name}{ending}"]
-        for ending in ("", "_standard_deviation", "_minimum", "_maximum")
-    )
-    if mean == "":
-        return ""
-    digits = measure.digits
-    if deviation == "":
-        return f"{mean:.{digits}f}"
-    return (
-        f"{mean:.{digits}f} ± {deviation:.{digits}f} "
-        f"({minimum:.{digits}f} to {maximum:.{digits}f})"
+        rows.append([row.label, *(numbers.get(key) or "" for key in corpora)])
+    yield from markdown_table(
+        ["row", *(f"{name}, {corpus}" for corpus, name in corpora)], rows
     )
 
 
-def _facts(table, progress):
-    """Lines that say how all of the table was made: what all runs share."""
-    results = list(progress.finished.values())
-    keys = dict.fromkeys(key for r in results for key in r)
-    for key in keys:
-        values = [_fact(r[key]) for r in results if key in r]
-        varies = len(set(values)) > 1
-        if not values or key in _OWN or (varies and key not in _ENVIRONMENT):
+def _facts(table, results):
+    """Lines with the settings and the environment of all runs."""
+    for key in dict.fromkeys(key for r in results for key in r):
+        texts = {_fact(r[key]) for r in results if key in r}
+        varies = len(texts) > 1
+        if key in _PER_RUN or (varies and key not in _ENVIRONMENT):
             continue
-        texts = sorted({value for value in values if value is not None})
-        if texts:
+        if texts := sorted(texts - {None}):
             yield f"* {key.replace('_', ' ')}: {'; '.join(texts)}"
-    for protocol in dict.fromkeys(
-        measure.protocol(found)
+    protocols = dict.fromkeys(
+        measure.protocol(r)
         for measure in table.measures
         if measure.path
-        for found in results
-        if measure.is_in(found)
-    ):
-        if protocol is not None:
-            yield f"* {protocol}"
+        for r in results
+        if measure.is_in(r)
+    )
+    yield from (f"* {protocol}" for protocol in protocols if protocol)
 
 
 def _fact(value):
-    """A setting as text; `None` for what is measured."""
+    """A setting as text; `None` for a measured value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
@@ -311,12 +296,3 @@ def _fact(value):
     if isinstance(value, list):
         return None
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _failures(progress):
-    for run in progress.runs:
-        if run in progress.failed:
-            yield (
-                f"\nFailed: {run.row.label}, seed {run.seed}; see "
-                f"{run.folder / 'log.txt'}."
-            )

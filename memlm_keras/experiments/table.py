@@ -1,8 +1,7 @@
-"""Whole tables of a paper: a run for each row and seed, side by side.
+"""Tables of the papers: a run for each row and seed.
 
 Each run is `memlm train` in a process and a run folder of its own, so that
-memory is freed in between and its peak is that of one run. Finished runs are
-kept, interrupted ones go on, and the table is written after each.
+its peak of memory is its own. The table is written after each run.
 """
 
 import dataclasses
@@ -16,6 +15,7 @@ from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import report
+from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
 from memlm_keras.experiments.options import CLASSIFIER
@@ -26,28 +26,25 @@ from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.settings import OVERRIDES
 from memlm_keras.experiments.tasks import kind_of
 
-_PICTURE = "mean_attention.png"
-
 
 class TableRuns:
-    """A table of a paper with what is to be trained for it.
+    """The runs of a paper's table.
 
     Args:
         name: string, `"paper/table"`, one of `memlm_keras.presets.tables()`.
-        dataset: string, as of `Experiment`; `None` is the text that the table
-            is made for, or else the embedded one.
-        run_dir: path of the folder that run folders and the table's go in.
+        dataset: string, as for `Experiment`; `None` is the table's text, or
+            the embedded one.
+        run_dir: path of the folder of the run folders and of the table's.
         rows: list of labels or presets of rows; `None` is all.
-        grid: dict of lists of values by override: all combinations are trained
-            of each row that has a use for them, and the best by the first
-            measure is chosen. Where rows of the table have such a setting
-            already, it chooses among them.
-        overrides: dict of overrides of all rows that have a use for them.
-        measures: dict of what is measured besides, as of `Experiment.run`.
+        grid: dict of lists of values by override. Each row is trained with all
+            combinations of the overrides that it uses, and the best is chosen
+            by the first measure. Rows that have such a setting already are
+            kept if their value is listed.
+        overrides: dict of overrides for all rows that use them.
+        measures: dict of additional measures, as for `Experiment.run`.
 
     Raises:
-        UsageError: for a table, a row, a dataset or a setting that there is
-            not.
+        UsageError: for an unknown table, row, dataset or setting.
     """
 
     def __init__(
@@ -72,8 +69,10 @@ class TableRuns:
         self._check_dataset()
         self.overrides = dict(overrides or {})
         self.asked = dict(measures or {})
-        self.grid = {k: _values(k, v) for k, v in (grid or {}).items()}
-        self.rows = self._points(self._selected(rows))
+        self.grid = {k: _grid_values(k, v) for k, v in (grid or {}).items()}
+        self.rows = [
+            point for row in self._chosen(rows) for point in self._points(row)
+        ]
         if not self.rows:
             raise UsageError(f"No row of {name} has what the grid asks for.")
         self.measures = [_required(m, self.asked) for m in self.table.measures]
@@ -82,8 +81,7 @@ class TableRuns:
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
         parts = [pathlib.Path(self.dataset.split(",")[0]).stem]
-        parts += [name.replace("/", "-")]
-        parts += name_parts(self.overrides)
+        parts += [name.replace("/", "-"), *name_parts(self.overrides)]
         parts += ["grid"] * bool(self.grid)
         self.run_dir = pathlib.Path(run_dir)
         self.folder = self.run_dir / "-".join(parts)
@@ -95,19 +93,14 @@ class TableRuns:
 
     @property
     def choose_by(self):
-        """The measure that the best of a grid is chosen by, or `None`."""
+        """The measure that chooses the best of a grid, or `None`."""
         if not (self.grid or any(row.grid for row in self.table.rows)):
             return None
-        name = self.table.choose_by
-        found = [m for m in self.measures if m.name == name]
-        return (found or self.measures)[0]
+        by_name = {measure.name: measure for measure in self.measures}
+        return by_name.get(self.table.choose_by, self.measures[0])
 
     def recipes(self, seeds):
-        """Arguments of `Experiment` for all rows and seeds, in this order.
-
-        Returns:
-            List of pairs of a row and a dict.
-        """
+        """Returns pairs of a row and the arguments of `experiment_of`."""
         return [
             (
                 row,
@@ -123,86 +116,56 @@ class TableRuns:
             for row in self.rows
         ]
 
-    def pictures(self, progress):
-        """Draws what the finished runs of a table show.
+    def fill(
+        self,
+        seeds,
+        running=None,
+        finished_only=False,
+        overwrite=False,
+        command="memlm table",
+    ):
+        """Trains each row with each seed, and writes the table.
+
+        Finished runs are kept, and interrupted ones continue.
+
+        Args:
+            seeds: list of integers.
+            running: dict of flags of `memlm train` for all runs, such as
+                `epochs`.
+            finished_only: whether to train nothing, and to write the table of
+                the finished runs, also of those with fewer epochs.
+            overwrite: whether to move older runs aside.
+            command: string, the command line, for the table.
 
         Returns:
-            List of the names of the pictures.
+            Integer, the number of runs that failed.
         """
-        names = []
-        means = {}
-        for row in self.rows:
-            found = [
-                figures.read_mean_attention(run.folder)
-                for run in progress.of(row, progress.finished)
-            ]
-            found = [mean for mean in found if mean is not None]
-            if found and len({len(mean) for mean in found}) == 1:
-                means[row.label] = np.mean(found, axis=0)
-        if means:
-            analysis.plot_mean_attention(
-                means,
-                self.folder / _PICTURE,
-                title="Mean attention over the test text",
-            )
-            names.append(_PICTURE)
-        return names + self._lines(progress) + self._sentences(progress)
+        recipes = self.recipes(seeds)
+        # Reads corpora and makes models, which takes memory.
+        described = runs.in_fresh_process(describe, [r for _, r in recipes])
+        queue = [
+            TableRun(self, row, found, {**(running or {}), **self.asked})
+            for (row, _), found in zip(recipes, described, strict=True)
+        ]
+        for run in queue:
+            if overwrite:
+                RunFolder(run.folder).move_aside()
+            run.read(finished_only)
+        if finished_only:
+            queue = [run for run in queue if run.results]
+            if not queue:
+                print(f"No run of {self.name} is finished; nothing is written.")
+                return 0
+        print(f"{self.title}: {len(queue)} runs, table in {self.folder}")
 
-    def _lines(self, progress):
-        """A line for each preset, where the table is a figure of lines."""
-        if self.table.lines is None:
-            return []
-        detail, name = self.table.lines
-        measure = next(m for m in self.measures if m.name == name)
-        panels = {self.dataset: {}, "paper": {}}
-        for row in self.rows:
-            x = row.details.get(detail)
-            if x in (None, ""):
-                continue
-            label = str(row.details["preset"]).rpartition("/")[2]
-            ours = [measure.of(r) for r in progress.results(row)]
-            papers = [
-                published.numbers[name]
-                for published in row.published[:1]
-                if published.numbers.get(name) is not None
-            ]
-            for panel, values in zip(panels.values(), (ours, papers)):
-                summary = report.summarize(values)
-                line = panel.setdefault(label, {})
-                # The best of all else at each.
-                if summary and (x not in line or summary.mean < line[x].mean):
-                    line[x] = summary
-        panels = {
-            title: {label: line for label, line in lines.items() if line}
-            for title, lines in panels.items()
-        }
-        if not panels[self.dataset]:
-            return []
-        picture = f"{self.table.name}.png"
-        figures.draw_lines(
-            {title: lines for title, lines in panels.items() if lines},
-            self.folder / picture,
-            x_label=detail,
-            y_label=measure.name,
-        )
-        return [picture]
+        def write():
+            report.write_table(self, queue, command, self._pictures(queue))
 
-    def _sentences(self, progress):
-        """Pictures of where models of sentences attend along one."""
-        if not progress.is_complete:
-            return []
-        models, experiment = {}, None
-        for row in self.rows:
-            for run in progress.of(row, progress.finished)[:1]:
-                folder = RunFolder(run.folder)
-                if (folder.path / "sentence_attention.png").exists():
-                    models[row.label.rpartition("/")[2]] = folder.model()
-                    experiment = Experiment(**folder.recipe())
-        if not models:
-            return []
-        picture = "sentence_attention.png"
-        figures.draw_sentence(models, experiment.corpus, self.folder / picture)
-        return [picture]
+        failed = runs.run_all(queue, after=write)
+        write()
+        self._choose(queue)
+        print(f"See {self.folder / 'table.md'}")
+        return failed
 
     def _check_dataset(self):
         made_for = self.table.dataset
@@ -218,8 +181,8 @@ class TableRuns:
                 f". Received: --dataset={self.dataset}"
             )
 
-    def _selected(self, names):
-        """Rows that are asked for, in their order."""
+    def _chosen(self, names):
+        """The rows with these names, in their order."""
         rows = list(self.table.rows)
         if self.overrides.get("match_parameters"):
             rows = [row for row in rows if row.same_but_for_units is None]
@@ -239,34 +202,188 @@ class TableRuns:
         chosen = [row for name in names for row in known[name]]
         return [row for row in rows if row in chosen]
 
-    def _points(self, rows):
-        """Rows with all combinations of the values of the grid."""
-        found = []
-        for row in rows:
-            grid = {**row.grid, **self.grid} if not self.grid else self.grid
-            if any(
-                key in row.details and row.details[key] not in values
-                for key, values in grid.items()
-                if key in row.changes or row.details.get(key)
-            ):
-                continue
-            free = {
-                key: values
-                for key, values in grid.items()
-                if not row.details.get(key) and _has_use(row, key, values[0])
+    def _points(self, row):
+        """A row with all combinations of the values of the grid."""
+        grid = {**row.grid, **self.grid} if not self.grid else self.grid
+        if any(
+            key in row.details and row.details[key] not in values
+            for key, values in grid.items()
+            if key in row.changes or row.details.get(key)
+        ):
+            return
+        free = {
+            key: values
+            for key, values in grid.items()
+            if not row.details.get(key) and _uses(row, key, values[0])
+        }
+        for values in itertools.product(*free.values()):
+            point = dict(zip(free, values))
+            label = [row.label, *(f"{k} {v}" for k, v in point.items())]
+            yield dataclasses.replace(
+                row,
+                label=" ".join(label),
+                changes={**row.changes, **point},
+                details={**row.details, **point},
+            )
+
+    def _choose(self, queue):
+        """Writes and prints the best point of each row of a grid."""
+        measure = self.choose_by
+        if measure is None:
+            return
+        points = {}
+        for row in self.rows:
+            results = [r.results for r in queue if r.row is row and r.results]
+            means = {
+                m.name: report.summarize(m.of(r) for r in results)
+                for m in self.measures
             }
-            for values in itertools.product(*free.values()):
-                point = dict(zip(free, values))
-                label = [row.label, *(f"{k} {v}" for k, v in point.items())]
-                found.append(
-                    dataclasses.replace(
-                        row,
-                        label=" ".join(label),
-                        changes={**row.changes, **point},
-                        details={**row.details, **point},
-                    )
-                )
-        return found
+            means = {k: "" if s is None else s.mean for k, s in means.items()}
+            if means[measure.name] != "":
+                points.setdefault(preset_of(row), []).append((row, means))
+        better = report.better(measure.path[-1])
+        best = [
+            better(rows, key=lambda point: point[1][measure.name])
+            for rows in points.values()
+        ]
+        records = []
+        for row, means in best:
+            value = means[measure.name]
+            records.append(
+                {"row": row.label, f"chosen by {measure.name}": value, **means}
+            )
+            numbers = ", ".join(
+                f"{m.name} {means[m.name]:.{m.digits}f}"
+                for m in self.measures
+                if means[m.name] != ""
+            )
+            print(f"Chosen: {row.label}: {numbers}")
+        report.write_csv(self.folder / "best.csv", records)
+
+    # === Pictures ===
+
+    def _pictures(self, queue):
+        """Draws the results of finished runs; returns the names of pictures."""
+        finished = [run for run in queue if run.results]
+        names = self._draw_mean(finished) + self._draw_lines(finished)
+        if all(run.results or run.failed for run in queue):
+            names += self._draw_sentence(finished)
+        return names
+
+    def _draw_mean(self, finished):
+        means = {}
+        for row in self.rows:
+            weights = [
+                figures.read_mean_attention(run.folder)
+                for run in finished
+                if run.row is row
+            ]
+            weights = [each for each in weights if each is not None]
+            if weights and len({len(each) for each in weights}) == 1:
+                means[row.label] = np.mean(weights, axis=0)
+        if not means:
+            return []
+        picture = "mean_attention.png"
+        analysis.plot_mean_attention(
+            means,
+            self.folder / picture,
+            title="Mean attention over the test text",
+        )
+        return [picture]
+
+    def _draw_lines(self, finished):
+        """Draws a line for each preset, where the table is such a figure."""
+        if self.table.lines is None:
+            return []
+        detail, name = self.table.lines
+        measure = next(m for m in self.measures if m.name == name)
+        panels = {self.dataset: {}, "paper": {}}
+        for row in self.rows:
+            x = row.details.get(detail)
+            if x in (None, ""):
+                continue
+            label = str(row.details["preset"]).rpartition("/")[2]
+            ours = [measure.of(r.results) for r in finished if r.row is row]
+            theirs = [p.numbers.get(name) for p in row.published[:1]]
+            for panel, values in zip(panels.values(), (ours, theirs)):
+                summary = report.summarize(values)
+                line = panel.setdefault(label, {})
+                # The best of all other settings at each x.
+                if summary and (x not in line or summary.mean < line[x].mean):
+                    line[x] = summary
+        panels = {
+            title: {label: line for label, line in lines.items() if line}
+            for title, lines in panels.items()
+        }
+        if not panels[self.dataset]:
+            return []
+        picture = f"{self.table.name}.png"
+        figures.draw_lines(
+            {title: lines for title, lines in panels.items() if lines},
+            self.folder / picture,
+            x_label=detail,
+            y_label=measure.name,
+        )
+        return [picture]
+
+    def _draw_sentence(self, finished):
+        """Draws where models of sentences attend along one."""
+        picture = "sentence_attention.png"
+        models, experiment = {}, None
+        for row in self.rows:
+            for run in [r for r in finished if r.row is row][:1]:
+                folder = RunFolder(run.folder)
+                if (folder.path / picture).exists():
+                    models[row.label.rpartition("/")[2]] = folder.model()
+                    experiment = Experiment(**folder.recipe())
+        if not models:
+            return []
+        figures.draw_sentence(models, experiment.corpus, self.folder / picture)
+        return [picture]
+
+
+class TableRun(runs.Run):
+    """A row of a table trained with one seed.
+
+    Args:
+        table: `TableRuns`.
+        row: `TableRow`.
+        described: dict, an item of `describe`.
+        running: dict of flags of `memlm train`.
+    """
+
+    def __init__(self, table, row, described, running):
+        self.table = table
+        self.row = row
+        self.recipe = described["recipe"]
+        self.settings = described["settings"]
+        self.seed = self.settings["seed"]
+        self.folder = table.run_dir / described["name"]
+        self.running = running
+        super().__init__(f"{row.label} seed {self.seed}")
+
+    def read(self, any_epochs):
+        """Reads the results, if the run is finished."""
+        folder = RunFolder(self.folder)
+        if not folder.is_run or folder.changed(self.settings):
+            return
+        results = folder.results() if any_epochs else folder.finished_results()
+        required = [m for m in self.table.measures if not m.optional]
+        if results and all(measure.is_in(results) for measure in required):
+            self.results = results
+
+    def train(self, stop):
+        failure = runs.train_in_process(
+            self.folder, self.recipe, self.running, stop
+        )
+        if failure is None:
+            self.results = RunFolder(self.folder).results()
+            if self.results is None:
+                failure = "ended without results"
+        return failure
+
+    def outcome(self):
+        return report.outcome(self.results, self.table.measures)
 
 
 def preset_of(row):
@@ -277,20 +394,18 @@ def preset_of(row):
     return f"kneser_ney_{order}{'_cache' * cache}"
 
 
-def _values(name, values):
-    """The values of a grid, as what they should be."""
+def _grid_values(name, values):
     if name not in OVERRIDES:
         raise UsageError(
             f"grid has no setting {name}.{nearest(name, OVERRIDES)}"
         )
-    found = [OVERRIDES[name].read(value) for value in values]
-    if not found:
+    if not values:
         raise UsageError(f"grid must have values of {name}.")
-    return found
+    return [OVERRIDES[name].read(value) for value in values]
 
 
-def _has_use(row, name, value):
-    """Whether a row has a use for an override."""
+def _uses(row, name, value):
+    """Whether a row uses an override."""
     try:
         Experiment(preset_of(row), **{name: value})
     except NoUseError:
@@ -299,76 +414,66 @@ def _has_use(row, name, value):
 
 
 def _required(measure, asked):
-    """A measure that the flags ask for, which rows may not lack then."""
-    size, files = None, ("questions", "answers")
+    """The measure, required of all rows if the flags ask for it."""
+    key, option = {
+        "cache": ("size", "cache_size"),
+        "monte_carlo": ("samples", "monte_carlo"),
+        "test_by_beams": ("beams", "beams"),
+    }.get(measure.path[0], (None, None))
+    value = asked.get(option)
     if measure.path[0] == measuring.COMPLETION:
-        if not all(name in asked for name in files):
+        if not {"questions", "answers"} <= set(asked):
             raise UsageError(
                 "This table needs --questions and --answers, the files of the "
                 "Sentence Completion Challenge."
             )
         key = "files"
-        size = measuring.identity([asked[name] for name in files])
-    else:
-        key, option = {
-            "cache": ("size", "cache_size"),
-            "monte_carlo": ("samples", "monte_carlo"),
-            "test_by_beams": ("beams", "beams"),
-        }.get(measure.path[0], (None, None))
-        size = asked.get(option)
-    if size is None:
+        value = measuring.identity([asked["questions"], asked["answers"]])
+    if value is None:
         return measure
-    made_with = ((measure.path[0], key), size)
+    made_with = ((measure.path[0], key), value)
     return dataclasses.replace(measure, optional=False, made_with=made_with)
 
 
-def experiment_of(recipe):
-    """The experiment of a recipe, without overrides that it has no use for.
+def experiment_of(preset, dataset, seed, overrides, changes):
+    """The `Experiment`, without the overrides that its preset does not use.
 
     Args:
-        recipe: dict, as of `TableRuns.recipes`.
+        preset, dataset, seed: as for `Experiment`.
+        overrides: dict of overrides.
+        changes: dict of overrides that the preset must use.
 
     Raises:
-        UsageError: for what cannot be, and if there is no use for one of its
-            own changes.
+        UsageError: as `Experiment`.
     """
-    overrides = {**recipe["overrides"], **recipe["changes"]}
+    overrides = {**overrides, **changes}
     while True:
         try:
-            return Experiment(
-                recipe["preset"],
-                recipe["dataset"],
-                seed=recipe["seed"],
-                **overrides,
-            )
+            return Experiment(preset, dataset, seed=seed, **overrides)
         except NoUseError as error:
-            if error.option in recipe["changes"]:
+            if error.option in changes:
                 raise
             del overrides[error.option]
 
 
 def describe(recipes):
-    """Names and settings of experiments, read in a fresh process.
+    """Names, recipes and settings of experiments, read in a fresh process.
 
     Args:
-        recipes: list of dicts, as of `TableRuns.recipes`.
-
-    Returns:
-        List of dicts of `name`, `recipe` and `settings`.
+        recipes: list of dicts of the arguments of `experiment_of`.
 
     Raises:
-        UsageError: for what cannot be, and for an override that no row has a
-            use for.
+        UsageError: as `Experiment`, and for an override that no row uses.
     """
-    found, used, corpora = [], set(), {}
+    described, used, corpora = [], set(), {}
     for recipe in recipes:
-        experiment = experiment_of(recipe)
+        experiment = experiment_of(**recipe)
         used |= set(experiment.overrides)
         key = (experiment.dataset.sentences, experiment.kind)
         if key in corpora:
             experiment.corpus = corpora[key]
         corpora[key] = experiment.corpus
-        found.append(
+        described.append(
             {
                 "name": experiment.name,
                 "recipe": experiment.recipe,
@@ -378,4 +483,4 @@ def describe(recipes):
     unused = {name for r in recipes for name in r["overrides"]} - used
     if unused:
         raise UsageError(f"No row of the table has a use for {min(unused)}.")
-    return found
+    return described

@@ -12,15 +12,15 @@ from scipy import stats
 from memlm_keras import __version__
 from memlm_keras import presets
 from memlm_keras.experiments import claims
-from memlm_keras.experiments.claims import CLAIMS
-from memlm_keras.experiments.claims import SETTINGS
-from memlm_keras.experiments.claims import Claim
 from memlm_keras.experiments.claims import Difference
 from memlm_keras.experiments.claims import Losses
-from memlm_keras.experiments.claims import Setting
+from memlm_keras.experiments.paper_claims import CLAIMS
+from memlm_keras.experiments.paper_claims import SETTINGS
+from memlm_keras.experiments.paper_claims import Claim
+from memlm_keras.experiments.paper_claims import Setting
 from memlm_keras.experiments.run_folder import RunFolder
 
-BETTER = Claim("better", "daniluk2017", "here", "It is.", "1 against 2")
+BETTER = Claim("better", "It is.")
 EQUAL = dataclasses.replace(BETTER, margin=0.02)
 
 
@@ -151,24 +151,26 @@ def test_claims_name_models_and_settings_that_there_are():
         "kong2019",
     }
     for claim in CLAIMS:
-        told = [bool(x) for x in (claim.settings, claim.missing, claim.seen)]
-        assert sum(told) == 1
+        outcomes = (claim.models, claim.missing, claim.seen)
+        assert sum(map(bool, outcomes)) == 1
+        assert len(claim.models) in (0, 2)
+        assert bool(claim.published) != bool(claim.models)
     assert {name for c in CLAIMS for name in c.settings} == set(SETTINGS)
 
 
 @pytest.mark.parametrize("size", ["small", "paper"])
 def test_each_model_can_be_trained_by_what_is_printed(size):
     folders = {}
-    for key, model in claims.models_of(CLAIMS, size).items():
-        assert model.paper in presets.papers()
+    for (_, label), model in claims.models_of(CLAIMS, size).items():
+        paper = model.preset.partition("/")[0]
+        assert paper in presets.papers()
         for seed in range(2):
-            run = model.run(seed)
-            assert run.command.startswith(f"memlm train {model.paper}/")
-            assert f"--seed={seed}" in run.command
-            folders.setdefault(run.folder, set()).add((model.text, key[0]))
+            run = model.run(seed, "kept")
+            assert run.title.startswith(f"memlm train {paper}/")
+            assert f"--seed={seed}" in run.title
+            folders.setdefault(run.folder, set()).add(label)
     # Settings may share a run, and models may not.
-    for which in folders.values():
-        assert len({text for text, _ in which}) == 1
+    assert all(len(which) == 1 for which in folders.values())
 
 
 def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
@@ -183,6 +185,8 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
     text = path.read_text()
     for claim in CLAIMS:
         assert claim.statement in text and claim.published in text
+        for preset, number in claim.models:
+            assert preset in text and number in text
         assert claim.missing in text and claim.seen in text
     (line,) = [row for row in text.splitlines() if "| *holds* |" in row]
     assert re.search(r"dn_kneser_ney_512 \d+\.\d ± \d\.\d, vanilla", line)
@@ -192,7 +196,7 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
     (line,) = [row for row in text.splitlines() if "`tran2016/gates`" in row]
     assert "rm_tm_linear ?" in line and line.endswith("| *not run* |")
     for model in models.values():
-        assert model.run(0).command in text
+        assert model.run(0, tmp_path).title in text
 
 
 # === The command ===
@@ -202,7 +206,6 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
 def small(monkeypatch):
     """Two claims, of models that a few seconds train."""
     texts = Setting(
-        "texts",
         "A small text",
         ("text", "text"),
         {"scale": 0.02, "batch_size": 4, "epochs": 1, "rate": 0.1},
@@ -210,7 +213,6 @@ def small(monkeypatch):
         seeds=1,
     )
     pairs = Setting(
-        "pairs",
         "Pairs",
         ("embedded", "embedded"),
         {"units": 4, "epochs": 1},
@@ -220,23 +222,17 @@ def small(monkeypatch):
     two = (
         Claim(
             "noise",
-            "kong2019",
-            "Table",
             "Noise helps",
-            "1 against 2",
-            ("texts",),
-            "dn_linear_512",
-            "vanilla_tied_512",
+            (("dn_linear_512", "1"), ("vanilla_tied_512", "2")),
+            paper="kong2019",
+            settings=("texts",),
         ),
         Claim(
             "gru",
-            "weissenborn2016",
-            "Table",
             "A GRU reads",
-            "1 against 2",
-            ("pairs",),
-            "gru_shared",
-            "lstm_shared",
+            (("gru_shared", "1"), ("lstm_shared", "2")),
+            paper="weissenborn2016",
+            settings=("pairs",),
         ),
     )
     settings = {"texts": texts, "pairs": pairs}
@@ -248,13 +244,14 @@ def small(monkeypatch):
 def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     told = memlm("claims", "kong2019", "--queue")
     assert told.status == 0, told.err
-    assert "2 of 2 runs are to come" in told.out
+    assert "2 of 2 runs are missing" in told.out
     # The rate is of no use to a model without noise.
     vanilla = next(x for x in told.out.splitlines() if "vanilla" in x)
     assert "--rate" not in vanilla and "--scale=0.02" in vanilla
     told = memlm("claims", "kong2019", "--jobs=2")
     assert told.status == 0, told.err
-    assert "1/2 memlm train" in told.out and "2/2 memlm train" in told.out
+    assert told.out.count("1/2 memlm train") == 2
+    assert "2/2 memlm train" in told.out and " in all\n" in told.out
     logs = list((folder / "claims" / "logs" / "small").iterdir())
     assert len(logs) == 2
     for log in logs:
@@ -267,7 +264,7 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     assert "| 1 |" in document and "A GRU reads" in document
     assert "| 0 of 1 |" in document and "2 of 2 runs are fin" in document
     assert (
-        "0 of 2 runs are to come" in memlm("claims", "kong2019", "--queue").out
+        "0 of 2 runs are missing" in memlm("claims", "kong2019", "--queue").out
     )
     # Seeds that are kept beyond those asked for count.
     for log in logs:
@@ -294,7 +291,7 @@ def test_pairs_are_counted_as_they_are_told(memlm, folder, small):
 def test_time_that_is_over_interrupts(memlm, small):
     told = memlm("claims", "--minutes=0")
     assert told.status == 0, told.err
-    assert "The time is over" in told.out
+    assert "The time is over." in told.out
     assert "See claims/claims.md" in told.out
 
 
@@ -318,7 +315,7 @@ def test_what_cannot_be_asked_is_told(memlm, small, arguments, message):
 @pytest.mark.parametrize("name", ["kong2019", "kong2019/noise"])
 def test_claims_are_asked_for_by_paper_or_by_name(memlm, small, name):
     told = memlm("claims", name, "--queue")
-    assert told.status == 0 and "2 of 2 runs are to come" in told.out
+    assert told.status == 0 and "2 of 2 runs are missing" in told.out
 
 
 def test_a_corpus_that_cannot_be_read_ends_it(memlm, folder, small):

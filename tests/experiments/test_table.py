@@ -11,8 +11,8 @@ from corpus_files import write_documents
 
 from memlm_keras import presets
 from memlm_keras.experiments import report
+from memlm_keras.experiments import runs as running
 from memlm_keras.experiments import table as tables
-from memlm_keras.experiments import table_runs
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
 
@@ -69,7 +69,7 @@ def fill(tmp_path, monkeypatch):
     """
     backend = keras.backend.backend()
 
-    def train_one(run, flags):
+    def train(run, stop):
         if run.row.preset.endswith("/rnn"):
             return "the reason"
         perplexity = 80.0 if run.row.preset.endswith("/lstm") else 70.0
@@ -95,6 +95,7 @@ def fill(tmp_path, monkeypatch):
             "test": split,
         }
         (run.folder / "results.json").write_text(json.dumps(results))
+        run.results = results
 
     def describe(function, recipes):
         def name(recipe):
@@ -117,14 +118,14 @@ def fill(tmp_path, monkeypatch):
             for recipe in recipes
         ]
 
-    monkeypatch.setattr(table_runs, "train_one", train_one)
-    monkeypatch.setattr(table_runs, "in_fresh_process", describe)
+    monkeypatch.setattr(tables.TableRun, "train", train)
+    monkeypatch.setattr(running, "in_fresh_process", describe)
 
     def fill(rows, seeds=(0, 1), finished_only=False, **others):
         table = tables.TableRuns(
             "daniluk2017/models", run_dir=tmp_path, rows=rows, **others
         )
-        failed = table_runs.fill(table, seeds, list, finished_only)
+        failed = table.fill(seeds, finished_only=finished_only)
         return failed, table.folder
 
     return fill

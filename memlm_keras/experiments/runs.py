@@ -1,0 +1,202 @@
+"""The loop that trains the runs of tables, claims and recall tasks."""
+
+import concurrent.futures
+import contextlib
+import datetime
+import math
+import multiprocessing
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import keras
+
+from memlm_keras.experiments.command_line import import_keras
+from memlm_keras.experiments.subcommands import as_flag
+
+_PACKAGE = pathlib.Path(__file__).parents[2]
+_LINES_OF_A_FAILURE = 8
+
+
+class Run:
+    """A run of `run_all`.
+
+    Attributes:
+        title: string.
+        results: results of the finished run, which is then not trained again;
+            `None` before.
+        failed: whether training failed.
+    """
+
+    def __init__(self, title, results=None):
+        self.title = title
+        self.results = results
+        self.failed = False
+
+    def train(self, stop):
+        """Trains the run, or continues it, and sets `results`.
+
+        Args:
+            stop: function without arguments, which returns whether to stop.
+
+        Returns:
+            `None`, or a string: why the run has no results.
+        """
+        raise NotImplementedError
+
+    def outcome(self):
+        """The results in one line, or an empty string."""
+        return ""
+
+
+def run_all(runs, after=None, jobs=1, minutes=math.inf):
+    """Trains the runs that have no results; a failure does not stop the others.
+
+    Args:
+        runs: list of `Run`s.
+        after: function without arguments, called after each training.
+        jobs: integer, number of runs to train at the same time.
+        minutes: float, after which runs are interrupted.
+
+    Returns:
+        Integer, the number of runs that failed.
+    """
+    begin = time.monotonic()
+    interrupted = threading.Event()
+
+    def stop():
+        return interrupted.is_set() or time.monotonic() >= begin + 60 * minutes
+
+    def run_one(number, run):
+        head = f"{number}/{len(runs)} {run.title}"
+        if run.results is not None:
+            print(_joined(f"{head}: finished before", run.outcome()))
+        elif not stop():
+            print(head, flush=True)
+            run_begin = time.monotonic()
+            failure = run.train(stop)
+            if failure is None:
+                failure = _joined(
+                    run.outcome(),
+                    f"{_since(run_begin)}, {_since(begin)} in all",
+                )
+            elif stop():
+                failure = "interrupted"
+            else:
+                run.failed = True
+            print(f"{head}: {failure}", flush=True)
+            if after is not None:
+                after()
+
+    numbered = list(enumerate(runs, start=1))
+    if jobs == 1:
+        for number, run in numbered:
+            run_one(number, run)
+    else:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            try:
+                for future in [
+                    pool.submit(run_one, *each) for each in numbered
+                ]:
+                    future.result()
+            except BaseException:
+                interrupted.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+    if stop():
+        print("The time is over. The same command continues.")
+    return sum(run.failed for run in runs)
+
+
+def _joined(*texts):
+    return "; ".join(filter(None, texts))
+
+
+def _since(begin):
+    return datetime.timedelta(seconds=round(time.monotonic() - begin))
+
+
+def command_of(recipe, **running):
+    """Arguments of `memlm train` for an experiment.
+
+    Args:
+        recipe: dict, `Experiment.recipe`.
+        **running: how it is trained, by the names of flags.
+    """
+    flags = {**recipe, **running}
+    preset = flags.pop("preset")
+    return [preset, *(as_flag(name, value) for name, value in flags.items())]
+
+
+def train_in_process(folder, recipe, running, stop):
+    """Runs `memlm train` in a process of its own, which frees its memory.
+
+    Its output goes to `log.txt` of the run folder.
+
+    Args:
+        folder: `pathlib.Path` of the run folder.
+        recipe, running: as in `command_of`.
+        stop: as in `Run.train`.
+
+    Returns:
+        `None`, or a string that says why it failed.
+    """
+    running = {
+        **running,
+        "run_dir": folder.parent,
+        "backend": keras.backend.backend(),
+        # A progress bar would fill the log with every step.
+        "verbose": 2,
+    }
+    log = folder / "log.txt"
+    paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(log, "a", encoding="utf-8") as file:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-m",
+                    "memlm_keras",
+                    "train",
+                    *command_of(recipe, **running),
+                ],
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                },
+            )
+            try:
+                while process.poll() is None and not stop():
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(1)
+            finally:
+                # The run then ends in order, and can be continued.
+                process.terminate()
+                process.wait()
+    except OSError as error:
+        return f"failed: {error}"
+    if process.returncode == 0:
+        return None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    last = text.splitlines()[-_LINES_OF_A_FAILURE:]
+    return "\n    ".join(
+        [
+            f"failed with exit status {process.returncode}; {log} ends with",
+            *last,
+        ]
+    )
+
+
+def in_fresh_process(function, *arguments):
+    """Calls a function in a process of its own, which frees its memory."""
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(
+        1, context, initializer=import_keras, initargs=(None,)
+    ) as pool:
+        return pool.submit(function, *arguments).result()
