@@ -6,10 +6,10 @@ import functools
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What the runs of some claims share, at a small size and at the paper's.
+    """A corpus and sizes for the runs of some claims.
 
-    `small` and `paper` are overrides, `epochs` and `patience`; `seeds` is the
-    number of runs of a model that a verdict needs.
+    `small` and `paper` are overrides, `epochs` and `patience` at the two sizes;
+    `seeds` is the number of runs of a model that a verdict needs.
     """
 
     description: str
