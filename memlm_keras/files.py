@@ -5,16 +5,12 @@ import ctypes
 import errno
 import fcntl
 import json
-import lzma
 import os
 import pathlib
 import re
 import shutil
-import struct
-import tokenize
 import uuid
 import zipfile
-import zlib
 
 # === Writing ===
 
@@ -23,14 +19,10 @@ import zlib
 def atomic_path(path):
     """Yields a temporary path that becomes `path` if the block succeeds.
 
-    The temporary path has the same name, so writers that look at the extension
-    behave as usual; a file or a folder may be made there. If the block raises,
-    it is removed and `path` stays as it was. If several processes write the
-    same path at once, each replaces it whole.
-
-    The temporary path is inside a hidden folder in the folder of `path`. A
-    killed process leaves this hidden folder behind, and the next process that
-    writes a path next to it removes it.
+    The temporary path has the same name; a file or a folder may be made there.
+    If the block raises, it is removed and `path` stays as it was. If several
+    processes write the same path at once, each replaces it whole. A killed
+    process leaves a hidden folder behind, which the next one removes.
 
     Raises `OSError` if the parent folder cannot be made or written, the disk
     is full, or the block wrote nothing.
@@ -129,10 +121,9 @@ def _remove_folders_of_killed_writers(parent):
 
 
 def _lock(folder, required=False):
-    """Returns a descriptor that locks a writer's folder, or `None` if it is
-    locked or gone.
+    """Returns a lock of a writer's folder, or `None` if it is locked or gone.
 
-    On a file system without locks, writers go on without one; with `required`
+    On a file system without locks, writers work without one; with `required`
     there is an `OSError`, since it is unknown whether the writer lives.
     """
     file = folder / _LOCK
@@ -231,11 +222,7 @@ def read_json(path, what, remedy="Delete it to make it anew."):
 
 
 def load_model(path, what="model", remedy="Put an intact copy in its place."):
-    """Loads a `.keras` file, not compiled.
-
-    Errors are those of `reading`, and a `ValueError` for an intact file that
-    cannot be loaded.
-    """
+    """Loads a `.keras` file, not compiled; errors are `ValueError`s."""
     import keras
 
     with reading(path, what, remedy), zipfile.ZipFile(path) as archive:
@@ -265,31 +252,12 @@ def reading(path, what, remedy):
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"There is no {what} at {path}.") from error
-    except PermissionError:
+    except (PermissionError, ImportError):
         raise
-    except _UNREADABLE as error:
+    # Readers of JSON, archives and arrays raise almost any error.
+    except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
             f"The {what} {path} is damaged and cannot be read ({reason}). "
             f"{remedy}"
         ) from error
-
-
-# Errors of readers of JSON, archives and arrays at damaged files.
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    lzma.LZMAError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)

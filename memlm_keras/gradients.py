@@ -9,17 +9,13 @@ from keras import tree
 def with_gradient(forward, backward, plain=None):
     """A function of tensors with a hand-written backward pass.
 
+    `forward` returns `(results, kept)`: a tensor or a tuple of them, and nested
+    tensors for `backward(kept, *upstream)`, which returns the gradient of each
+    argument or `None`. `plain` computes the results if no gradient is needed;
+    TensorFlow always runs `forward`.
+
     `keras.ops.custom_gradient` supports a single result on PyTorch, and keeps
     the arguments only.
-
-    Args:
-        forward: function of tensors to `(results, kept)`: a tensor or a tuple
-            of them, and nested tensors that `backward` needs.
-        backward: function of `kept` and the gradient of each result, one
-            argument each, to a tuple of the gradients of the arguments, `None`
-            for those without.
-        plain: function of the same tensors to the results, without a gradient;
-            `None` runs `forward`. TensorFlow always runs `forward`.
 
     >>> square = with_gradient(
     ...     lambda x: (x * x, x), lambda x, upstream: (2 * x * upstream,)
@@ -99,13 +95,9 @@ def _torch_function():
 def value_and_gradients(function):
     """A function that also returns its gradients, compiled if possible.
 
-    Args:
-        function: function of a list of float tensors and other arguments to
-            `(scalar, others)`, `others` nested tensors. It assigns nothing.
-
-    Returns:
-        A function of the same arguments to `(scalar, others), gradients`: the
-        gradients of the scalar, a list of detached tensors.
+    `function` maps a list of float tensors and other arguments to `(scalar,
+    others)`, `others` nested tensors, and assigns nothing. The result maps the
+    same arguments to `(scalar, others), gradients`, all of them detached.
 
     >>> squares = value_and_gradients(
     ...     lambda x, factor: (keras.ops.sum(factor * x[0] ** 2), x[0])

@@ -1,30 +1,20 @@
 """Layers whose weights have distinct initial values, and int8 matrices."""
 
 import keras
+import numpy as np
 from keras import ops
 
 
 class Int8Kernels:
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
 
-    It precedes a Keras layer among the bases of a class. Each trainable matrix
-    becomes an int8 weight and a float32 scale for each column, and its
-    attribute their quotient: equations stay as they are, in floating point.
-    Vectors stay as they are.
+    Each trainable matrix becomes an int8 weight and a float32 scale for each
+    column, and its attribute their quotient, so that equations stay as they
+    are. The mix-in precedes a Keras layer among the bases of a class.
     """
 
     def quantize(self, mode=None, type_check=True, config=None):
-        """Quantizes the matrices, as `keras.layers.Dense` does its kernel.
-
-        Args:
-            mode: `"int8"`.
-            type_check: not used.
-            config: `keras.quantizers.QuantizationConfig`, of which the
-                quantizer of weights is used, or `None`.
-
-        Raises:
-            NotImplementedError: for another mode.
-        """
+        """Quantizes the matrices, as `keras.layers.Dense` does its kernel."""
         if mode != "int8":
             raise NotImplementedError(
                 f'A {type(self).__name__} is quantized to "int8". Received: '
@@ -61,18 +51,11 @@ class Int8Kernels:
             shape = matrix.shape
             delattr(self, name)
             weight = self.add_weight(
-                name=name,
-                shape=shape,
-                initializer="zeros",
-                dtype="int8",
-                trainable=False,
+                shape, "zeros", "int8", trainable=False, name=name
             )
             setattr(self, f"{name}_int8", weight)
             scale = self.add_weight(
-                name=f"{name}_scale",
-                shape=(1, shape[1]),
-                initializer="ones",
-                trainable=False,
+                (1, shape[1]), "ones", trainable=False, name=f"{name}_scale"
             )
             setattr(self, f"{name}_scale", scale)
         self._is_quantized = True
@@ -98,10 +81,7 @@ class Int8Kernels:
 
 
 class DistinctKernels(Int8Kernels):
-    """Mix-in for layers with one `kernel_initializer` for all their matrices.
-
-    It precedes a Keras layer among the bases of a class.
-    """
+    """Mix-in for layers with one `kernel_initializer` for all matrices."""
 
     def __init__(self, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(**kwargs)
@@ -113,6 +93,16 @@ class DistinctKernels(Int8Kernels):
             name=name,
             shape=shape,
             initializer=distinct(self.kernel_initializer, len(self.weights)),
+        )
+
+    def add_bias(self, values, units):
+        """Adds a bias that begins with `units` times each of some values."""
+        return self.add_weight(
+            name="bias",
+            shape=(len(values) * units,),
+            initializer=lambda shape, dtype: ops.convert_to_tensor(
+                np.repeat(values, units), dtype
+            ),
         )
 
     def get_config(self):
@@ -128,8 +118,7 @@ def distinct(initializer, index):
     """Returns a copy of an initializer that draws other values.
 
     An initializer draws the same values at each call with the same shape, and
-    so do its clones if it has a seed: sharing one would make equal matrices.
-    `index` must differ for each weight of a layer or model.
+    so do its clones if it has a seed. `index` differs for each weight.
     """
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):

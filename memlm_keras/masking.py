@@ -79,15 +79,7 @@ class SlidingWindow:
         return extended, seen, new_state
 
     def last(self, extended, mask=None):
-        """Contents of the slots after new steps.
-
-        Args:
-            extended: tensor `(batch, slots + time, ...)` of `slide`.
-            mask: as for `slide`.
-
-        Returns:
-            Tensor `(batch, slots, ...)`.
-        """
+        """Contents `(batch, slots, ...)` after the new steps of `slide`."""
         if not self.slots:
             return extended[:, :0]
         if mask is None:
@@ -96,15 +88,10 @@ class SlidingWindow:
         return take_steps(extended, count_valid(mask)[:, None] + slots)
 
     def before(self, state, extended, positions):
-        """The state before each of some steps.
+        """The state, of `batch * queries` rows, before each of some steps.
 
-        Args:
-            state: the state before the first step.
-            extended: tensor `(batch, slots + time, ...)` of `slide`.
-            positions: int32 tensor `(batch, queries)`, the steps.
-
-        Returns:
-            A state of `batch * queries` rows.
+        `positions`, int32 `(batch, queries)`, are the steps; `state` and
+        `extended` are the first argument and result of `slide`.
         """
         slots = ops.arange(self.slots, dtype="int32")
         seen = positions[..., None] + slots
@@ -120,39 +107,18 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Contents of slot `index` for each step (0 is the oldest).
+        """Contents `(batch, time, ...)` of a slot of each step, 0 the oldest.
 
-        Args:
-            extended: tensor `(batch, slots + time, ...)` of `slide`.
-            index: integer in `[0, slots]`; `slots` is the step itself.
-
-        Returns:
-            Tensor `(batch, time, ...)`.
+        Slot `slots` is the step itself.
         """
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):
-        """Inner products of each step with the steps that it sees.
-
-        Args:
-            queries: tensor `(batch, time, units)`.
-            extended: tensor `(batch, slots + time, units)` of `slide`.
-
-        Returns:
-            Tensor `(batch, time, size)`.
-        """
+        """Products `(batch, time, size)` of steps with those they see."""
         return banded_products(queries, extended, self.size)
 
     def weighted_sum(self, weights, extended):
-        """Weighted sum over the steps that each step sees.
-
-        Args:
-            weights: tensor `(batch, time, size)`.
-            extended: tensor `(batch, slots + time, units)` of `slide`.
-
-        Returns:
-            Tensor `(batch, time, units)`.
-        """
+        """Sum `(batch, time, units)` by weights `(batch, time, size)`."""
         return banded_sum(weights, extended)
 
 
@@ -234,10 +200,9 @@ def by_position(numbers, positions):
 class ValidSteps:
     """Moves the valid steps of each row to its front, and back.
 
-    This suffices for causal computations: after its valid steps a row has
-    zeros, which no valid step sees. The mask `(batch, time)` may have gaps
-    anywhere. `front` is the mask of the moved rows, and `places`, int32
-    `(batch, time)`, the new position of each valid step.
+    After its valid steps a row has zeros, which no valid step sees if the
+    computation is causal. The mask `(batch, time)` may have gaps anywhere.
+    `front` is the mask of the moved rows.
     """
 
     def __init__(self, mask):
@@ -251,28 +216,23 @@ class ValidSteps:
         steps = ops.arange(ops.shape(mask)[1], dtype="int32")[None]
         # All keys differ, so that any sort keeps the order of the steps.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
-        self.places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
+        self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
         """Moves the valid steps of `(batch, time, ...)`; `None` stays."""
         if tensor is None:
             return None
-        moved = take_steps(tensor, self._order)
-        return _zero_unless(self.front, moved)
+        return _zero_unless(self.front, take_steps(tensor, self._order))
 
     def put_back(self, tensor):
         """Inverse of `to_front`, with zeros at masked steps."""
-        moved = take_steps(tensor, self.places)
-        return _zero_unless(self.mask, moved)
+        return _zero_unless(self.mask, take_steps(tensor, self._places))
 
     def positions(self, positions):
-        """New positions of some steps, int32 `(batch, queries)`.
-
-        Also returns a function that zeroes results at masked steps.
-        """
+        """New positions of steps, and a function that zeroes masked ones."""
         valid = take_steps(self.mask, positions)
-        moved = take_steps(self.places, positions)
+        moved = take_steps(self._places, positions)
         return moved, functools.partial(_zero_unless, valid)
 
 
@@ -280,9 +240,7 @@ def over_valid_steps(read):
     """Decorates the `read` of a causal memory, so that it honours masks.
 
     The decorated method gets rows with their valid steps at the front, and the
-    mask of these, or `None`. It must return the state after the last valid
-    step, as `memlm_keras.memory.SlidingWindow.slide` does. At masked steps
-    outputs and weights are zero.
+    mask of these, or `None`, and returns the state after the last valid step.
     """
 
     @functools.wraps(read)

@@ -199,16 +199,16 @@ def get(name, /, **sizes):
 
     Args:
         name: string, one of `names()`.
-        **sizes: `scale` (float, factor on all sizes; classifiers keep that of
-            their embeddings) or `units` and `embedding_dim` (integers),
-            `window` (integer), and `initial_range` (float r, weights drawn
-            from U(-r, r)), each in place of the paper's. A product of a vector
-            of n numbers with such weights grows as r sqrt(n): a model of s
+        **sizes: values in place of the paper's:
+            `scale` (float, factor on all sizes; classifiers keep the size of
+            their embeddings), or `units` and `embedding_dim` (integers);
+            `window` (integer);
+            `initial_range` (float r, weights drawn from U(-r, r): a model of s
             times the paper's sizes starts like the paper's with 1 / sqrt(s)
-            times its range. Rows of `weissenborn2016` have an
-            `embedding_range`, the r of their embeddings, and those with an
-            associative memory a `key`, `"bound"` or `"unit"`; those of
-            `kong2019` have an `l2` and an `output_bias`, true or false.
+            times its range, as products of n numbers grow as r sqrt(n));
+            for `weissenborn2016`, `embedding_range` (the r of embeddings) and,
+            with an associative memory, `key` (`"bound"` or `"unit"`);
+            for `kong2019`, `l2` and `output_bias` (bool).
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,

@@ -40,18 +40,10 @@ if keras.backend.backend() == "torch":
 
 
 def run(cell, projected, states, mask=None):
-    """Runs a cell over a sequence.
+    """Runs an `AssociativeGRUCell` over projected inputs `(B, T, ...)`.
 
-    Args:
-        cell: an `AssociativeGRUCell` or a `DualAssociativeGRUCell`.
-        projected: float32 tensor `(B, T, projected units)`, as of the cell's
-            `project_inputs`.
-        states: list of the states before, as of the cell.
-        mask: optional bool tensor `(B, T)`, `True` at valid steps.
-
-    Returns:
-        The outputs, `(B, T, H)`, which repeat at masked steps, and the list of
-        the new states.
+    Returns the outputs, `(B, T, H)`, which repeat at masked steps, and the list
+    of the new states.
     """
     in_backend = _run_in_place if keras.backend.backend() == "torch" else _run
     outputs, memory = in_backend(cell, projected, states, mask)
@@ -112,15 +104,7 @@ def _loop(step, inputs, states, go_backwards=False):
 
 
 def _backward(
-    cell,
-    positions,
-    mask,
-    states,
-    weights,
-    kept,
-    memory,
-    d_outputs,
-    d_memory,
+    cell, positions, mask, states, weights, kept, memory, d_outputs, d_memory
 ):
     """Gradients of the projected inputs, the states and the weights."""
     h, copies, count = cell.units, cell.num_copies, cell.num_keys

@@ -6,16 +6,16 @@ Shapes below: B batch, d input_dim, H units, L window.
 """
 
 import keras
-import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import masked_softmax
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
-class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
+class LSTMNetworkCell(DistinctKernels, ProjectedCell):
     """An LSTM that attends to all its earlier states (LSTMN).
 
     In place of the last state, the cell reads a mixture of those before it,
@@ -113,30 +113,16 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         sizes = [self.units, self.units, *tape]
         return [*sizes, self.units, *tape] if self.fusion else sizes
 
-    def get_initial_state(self, batch_size=None):
-        """Returns zeros for each state."""
-        return [
-            ops.zeros((batch_size, size), dtype=self.compute_dtype)
-            for size in self.state_size
-        ]
-
     @property
     def memory_identity(self):
         """Settings that cells must share to read each other's tape."""
         return {"window": self.window, "units": self.units}
 
     def states_after_source(self, states):
-        """Initial states for a target: the source's tape, the rest zeros.
-
-        Args:
-            states: list of the final states of the source's cell.
-
-        Returns:
-            List of tensors, the states of this cell.
-        """
+        """Initial states for a target: the source's tape, the rest zeros."""
         output, read, filled, tape = states[:4]
-        own = [ops.zeros_like(state) for state in (output, read, filled, tape)]
-        return [*own, ops.zeros_like(read), filled, tape]
+        zeros = map(ops.zeros_like, (output, read, filled, tape, read))
+        return [*zeros, filled, tape]
 
     def build(self, inputs_shape):
         d, h = inputs_shape[-1], self.units
@@ -144,36 +130,26 @@ class LSTMNetworkCell(DistinctKernels, keras.layers.Layer):
         self.kernel = self.add_kernel("kernel", (d, columns))
         self.recurrent_kernel = self.add_kernel("recurrent_kernel", (h, 4 * h))
         # Ones for the forget gate.
-        self.bias = self.add_weight(
-            name="bias",
-            shape=(4 * h,),
-            initializer=lambda shape, dtype: ops.convert_to_tensor(
-                np.repeat([0.0, 1.0, 0.0, 0.0], h), dtype
-            ),
-        )
-        for source in ("", "source_") if self.fusion else ("",):
-            for name in ("key", "read"):
-                name = f"{source}{name}_kernel"
-                setattr(self, name, self.add_kernel(name, (h, h)))
-            name = f"{source}score_kernel"
-            setattr(self, name, self.add_kernel(name, (h, 1)))
+        self.bias = self.add_bias([0.0, 1.0, 0.0, 0.0], h)
+        self.key_kernel = self.add_kernel("key_kernel", (h, h))
+        self.read_kernel = self.add_kernel("read_kernel", (h, h))
+        self.score_kernel = self.add_kernel("score_kernel", (h, 1))
         if self.fusion:
-            self.source_gate_kernel = self.add_kernel(
-                "source_gate_kernel", (h, h)
-            )
+            add = self.add_kernel
+            self.source_key_kernel = add("source_key_kernel", (h, h))
+            self.source_read_kernel = add("source_read_kernel", (h, h))
+            self.source_score_kernel = add("source_score_kernel", (h, 1))
+            self.source_gate_kernel = add("source_gate_kernel", (h, h))
 
     def call(self, inputs, states, training=None):
-        return self.step(self.project_inputs(inputs), self.begin(states))
+        return super().call(inputs, self.begin(states))
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., d)` to `(..., projected units)`."""
         return ops.matmul(inputs, self.kernel)
 
     def begin(self, states):
-        """Puts `W_g gamma_j` in place of `W_h gamma_j` on the source's tape.
-
-        Takes and returns the list of states, once before the first step.
-        """
+        """Puts `W_g gamma_j` in place of `W_h gamma_j` on the source's tape."""
         if not self.fusion:
             return states
         *others, tape = states

@@ -122,10 +122,7 @@ def write(keys, value, memory):
 
 
 def look_up(key, positions):
-    """Copies of a key by permutations `(H / 2, N_c)`.
-
-    Turns a pair of `(H / 2, B)` into a pair of `(H / 2, N_c, B)`.
-    """
+    """Copies, `(H / 2, N_c, B)`, of a key, by permutations `(H / 2, N_c)`."""
     return tuple(ops.take(part, positions, axis=0) for part in key)
 
 

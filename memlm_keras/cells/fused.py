@@ -26,14 +26,8 @@ _LOOPED_UNITS = 500
 def run_layer(layer, inputs, initial_state=None, training=False):
     """Calls a recurrent layer with its fastest implementation.
 
-    Args:
-        layer: a Keras recurrent layer that returns sequences and states.
-        inputs: float tensor `(batch, time, features)`.
-        initial_state: list of its states, or `None` for zeros.
-        training: bool.
-
-    Returns:
-        The outputs `(batch, time, units)` and the states, a flat list.
+    The layer returns sequences and states: the result is the outputs
+    `(batch, time, units)` and the states, a flat list.
     """
     run = implementation(layer, inputs, training)
     if run is None:
@@ -41,16 +35,10 @@ def run_layer(layer, inputs, initial_state=None, training=False):
     dtype = layer.compute_dtype
     if initial_state is None:
         initial_state = layer.get_initial_state(ops.shape(inputs)[0])
-    weights = [
-        ops.cast(weight, dtype)
-        for weight in (
-            layer.cell.kernel,
-            layer.cell.recurrent_kernel,
-            layer.cell.bias,
-        )
-    ]
-    states = [ops.cast(state, dtype) for state in initial_state]
-    return run(ops.cast(inputs, dtype), *weights, *states)
+    cell = layer.cell
+    weights = cell.kernel, cell.recurrent_kernel, cell.bias
+    tensors = inputs, *weights, *initial_state
+    return run(*(ops.cast(tensor, dtype) for tensor in tensors))
 
 
 def implementation(layer, inputs, training=False):
@@ -112,7 +100,7 @@ def _is_usual(layer, inputs, training):
 
 
 def _looped_lstm(*arguments):
-    """Outputs and states of an LSTM.
+    """Outputs and states of an LSTM, with a hand-written backward pass.
 
     Differentiated by the backend, each backward step would add a product to
     the gradients of both matrices, and on TensorFlow each step would stack the

@@ -7,6 +7,20 @@ from keras import ops
 from keras.src.backend import rnn
 
 
+class ProjectedCell(keras.layers.Layer):
+    """Base of cells that a `ProjectedRNN` runs; states begin as zeros."""
+
+    def get_initial_state(self, batch_size=None):
+        """Returns zeros `(B, size)` for each of `state_size`."""
+        return [
+            ops.zeros((batch_size, size), dtype=self.compute_dtype)
+            for size in self.state_size
+        ]
+
+    def call(self, inputs, states, training=None):
+        return self.step(self.project_inputs(inputs), states)
+
+
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class ProjectedRNN(keras.layers.RNN):
     """A `keras.layers.RNN` that projects all inputs of a sequence at once.

@@ -19,9 +19,8 @@ MASKS = ("step", "sequence")
 class NoisyCell(Int8Kernels):
     """Base of cells whose noise is drawn before the loop over time.
 
-    It precedes a Keras cell among the bases of a class. Subclasses implement
-    `step(projected, states, noise=None)` and `noise(inputs)`, from inputs
-    `(B, T, input_dim)` to `(B, T, ...)`, and set `is_noisy`.
+    Subclasses implement `step(projected, states, noise=None)` and
+    `noise(inputs)`, from `(B, T, input_dim)` to `(B, T, ...)`.
     """
 
     def __init__(self, units, **kwargs):
@@ -114,9 +113,7 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         """Draws `d^c` and `d^h`, zeros and ones `(B, T, 2 units)`."""
         shape = (*ops.shape(inputs)[:2], self.units)
         masks = [
-            ops.less(
-                keras.random.uniform(shape, seed=self.seed_generator), rate
-            )
+            keras.random.uniform(shape, seed=self.seed_generator) < rate
             for rate in (self.cell_zoneout, self.hidden_zoneout)
         ]
         return ops.cast(ops.concatenate(masks, axis=-1), self.compute_dtype)

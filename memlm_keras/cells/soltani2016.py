@@ -8,16 +8,13 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
 from memlm_keras.kernels import distinct
 
 
-class HigherOrderCell(Int8Kernels, keras.layers.Layer):
-    """Base of the higher-order cells, whose state is the last n outputs.
-
-    Subclasses implement `build`, `project_inputs` and `output_of(projected,
-    states)`, which returns one output.
-    """
+class HigherOrderCell(Int8Kernels, ProjectedCell):
+    """Base of the higher-order cells, whose state is the last n outputs."""
 
     def __init__(
         self,
@@ -41,23 +38,13 @@ class HigherOrderCell(Int8Kernels, keras.layers.Layer):
         self.state_size = [units] * order
         self.output_size = units
 
-    def get_initial_state(self, batch_size=None):
-        """Returns n zero tensors `(B, k)`, outputs before the first step."""
-        return [
-            ops.zeros((batch_size, self.units), dtype=self.compute_dtype)
-            for _ in range(self.order)
-        ]
-
-    def call(self, inputs, states, training=None):
-        return self.step(self.project_inputs(inputs), states)
-
     def step(self, projected, states):
         """Returns the output `(B, k)` and the new states, latest first."""
         output = self.output_of(projected, states)
         return output, [output, *states[:-1]]
 
     def output_of(self, projected, states):
-        """Returns one output `(B, k)`; arguments as of `step`."""
+        """Returns the output `(B, k)` of a step."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `output_of`."
         )

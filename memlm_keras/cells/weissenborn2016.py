@@ -16,45 +16,30 @@ from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import associative_backward
 from memlm_keras.cells import complex_vectors
+from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
 
 SOURCE_KEYS = ("shared", "separate")
 
 
-class AssociativeCell(DistinctKernels, keras.layers.Layer):
+class AssociativeCell(DistinctKernels, ProjectedCell):
     """Base of the cells whose state is in a redundant associative memory.
 
     The states are flat: the last output, `(B, k)`, the memory, `(B, N_c H)`,
     the other states of the inner cell, and, with a `source_key`, the memory of
     a source sequence, `(B, N_c H)`, which is read and never written.
 
-    Keys of the copies are permuted by fixed permutations. These are weights
-    that are not trained: drawn from `seed` and saved with the model. Cells of
-    the same seed, size and number of copies have the same.
-
-    A value that is written to an empty memory is read back times `|r|^2`,
-    number by number. So vectors that keys are made of must not be short, or
-    keys be of unit modulus: by default, models with such a cell draw their
-    embeddings from U(-0.5, 0.5), the size of GloVe's.
-
-    Args:
-        memory_units: integer, numbers in a value of the memory, H.
-        output_units: integer, k.
-        num_copies: integer, redundant copies of the memory, N_c.
-        seed: integer, from which the permutations follow.
-        kernel_initializer: initializer of all matrices.
-        key: string, one of `complex_vectors.KEYS`.
-        **kwargs: arguments of `keras.layers.Layer`.
-
-    Attributes:
-        embedding_range: float r, embeddings begin as U(-r, r).
-        source_key: `None`, `"shared"` or `"separate"`: whether a source memory
-            is read, and by the key of the own memory or by another one.
-        remainder: tuple of integers, sizes of the other states.
+    The permutations of the keys are weights that are not trained: cells of the
+    same seed, size and number of copies have the same.
     """
 
+    # A value that is written to an empty memory is read back times |r|^2, so
+    # the vectors that keys are made of must not be short: by default, models
+    # with such a cell draw embeddings from U(-0.5, 0.5), the size of GloVe's.
     embedding_range = 0.5
+    # `None`, or by which key a source memory is read, "shared" or "separate".
     source_key = None
+    # Sizes of the other states of the inner cell.
     remainder = ()
 
     def __init__(
@@ -106,14 +91,7 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         }
 
     def states_after_source(self, states):
-        """Initial states for a target: the source's memory, the rest zeros.
-
-        Args:
-            states: list of the final states of the source's cell.
-
-        Returns:
-            List of tensors, the states of this cell.
-        """
+        """Initial states for a target: the source's memory, the rest zeros."""
         empty = [ops.zeros_like(state) for state in states]
         return [*empty[: len(self.state_size) - 1], states[1]]
 
@@ -139,13 +117,6 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
             trainable=False,
         )
 
-    def get_initial_state(self, batch_size=None):
-        """Returns zeros for each state."""
-        return [
-            ops.zeros((batch_size, size), dtype=self.compute_dtype)
-            for size in self.state_size
-        ]
-
     def call(self, inputs, states, training=None):
         projected = self.project_inputs(inputs)
         output, states, _ = self.trace(projected, states, training)
@@ -165,14 +136,11 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         )
 
     def read_all(self, projected_keys, memories, permute, axis=-1):
-        """Reads the own memory and, if there is one, the source's.
+        """Reads `memories` by the keys of `projected_keys`, `(B, num_keys H)`.
 
-        Keys are made of `projected_keys`, `(B, num_keys H)`; `memories` are as
-        of `memories()`, and `permute` makes the copies of a key. With `axis`
-        0, the axes of all tensors are reversed.
-
-        Returns the copies of the own memory's key, a pair of
-        `(B, N_c, H / 2)`, and the list of the values read, `(B, H)`.
+        `permute` makes the copies of a key. Returns those of the own memory's
+        key, a pair of `(B, N_c, H / 2)`, and the list of the values read,
+        `(B, H)`. With `axis` 0, the axes of all tensors are reversed.
         """
         keys = [
             permute(self.as_key(complex_vectors.split(projected, axis)))
@@ -215,19 +183,11 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
         return complex_vectors.matrix_of(self.permutations, self.compute_dtype)
 
     def trace(self, projected, states, training=None, shared=None):
-        """Computes one step, with the values that it read and wrote.
+        """Computes one step, given `shared_by_steps` or `None`.
 
-        Args:
-            projected: `(B, projected units)`, as of `project_inputs`.
-            states: list of the states before.
-            training: optional bool.
-            shared: result of `shared_by_steps`, or `None` to compute it.
-
-        Returns:
-            A tuple of the output, the list of new states, and a dict of float
-            tensors `(B, H)`: the `"key"`, the value `"read"`, the new
-            `"state"`, the change that was `"written"`, and, with a source, the
-            value read from its memory, `"source"`.
+        Returns the output, the list of new states, and a dict of tensors
+        `(B, H)`: the `"key"`, the value `"read"`, the new `"state"`, the
+        change that was `"written"` and, with a source, its value, `"source"`.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `trace`."
@@ -235,24 +195,19 @@ class AssociativeCell(DistinctKernels, keras.layers.Layer):
 
     def traced(self, key, values, state, written):
         """The dict of `trace`, of tensors `(B, H)`."""
-        names = ["read", "source"][: len(values)]
-        return {
-            "key": key,
-            **dict(zip(names, values)),
-            "state": state,
-            "written": written,
-        }
+        read = dict(zip(("read", "source"), values))
+        return {"key": key, **read, "state": state, "written": written}
 
     def get_config(self):
-        config = super().get_config()
-        if self.source_key is not None:
-            config["source_key"] = self.source_key
-        return {
-            **config,
+        config = {
+            **super().get_config(),
             "num_copies": self.num_copies,
             "seed": self.seed,
             "key": self.key,
         }
+        if self.source_key is not None:
+            config["source_key"] = self.source_key
+        return config
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -342,21 +297,13 @@ class AssociativeGRUCell(AssociativeCell):
         super().build(inputs_shape)
         h = self.units
         columns = (self.num_keys + 3) * h
-        self.kernel = self.add_kernel("kernel", (inputs_shape[-1], columns))
-        self.recurrent_kernel = self.add_kernel(
-            "recurrent_kernel", (h, columns)
-        )
-        self.memory_kernel = self.add_kernel("memory_kernel", (h, 3 * h))
+        add = self.add_kernel
+        self.kernel = add("kernel", (inputs_shape[-1], columns))
+        self.recurrent_kernel = add("recurrent_kernel", (h, columns))
+        self.memory_kernel = add("memory_kernel", (h, 3 * h))
         if self.source_key is not None:
-            self.source_kernel = self.add_kernel("source_kernel", (h, 3 * h))
-        biases = np.repeat([self.update_bias, 1.0, 0.0], h)
-        self.bias = self.add_weight(
-            name="bias",
-            shape=(3 * h,),
-            initializer=lambda shape, dtype: ops.convert_to_tensor(
-                biases, dtype
-            ),
-        )
+            self.source_kernel = add("source_kernel", (h, 3 * h))
+        self.bias = self.add_bias([self.update_bias, 1.0, 0.0], h)
 
     def project_inputs(self, inputs):
         """Projects inputs `(..., input_dim)` to `(..., projected units)`."""
@@ -364,19 +311,13 @@ class AssociativeGRUCell(AssociativeCell):
 
     def shared_by_steps(self):
         """Returns permutations `(H / 2, N_c)` and transposed weights."""
-        weights = [
-            self.recurrent_kernel,
-            self.memory_kernel,
-            self.bias[:, None],
-        ]
+        weights = [self.recurrent_kernel, self.memory_kernel, self.bias[None]]
         if self.source_key is not None:
             weights.append(self.source_kernel)
-        recurrent, memory, bias, *source = [
-            ops.cast(weight, self.compute_dtype) for weight in weights
+        return ops.transpose(self.permutations), [
+            ops.transpose(ops.cast(weight, self.compute_dtype))
+            for weight in weights
         ]
-        weights = [ops.transpose(recurrent), ops.transpose(memory), bias]
-        weights += [ops.transpose(kernel) for kernel in source]
-        return ops.transpose(self.permutations), weights
 
     def advance(
         self, projected, hidden, memories, positions, weights, mask=None
@@ -385,18 +326,9 @@ class AssociativeGRUCell(AssociativeCell):
 
         With this layout a look-up by a permutation moves whole rows.
 
-        Args:
-            projected: `(projected units, B)`, as of `project_inputs`.
-            hidden: `h_{t-1}`, `(H, B)`.
-            memories: list of the own memory and, if there is one, the
-                source's, each a pair of `(H / 2, N_c, B)`.
-            positions, weights: as of `shared_by_steps`.
-            mask: optional bool tensor `(1, B)`, `True` at valid steps.
-
-        Returns:
-            A tuple of the new memory, a pair, and a list of float tensors
-            `(..., B)`: `h_t`, the vectors of the keys, both gates, the
-            candidate, the change written, and the value read of each memory.
+        Returns the new memory, a pair of `(H / 2, N_c, B)`, and a list of
+        tensors `(..., B)`: `h_t`, the vectors of the keys, both gates, the
+        candidate, the change written, and the value read of each memory.
         """
         h = self.units
         of_hidden, of_value, bias, *of_source = weights
@@ -446,12 +378,9 @@ class AssociativeGRUCell(AssociativeCell):
         )
         output, keys, _, _, written, *values = map(ops.transpose, kept)
         key = self.as_key(complex_vectors.split(keys[:, : self.units]))
+        key = complex_vectors.join(key)
         new_states = [output, self.flat(reverse_axes(memory)), *states[2:]]
-        return (
-            output,
-            new_states,
-            self.traced(complex_vectors.join(key), values, output, written),
-        )
+        return output, new_states, self.traced(key, values, output, written)
 
     @property
     def has_own_gradient(self):
@@ -509,15 +438,9 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments:
-        inputs: float tensor `(B, input_dim)`.
-        states: list of `h_{t-1}`, `(B, H)`, the flat memory, `(B, N_c H)`, and
-            the source's flat memory, `(B, N_c H)`, which stays as it is. Pass
-            it in the initial state of a sequence; zeros stand for no source.
-        training: not used.
-
-    Returns:
-        A tuple of `h_t`, `(B, H)`, and the list of new states.
+    Call arguments and results are those of `AssociativeGRUCell`, with a third
+    state: the source's flat memory, `(B, N_c H)`, which stays as it is. Pass it
+    in the initial state of a sequence; zeros stand for no source.
 
     Raises:
         ValueError: as `AssociativeGRUCell`, and for an unknown `source_key`.
@@ -727,15 +650,9 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
         **kwargs: arguments of `keras.layers.Layer`; the dtype is the cell's.
 
-    Call arguments:
-        inputs: float tensor `(B, input_dim)`.
-        states: as of `AssociativeMemoryCell`, and then the source's flat
-            memory, `(B, N_c H)`, which stays as it is. Pass it in the initial
-            state of a sequence; zeros stand for no source.
-        training: optional bool, passed to the cell.
-
-    Returns:
-        A tuple of `h_t`, `(B, k)`, and the list of new states.
+    Call arguments and results are those of `AssociativeMemoryCell`, with one
+    more state: the source's flat memory, `(B, N_c H)`, which stays as it is.
+    Pass it in the initial state of a sequence; zeros stand for no source.
 
     Raises:
         ValueError: as `AssociativeMemoryCell`, and for an unknown

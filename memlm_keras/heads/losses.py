@@ -59,18 +59,14 @@ def token_losses(logits, targets):
 
 
 class BlockLosses:
-    """Mix-in for heads that computes losses of tokens without their logits.
-
-    Put it before a Keras layer among the bases of a class.
-    """
+    """Mix-in for heads that computes losses of tokens without their logits."""
 
     def block_kernel(self):
         """The matrix that a call multiplies the inputs with.
 
-        Returns:
-            `(kernel, words_first)`: a variable, and whether it is
-            `(vocabulary, units)` rather than `(units, vocabulary)`. `None`
-            where a call does more than this product and adding the bias.
+        Returns the variable, and whether it is `(vocabulary, units)` rather
+        than `(units, vocabulary)`; or `None` if a call does more than this
+        product and adding the bias.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `block_kernel`."
@@ -129,10 +125,7 @@ class BlockLosses:
 
 
 def head_losses(head, outputs, targets, weights=None, training=False):
-    """Losses of targets by any head, without logits if it can.
-
-    See `BlockLosses.token_losses` for the arguments and the result.
-    """
+    """`BlockLosses.token_losses` of any head, without logits if it can."""
     if isinstance(head, BlockLosses):
         return head.token_losses(outputs, targets, weights, training)
     return token_losses(head(outputs), targets)
@@ -160,19 +153,11 @@ def block_losses(
 ):
     """Cross-entropy of each target, float32 `(positions,)`, in blocks.
 
-    Products are in the dtype of the inputs, sums over blocks and over the
-    vocabulary in float32. Blocks that have only positions of weight 0 are
-    skipped; the loss of these positions is 0.
-
-    Args:
-        inputs: float tensor `(positions, units)`.
-        kernel: float32 tensor `(units, vocabulary)`, or `(vocabulary, units)`
-            with `words_first`.
-        bias: float32 tensor `(vocabulary,)`.
-        targets: int32 tensor `(positions,)`.
-        weights: float tensor `(positions,)`, as of `BlockLosses.token_losses`.
-        training: bool, whether to compute gradients at once.
-        words_first: bool.
+    Products are in the dtype of the inputs, `(positions, units)`, sums over
+    blocks and over the vocabulary in float32. Blocks that have only positions
+    of weight 0 are skipped; the loss of these positions is 0. With
+    `words_first` the kernel is `(vocabulary, units)`. With `training` the
+    gradients are computed at once.
     """
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
@@ -211,10 +196,7 @@ def block_losses(
 def _run(
     inputs, kernel, bias, targets, weights, gradients=True, words_first=False
 ):
-    """Losses `(positions,)`, and gradients of their weighted sum or `None`.
-
-    The gradients are those of inputs, kernel and bias.
-    """
+    """Losses, and gradients of inputs, kernel and bias or `None`."""
     positions = ops.shape(inputs)[0]
     vocabulary_size = bias.shape[0]
     dtype = inputs.dtype

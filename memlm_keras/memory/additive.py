@@ -26,18 +26,11 @@ _CACHED = 200_000
 
 
 def additive_scores(keys, queries, kernel, seen):
-    """Scores `w . tanh(key + query)` of each step and each slot.
+    """Scores `w . tanh(key + query)`, `(B, T, L)`, the oldest slot first.
 
-    Args:
-        keys: float tensor `(B, at least T + L - 1, k)`, where step `t` sees
-            positions `t` to `t + L - 1`.
-        queries: float tensor `(B, T, k)`.
-        kernel: float tensor `(k, 1)`, w.
-        seen: boolean tensor `(B, T, L)`; where it is false, a score is any
-            finite number, and must be masked.
-
-    Returns:
-        Tensor `(B, T, L)`, the oldest slot first.
+    Step `t` of `queries`, `(B, T, k)`, sees positions `t` to `t + L - 1` of
+    `keys`, and `kernel`, `(k, 1)`, is w. Where `seen`, a bool `(B, T, L)`, is
+    false, a score is any finite number, and must be masked.
     """
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     run = implementation(queries)

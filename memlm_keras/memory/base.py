@@ -133,30 +133,18 @@ class Memory(keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """The contents of new slots of the sliding window `recent`.
+        """Contents `(batch, time, ...)` of new slots of the window `recent`.
 
-        Args:
-            outputs, token_ids: as for a call.
-
-        Returns:
-            Tensor `(batch, time, ...)`; `None` if the state is not only that
-            of a sliding window.
+        `None`, if the state is not only that of a sliding window.
         """
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):
-        """Reads at some steps, and remembers all.
+        """Reads at steps `(batch, queries)`, int32, and remembers all.
 
         A memory over a sliding window, which implements `remembered`, reads
         each of these steps from the state before it, so that the cost grows
         with their number. Other memories read all steps.
-
-        Args:
-            positions: int32 tensor `(batch, queries)`.
-            outputs, state, token_ids, mask: as for `read`.
-
-        Returns:
-            As `read`, with results `(batch, queries, ...)`.
         """
         if self.remembered(outputs, token_ids) is None:
             outputs, state, weights = self.read(outputs, state, token_ids, mask)
@@ -177,8 +165,8 @@ class Memory(keras.layers.Layer):
         before = self.recent.before(state, extended, positions)
         batch_size, queries = ops.shape(positions)
 
+        # The steps move to the batch axis.
         def to_rows(tensor):
-            """Moves the steps to the batch axis."""
             if tensor is None:
                 return None
             steps = take_steps(tensor, positions)
@@ -252,11 +240,7 @@ class Memory(keras.layers.Layer):
         return tuple(itertools.compress((outputs, state, weights), returned))
 
     def compute_output_spec(self, outputs, *arguments, **keywords):
-        """Shapes and dtypes of the results of a call, by tracing it once.
-
-        An unknown batch size or time is traced as some size, and is unknown
-        again in the results.
-        """
+        """Traces a call, with some size for an unknown batch size or time."""
 
         def sized(tensor):
             if not isinstance(tensor, keras.KerasTensor):

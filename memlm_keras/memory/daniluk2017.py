@@ -272,14 +272,9 @@ class NGram(DistinctKernels, Memory):
         parts = [outputs[..., :k]]
         for steps_ago in range(1, self.order):
             index = self.order - 1 - steps_ago
-            part = slice(steps_ago * k, (steps_ago + 1) * k)
-            parts.append(
-                ops.where(
-                    seen[..., index : index + 1],
-                    self.recent.slot(extended, index)[..., part],
-                    0.0,
-                )
-            )
+            part = self.recent.slot(extended, index)
+            part = part[..., steps_ago * k : (steps_ago + 1) * k]
+            parts.append(ops.where(seen[..., index : index + 1], part, 0.0))
         outputs = ops.tanh(
             ops.matmul(ops.concatenate(parts, axis=-1), self.output_kernel)
         )

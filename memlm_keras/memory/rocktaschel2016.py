@@ -72,15 +72,14 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     def build(self, outputs_shape, *shapes, **named_shapes):
         k = outputs_shape[-1]
         self.units = k
-        self.premise_kernel = self.add_kernel("premise_kernel", (k, k))
-        self.query_kernel = self.add_kernel("query_kernel", (k, k))
-        self.read_kernel = self.add_kernel("read_kernel", (k, k))
-        self.transition_kernel = self.add_kernel("transition_kernel", (k, k))
-        self.final_read_kernel = self.add_kernel("final_read_kernel", (k, k))
-        self.final_output_kernel = self.add_kernel(
-            "final_output_kernel", (k, k)
-        )
-        self.score_kernel = self.add_kernel("score_kernel", (k, 1))
+        add = self.add_kernel
+        self.premise_kernel = add("premise_kernel", (k, k))
+        self.query_kernel = add("query_kernel", (k, k))
+        self.read_kernel = add("read_kernel", (k, k))
+        self.transition_kernel = add("transition_kernel", (k, k))
+        self.final_read_kernel = add("final_read_kernel", (k, k))
+        self.final_output_kernel = add("final_output_kernel", (k, k))
+        self.score_kernel = add("score_kernel", (k, 1))
 
     def call(self, outputs, last, premise, outputs_mask, premise_mask):
         projected = ops.matmul(premise, self.premise_kernel)

@@ -164,13 +164,7 @@ class MemoryBlock(WordMemory):
         return self.compose(context, outputs), state, weights
 
     def attend(self, outputs, words, seen):
-        """Eq. 1 or 2: attention weights `(B, T, n)`.
-
-        Args:
-            outputs: `(B, T, d)`.
-            words: int32 `(B, n - 1 + T)`, as of `SlidingWindow.slide`.
-            seen: boolean `(B, T, n)`.
-        """
+        """Eq. 1 or 2: weights `(B, T, n)` of words `(B, n - 1 + T)`."""
         embedded = look_up(self.input_embeddings, words)
         scores = self.recent.products(outputs, embedded)
         if self.temporal:
@@ -180,7 +174,7 @@ class MemoryBlock(WordMemory):
         return masked_softmax(scores, seen)
 
     def context(self, words, weights):
-        """Eq. 3: the context `(B, T, d)`; arguments as of `attend`."""
+        """Eq. 3: the context `(B, T, d)`."""
         embedded = look_up(self.output_embeddings, words)
         context = self.recent.weighted_sum(weights, embedded)
         if self.temporal_context:

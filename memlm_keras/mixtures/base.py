@@ -79,15 +79,9 @@ class Mixture(keras.layers.Layer):
         mask=None,
         positions=None,
     ):
-        """Reads any number of steps from a given state.
+        """Reads any number of steps from a given state; results as of a call.
 
-        Args:
-            outputs, state, token_ids, logits, positions: see a call.
-            mask: boolean tensor `(batch, time)`, `True` for the steps at the
-                front of each row that are remembered; `None` for all.
-
-        Returns:
-            The results of a call.
+        The valid steps of a row, where `mask` is `True`, are at its front.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -150,7 +144,7 @@ class Mixture(keras.layers.Layer):
         training=None,
         positions=None,
     ):
-        """Shapes and dtypes of what a call returns."""
+        """Shapes and dtypes of the results of a call."""
         few = None
         if logits is not None:
             # On torch, Keras computes it for 89 rows of 89 steps, which takes
@@ -166,9 +160,8 @@ class Mixture(keras.layers.Layer):
     def slide(self, outputs, state, token_ids, mask=None):
         """Appends outputs and words to the window; see `SlidingWindow.slide`.
 
-        Returns:
-            A tuple of outputs `(batch, slots + time, units)`, words `(batch,
-            slots + time)`, the visible slots and the new state.
+        Returns the extended outputs and words `(batch, slots + time, ...)`, the
+        visible slots and the new state.
         """
         words = ops.concatenate([state["words"], token_ids], axis=1)
         outputs, seen, state = self.recent.slide(state, outputs, mask)
@@ -181,19 +174,15 @@ class Mixture(keras.layers.Layer):
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Attention weights by word, `(batch, steps, memory - 1 + time)`.
+        """Weights by position of a word, `(batch, steps, memory - 1 + time)`.
 
-        Step t attends to the words at positions t to t + memory - 1; the other
-        weights are zero. `positions` selects steps.
+        Step t attends to positions t to t + memory - 1.
         """
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 
     def copy_distribution(self, weights, words, vocabulary_size):
-        """Sum of the weights of each word, `(batch, steps, vocabulary_size)`.
-
-        The weights are a result of `weights_of_words`.
-        """
+        """Sum of the weights of each word, `(batch, steps, vocabulary)`."""
         batch_size, time, _ = ops.shape(weights)
         # All steps of one word are summed at once.
         rows = ops.arange(batch_size, dtype="int32")[:, None]

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_rate
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
@@ -66,11 +67,7 @@ class NeuralCache(Mixture):
             raise ValueError(
                 f"`theta` must not be negative. Received: theta={theta}"
             )
-        if not 0 <= weight < 1:
-            raise ValueError(
-                "`weight` must be at least 0 and less than 1. Received: "
-                f"weight={weight}"
-            )
+        require_rate("weight", weight)
         super().__init__(**kwargs)
         self.size = size
         self.theta = theta
@@ -112,10 +109,8 @@ class NeuralCache(Mixture):
     def compare(self, outputs, state, token_ids, mask=None):
         """Inner products with the cache, which do not depend on `theta`.
 
-        Returns:
-            A tuple of `h_t . h_i`, `(B, T, N)`; the words that followed, an
-            argument of `weights_of_words`; the visible slots, boolean
-            `(B, T, N)`; and the new state.
+        Returns `h_t . h_i`, `(B, T, N)`, the words that followed, the visible
+        slots, and the new state.
         """
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask

@@ -133,13 +133,13 @@ class PointerSentinel(DistinctKernels, Mixture):
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.
         """
-        steps = None if mask is None else ValidSteps(mask)
-        if steps is not None:
-            targets = steps.to_front(targets)
         gate, of_words, words = auxiliary
+        if mask is not None:
+            steps = ValidSteps(mask)
+            targets = steps.to_front(targets)
         copied = self.copy_probability(of_words, words, targets)
         result = safe_log(gate[..., 0] + copied)
-        return result if steps is None else steps.put_back(result)
+        return result if mask is None else steps.put_back(result)
 
     def get_config(self):
         return {**super().get_config(), "window": self.window}

@@ -16,6 +16,7 @@ from keras import ops
 # The dtype that variables are cast to in a layer's call; it has no public name.
 from keras.src.backend.common.variables import AutocastScope
 
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import Embedding
 from memlm_keras.embeddings import look_up
@@ -28,7 +29,6 @@ from memlm_keras.smoothing.statistics import SCHEMES
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
 from memlm_keras.smoothing.statistics import require_gamma
-from memlm_keras.smoothing.statistics import require_one_of
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")
@@ -36,16 +36,10 @@ OTHER_WORDS = ("sample", "mean", "mode")
 
 
 class Drawn(NamedTuple):
-    """One sample of the rows of a batch.
+    """One sample of the rows of a batch, `(B, T)` or, by element, `(B, T, k)`.
 
-    Attributes:
-        input_rows: int32 tensor `(B, T)`, the row of each input word, or
-            `(B, T, k)` by element.
-        replaced: bool tensor of the same shape, whether it is another word's.
-        output_rows: int32 tensor of the same shape, the rows of the targets of
-            replaced words; `None` where the output is not smoothed.
-        other_rows: int32 tensor `(V,)` or `(V, k)`, the row of each word where
-            it is not the target; `None` where these are not drawn.
+    `output_rows` are those of the targets of replaced words, and `other_rows`,
+    `(V,)` or `(V, k)`, those of each word where it is not the target.
     """
 
     input_rows: Any
@@ -184,14 +178,7 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Statistics ===
 
     def build_for(self, vocabulary_size):
-        """Makes the variables for the statistics of a vocabulary.
-
-        Args:
-            vocabulary_size: integer.
-
-        Raises:
-            ValueError: if the smoothing is for a vocabulary of another size.
-        """
+        """Makes the variables for the statistics of a vocabulary."""
         if self.vocabulary_size not in (None, vocabulary_size):
             raise ValueError(
                 "`smoothing` must be for a vocabulary of the model's size "
@@ -205,12 +192,12 @@ class VariationalSmoothing(keras.layers.Layer):
     def build(self, input_shape=None):
         def table(name, dtype="float32"):
             return self.add_weight(
-                name=name,
-                shape=(self.vocabulary_size,),
-                initializer="zeros",
-                dtype=dtype,
+                (self.vocabulary_size,),
+                "zeros",
+                dtype,
                 trainable=False,
                 autocast=False,
+                name=name,
             )
 
         self.rates = table("rates")
@@ -252,14 +239,9 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws the rows of a batch.
+        """Draws rows for input words `(B, T)`, and for up to `units` elements.
 
-        Args:
-            token_ids: int32 tensor `(B, T)`, the input words.
-            units: integer, k, the larger one of two matrices.
-
-        Returns:
-            `Drawn`.
+        Returns a sample, an argument of the smoothed layers.
         """
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
@@ -278,11 +260,7 @@ class VariationalSmoothing(keras.layers.Layer):
         return Drawn(rows, replaced, output_rows, other_rows)
 
     def _replace(self, words, units):
-        """Words, whether each is replaced, and the replacements.
-
-        The latter two are `(...)`, or `(..., units)` by element; the words
-        broadcast to them.
-        """
+        """Words, whether each is replaced, and the replacements."""
         shape = ops.shape(words)
         if self.element_wise:
             shape, words = (*shape, units), words[..., None]
@@ -306,16 +284,7 @@ class VariationalSmoothing(keras.layers.Layer):
         return ops.where(kept, words, ops.take(self.aliases, words, axis=0))
 
     def drawn_rows(self, table, rows):
-        """Drawn rows of a matrix.
-
-        Args:
-            table: variable or tensor `(V, k)`.
-            rows: int32 tensor `(...)`, or by element `(..., k)`; a smaller
-                matrix uses the first elements.
-
-        Returns:
-            Tensor `(..., k)`.
-        """
+        """Drawn rows of a matrix `(V, k)`; by element, its first k of each."""
         if not self.element_wise:
             return look_up(table, rows)
         units = table.shape[-1]
@@ -331,33 +300,17 @@ class VariationalSmoothing(keras.layers.Layer):
         return ops.cast(exact, table.dtype)
 
     def mean_rows(self, table, token_ids):
-        """Rows of the mean of a matrix.
-
-        Args:
-            table: variable or tensor `(V, k)`.
-            token_ids: int32 tensor of any shape.
-
-        Returns:
-            Tensor of that shape with `k` behind.
-        """
+        """Rows `(..., k)` of the mean of a matrix `(V, k)`."""
         rows = look_up(table, token_ids)
         rates = ops.take(self.rates, token_ids, axis=0)[..., None]
         rates = ops.cast(rates, rows.dtype)
         return rows + rates * (self.mean_vector(table) - rows)
 
     def mean_logits(self, logits, outputs, table):
-        """Products with the mean of a matrix, from products with the matrix.
+        """Products of outputs with the mean of a matrix, from `logits`.
 
         The mean is the matrix with scaled rows plus multiples of one vector, so
         this needs one number for each step and no second matrix.
-
-        Args:
-            logits: tensor `(B, T, V)`, of `outputs` and `table`.
-            outputs: tensor `(B, T, k)`.
-            table: variable or tensor `(V, k)`.
-
-        Returns:
-            Tensor `(B, T, V)`.
         """
         common = ops.matmul(outputs, self.mean_vector(table)[:, None])
         return logits + ops.cast(self.rates, logits.dtype) * (common - logits)
@@ -452,21 +405,16 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws the rows of a batch.
+        """Draws rows for words `(batch, time)`, and for a matrix of `units`.
 
-        Args:
-            token_ids: int32 tensor `(batch, time)`.
-            units: integer, units of another matrix to draw for.
-
-        Returns:
-            A sample, the argument `drawn` of this layer and of
-            `SmoothedProjection`.
+        Returns a sample, the argument `drawn` of this layer and of
+        `SmoothedProjection`.
         """
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
         """Adds the divergence of the matrix to the losses by `add_loss`."""
-        _add_divergence(self, self.smoothing, lambda: self.embeddings)
+        _add_divergence(self, "embeddings")
 
     def call(self, inputs, reverse=False, training=None, drawn=None):
         if reverse:
@@ -594,7 +542,7 @@ class SmoothedProjection(keras.layers.Layer):
 
     def add_divergence(self):
         """Adds the divergence of the matrix to the losses by `add_loss`."""
-        _add_divergence(self, self.smoothing, lambda: self.matrix)
+        _add_divergence(self, "matrix")
 
     def call(self, inputs, targets=None, drawn=None):
         smoothing = self.smoothing
@@ -650,8 +598,9 @@ def require_smoothing(smoothing):
         )
 
 
-def _add_divergence(layer, smoothing, matrix):
-    if smoothing.l2:
+def _add_divergence(layer, name):
+    if layer.smoothing.l2:
         # Sums over a whole matrix need float32, also in mixed precision.
         with AutocastScope(None):
-            layer.add_loss(smoothing.divergence(matrix()))
+            matrix = getattr(layer, name)
+            layer.add_loss(layer.smoothing.divergence(matrix))

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
-from typing import NamedTuple
 
 import numpy as np
 
+from memlm_keras.arguments import require_integers
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 
 # Tokens counted at once, as a text on disk may not fit in memory.
@@ -65,14 +66,9 @@ class StreamStatistics:
                 that is not a positive integer.
         """
         require_positive_integer("vocabulary_size", vocabulary_size)
-        tokens = np.asanyarray(tokens)
-        if tokens.ndim != 1 or not np.issubdtype(tokens.dtype, np.integer):
-            raise ValueError(
-                "`tokens` must be a 1-D array of integers. Received: shape "
-                f"{tokens.shape} and dtype {tokens.dtype}"
-            )
-        if not len(tokens):
-            raise ValueError("`tokens` must not be empty. Received: no tokens")
+        tokens = require_integers(
+            "tokens", tokens, vocabulary_size=vocabulary_size
+        )
         pieces = (
             _count(tokens[begin : begin + _PIECE], vocabulary_size)
             for begin in range(0, len(tokens), _PIECE)
@@ -115,8 +111,8 @@ class StreamStatistics:
     def preceders(self):
         """N1+(. v), at least 1, int64 array `(vocabulary_size,)`."""
         words = self.bigrams % self.vocabulary_size
-        found = np.bincount(words, minlength=self.vocabulary_size)
-        return np.maximum(found, 1)
+        counts = np.bincount(words, minlength=self.vocabulary_size)
+        return np.maximum(counts, 1)
 
     @property
     def continuation(self):
@@ -130,13 +126,6 @@ class StreamStatistics:
 
 
 def _count(tokens, vocabulary_size):
-    smallest, largest = int(tokens.min()), int(tokens.max())
-    if smallest < 0 or largest >= vocabulary_size:
-        raise ValueError(
-            "`tokens` must be at least 0 and below vocabulary_size="
-            f"{vocabulary_size}. Received: the token id "
-            f"{smallest if smallest < 0 else largest}"
-        )
     tokens = tokens.astype(np.int64)
     return StreamStatistics(
         np.bincount(tokens, minlength=vocabulary_size),
@@ -154,20 +143,6 @@ SCHEMES = (
 )
 
 
-class Replacement(NamedTuple):
-    """Rates and proposal of a scheme.
-
-    Attributes:
-        rates: float64 array `(vocabulary_size,)`, gamma_v, the probability
-            that the word v is replaced.
-        proposal: float64 array `(words,)`, q_k, the probability that the word
-            k replaces it.
-    """
-
-    rates: np.ndarray
-    proposal: np.ndarray
-
-
 def replacement(scheme, rate, statistics, blank_id=None):
     """Rates and proposal of a scheme (Xie et al., 2017, Table 1).
 
@@ -179,6 +154,8 @@ def replacement(scheme, rate, statistics, blank_id=None):
     | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r |
 
     `rate` is gamma_0, and `blank_id` the blank token of the scheme `blank`.
+    Returns two float64 arrays: gamma_v, the probability that the word v is
+    replaced, and q_k, the probability that the word k replaces it.
     """
     require_one_of("scheme", scheme, SCHEMES)
     require_gamma(rate)
@@ -209,15 +186,7 @@ def replacement(scheme, rate, statistics, blank_id=None):
         proposal = statistics.continuation
     else:
         proposal = statistics.unigram
-    return Replacement(rates, proposal)
-
-
-def require_one_of(name, value, known):
-    if value not in known:
-        raise ValueError(
-            f"`{name}` must be one of {', '.join(map(repr, known))}. "
-            f"Received: {name}={value!r}"
-        )
+    return rates, proposal
 
 
 def require_gamma(rate):
@@ -234,10 +203,6 @@ class AliasTable:
     An outcome k is drawn uniformly; it is kept with the probability
     `thresholds[k]`, and is `aliases[k]` otherwise (Walker, 1977; Vose, 1991).
     In float32, a cumulative sum over a large vocabulary would merge outcomes.
-
-    Attributes:
-        thresholds: float64 array `(outcomes,)`.
-        aliases: int32 array `(outcomes,)`.
     """
 
     thresholds: np.ndarray

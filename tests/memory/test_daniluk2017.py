@@ -1,5 +1,4 @@
 import dataclasses
-import inspect
 from collections.abc import Callable
 
 import keras
@@ -9,7 +8,6 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 from layers import arrays
-from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
 from layers import memory_loss
@@ -18,7 +16,6 @@ from layers import uniform
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
 from references.finite_differences import assert_derivatives
-from references.tracing import assert_no_loop_over_time
 
 pytestmark = pytest.mark.backend
 
@@ -233,80 +230,6 @@ def test_gradients_equal_finite_differences(case, gradients, random):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
-@every_memory
-def test_an_empty_memory_gives_finite_gradients(case, gradients):
-    layer, units = case.make(slots=4, k=3)
-    kernels = layer.get_weights()
-
-    def loss(tensors):
-        outputs, *kernels = tensors
-        (predictions, _, attention), _ = everything(layer.stateless_call)(
-            kernels, [], outputs
-        )
-        return keras.ops.sum(predictions) + keras.ops.sum(attention**2)
-
-    outputs = np.zeros((2, 1, units), "float32")
-    for gradient in gradients(loss, [outputs, *kernels]):
-        assert np.all(np.isfinite(gradient))
-
-
-# === Streaming ===
-
-
-@every_memory
-@settings(max_examples=10)
-@given(cuts=st.sets(st.integers(1, 4)))
-def test_any_cut_of_the_time_axis_gives_the_same(case, compiled, cuts):
-    batch, time, slots, k = 2, 5, 3, 4
-    layer, units = streaming_layer(case, slots, k)
-    outputs = np.random.default_rng(1).normal(size=(batch, time, units))
-    outputs = outputs.astype("float32")
-    read = streaming_function(layer, compiled)
-
-    whole, whole_state, whole_attention = arrays(
-        read(outputs, layer.initial_state(batch))
-    )
-    state = layer.initial_state(batch)
-    pieces, attentions = [], []
-    for piece in np.split(outputs, sorted(cuts), axis=1):
-        predictions, state, attention = read(piece, state)
-        pieces.append(arrays(predictions))
-        attentions.append(arrays(attention))
-
-    joined = (np.concatenate(each, axis=1) for each in (pieces, attentions))
-    assert_close(tuple(joined), (whole, whole_attention), rtol=1e-5, atol=1e-6)
-    assert_same_state(arrays(state), as_window(arrays(whole_state)))
-    np.testing.assert_array_equal(whole_state["filled"], [slots] * batch)
-
-
-# Compiled functions outlive an example, or JAX would compile each anew.
-_streaming = {}
-
-
-def streaming_layer(case, slots, k):
-    if case.layer not in _streaming:
-        _streaming[case.layer] = case.make(slots, k)
-    return _streaming[case.layer]
-
-
-def streaming_function(layer, compiled):
-    if layer not in _streaming:
-        _streaming[layer] = compiled(
-            lambda outputs, state: everything(layer)(
-                tensor(outputs), state=state
-            )
-        )
-    return _streaming[layer]
-
-
-@every_memory
-def test_no_loop_over_time(case):
-    layer, units = case.make(slots=3, k=4)
-    # JAX loops over the slots, and others may cut a long time into blocks.
-    over_slots = {"while"} if case.span == "window" else ()
-    assert_no_loop_over_time(layer, units, (18, 31), over_slots)
-
-
 # === What the mechanism promises ===
 
 
@@ -322,25 +245,6 @@ def test_weights_sum_to_one_or_to_nothing(case, compiled, random):
         empty = max(0, slots - step)
         np.testing.assert_array_equal(attention[:, step, :empty], 0.0)
         assert np.all(attention[:, step, empty:] > 0)
-
-
-@every_memory
-def test_slots_that_are_not_filled_do_not_matter(case, compiled, random):
-    slots, k, filled = 4, 3, [0, 2]
-    layer, units = case.make(slots, k)
-    outputs = random.normal(size=(2, 3, units)).astype("float32")
-    clean = case.state(random, slots, k, filled)
-    for row, level in enumerate(filled):
-        clean["window"][row, : slots - level] = 0.0
-    dirty = {**clean, "window": clean["window"].copy()}
-    for row, level in enumerate(filled):
-        dirty["window"][row, : slots - level] = 1e4
-    read = compiled(lambda state: everything(layer)(outputs, state=state))
-    clean, dirty = keras.tree.map_structure(tensor, (clean, dirty))
-    predictions, _, attention = arrays(read(clean))
-    found, _, found_attention = arrays(read(dirty))
-    np.testing.assert_array_equal(found, predictions)
-    np.testing.assert_array_equal(found_attention, attention)
 
 
 @every_attention
@@ -417,19 +321,6 @@ def test_past_predictions_are_never_read(compiled, random):
     assert np.all(found[:, 0] != expected[:, 0])
 
 
-@every_memory
-def test_no_output_sees_the_future(case, compiled, random):
-    layer, units = case.make(slots=3, k=2)
-    outputs = random.normal(size=(2, 5, units)).astype("float32")
-    changed = outputs.copy()
-    changed[:, 3] += 1.0
-    read = compiled(everything(layer))
-    found, _, _ = arrays(read(changed))
-    expected, _, _ = arrays(read(outputs))
-    np.testing.assert_array_equal(found[:, :3], expected[:, :3])
-    assert np.all(found[:, 4] != expected[:, 4])
-
-
 # === Weights and configuration ===
 
 
@@ -453,28 +344,6 @@ def test_a_seed_gives_the_same_weights_again():
         np.testing.assert_array_equal(found, expected)
 
 
-@every_memory
-def test_every_argument_survives_its_configuration(case):
-    arguments = {
-        case.span: 7,
-        "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 11),
-    }
-    signature = inspect.signature(case.layer.__init__).parameters
-    for name, value in arguments.items():
-        assert value != signature[name].default
-    _, revived = assert_arguments_survive(
-        case.layer, arguments, name="memory", dtype="float16", trainable=False
-    )
-    assert getattr(revived, case.span) == 7
-    assert (
-        revived.kernel_initializer.get_config()
-        == arguments["kernel_initializer"].get_config()
-    )
-    assert revived.name == "memory"
-    assert revived.dtype_policy.name == "float16"
-    assert not revived.trainable
-
-
 # === Errors ===
 
 
@@ -487,19 +356,6 @@ def test_units_that_cannot_be_divided(name):
         layer.build((None, None, 13))
     with pytest.raises(ValueError, match=f"units=1. .*{parts} and {2 * parts}"):
         layer.build((None, None, 1))
-
-
-@every_attention
-@pytest.mark.parametrize("window", [0, -1, 2.0, "5", True, None])
-def test_wrong_window(case, window):
-    with pytest.raises(ValueError, match="`window`.*at least 1.*Received: "):
-        case.layer(window=window)
-
-
-@pytest.mark.parametrize("order", [1, 0, 2.5, None])
-def test_wrong_order(order):
-    with pytest.raises(ValueError, match="`order`.*at least 2.*Received: "):
-        memories.NGram(order=order)
 
 
 # === The projection, without a memory ===
@@ -570,18 +426,3 @@ def test_a_penalty_is_a_loss():
     (penalty,) = layer.losses
     kernel = layer.get_weights()[0]
     np.testing.assert_allclose(arrays(penalty), 0.5 * np.sum(kernel**2), 1e-5)
-
-
-def test_every_argument_of_a_projection_survives_its_configuration():
-    arguments = {
-        "units": 3,
-        "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
-        "activation": "relu",
-        "use_bias": True,
-        "bias_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 2),
-        "kernel_regularizer": keras.regularizers.L2(0.25),
-    }
-    _, revived = assert_arguments_survive(
-        memories.Projection, arguments, name="memory", dtype="float16"
-    )
-    assert float(revived.kernel_regularizer.l2) == 0.25

@@ -1,21 +1,27 @@
 """What every memory promises as a Keras layer."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 from keras.src.backend import get_keras_mask
 from layers import arrays
+from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
 from layers import uniform
 
 from memlm_keras import masking
 from memlm_keras import memory as memories
+from references.tracing import assert_no_loop_over_time
 
 pytestmark = pytest.mark.backend
 
 V, UNITS, TIME = 11, 12, 7
 RANGE = uniform()
+# Vectors of words.
+TABLE = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
 
 MEMORIES = {
     "attention": lambda **given: memories.Attention(3, RANGE, **given),
@@ -45,8 +51,11 @@ ATTENDED = {"single": 4, "combined": 4, "ngram": 0, "projection": 0}
 ATTENDED["bidirectional"] = 4
 
 every_memory = pytest.mark.parametrize("name", MEMORIES)
+every_causal = pytest.mark.parametrize(
+    "name", [name for name in MEMORIES if name != "bidirectional"]
+)
 every_one_of_outputs = pytest.mark.parametrize(
-    "name", sorted(set(MEMORIES) - OF_WORDS)
+    "name", [name for name in MEMORIES if name not in OF_WORDS]
 )
 
 
@@ -59,19 +68,38 @@ def inputs_of(seed, batch_size=2, time=TIME):
 
 def embedded(layer, state):
     """A state with vectors of its words, where the memory needs some."""
-    table = np.random.default_rng(9).normal(size=(V, UNITS)).astype("float32")
-    return layer.embed_state(state, lambda ids: table[arrays(ids)])
+    return layer.embed_state(state, lambda ids: keras.ops.take(TABLE, ids, 0))
 
 
-def with_a_history(name, batch_size):
-    """A memory and its state after two steps, if it has one."""
-    layer = MEMORIES[name]()
-    layer.build((None, None, UNITS))
+@pytest.fixture(scope="module")
+def reader(compiled):
+    """`reader(name)`: a memory, and its reading as a compiled function."""
+
+    @functools.cache
+    def make(name):
+        layer = MEMORIES[name]()
+        layer.build((None, None, UNITS))
+
+        def read(outputs, token_ids, state, mask=None, positions=None):
+            return everything(layer)(
+                outputs,
+                token_ids,
+                state=embedded(layer, state),
+                mask=mask,
+                positions=positions,
+            )
+
+        return layer, compiled(read)
+
+    return make
+
+
+def state_of(layer, read, batch_size, time=1):
+    """The state after some steps, if the memory has one."""
     state = layer.initial_state(batch_size)
     if layer.causal:
-        before, earlier = inputs_of(3, batch_size, 2)
-        _, state, _ = everything(layer)(before, earlier)
-    return layer, embedded(layer, state)
+        _, state, _ = read(*inputs_of(3, batch_size, time), state)
+    return state
 
 
 # === What a call returns ===
@@ -110,23 +138,177 @@ def test_a_call_has_the_last_word():
     assert layer.return_state and layer.return_attention_scores
 
 
-@every_memory
-def test_flags_survive_their_configuration(name):
-    attends = ATTENDED.get(name, 3) > 0
-    flags = {"return_state": True, "return_attention_scores": attends}
-    layer = MEMORIES[name](**flags)
-    revived = keras.saving.deserialize_keras_object(
-        keras.saving.serialize_keras_object(layer), safe_mode=True
+OF_BLOCKS = {
+    "window": 3,
+    "temporal": False,
+    "composition": "gated",
+    "temporal_context": True,
+    "gate_bias": True,
+    "linear_kernel": False,
+    "vocabulary_size": 7,
+}
+LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
+
+
+@pytest.mark.parametrize(
+    "kind, arguments",
+    [
+        (memories.Attention, {"window": 7}),
+        (memories.KeyValue, {"window": 7}),
+        (memories.KeyValuePredict, {"window": 7}),
+        (memories.NGram, {"order": 7}),
+        (
+            memories.Projection,
+            {
+                "units": 3,
+                "activation": "relu",
+                "use_bias": True,
+                "bias_initializer": uniform(2),
+                "kernel_regularizer": keras.regularizers.L2(0.25),
+            },
+        ),
+        (
+            memories.Attentive,
+            {"score": "combined", "window": 3, "bias_initializer": uniform(2)},
+        ),
+        (memories.MemoryBlock, OF_BLOCKS),
+        (memories.MemoryBlock, {**OF_BLOCKS, **LINEAR}),
+        (memories.MemoryNetwork, {"window": 3, "vocabulary_size": 7}),
+    ],
+)
+def test_every_argument_survives_its_configuration(kind, arguments):
+    flags = {"return_state": True, "return_attention_scores": kind.attends}
+    layer, revived = assert_arguments_survive(
+        kind,
+        {**arguments, "kernel_initializer": uniform(11, 0.3)},
+        **flags,
+        name="memory",
+        dtype="mixed_float16",
+        trainable=False,
     )
-    assert revived.get_config() == layer.get_config()
-    assert flags.items() <= revived.get_config().items()
-    assert not MEMORIES[name]().get_config()["return_state"]
+    config = revived.get_config()
+    assert flags.items() <= config.items()
+    plain = {k: v for k, v in arguments.items() if isinstance(v, (int, str))}
+    assert plain.items() <= config.items()
+    assert revived.kernel_initializer.get_config()["seed"] == 11
+    assert (revived.name, revived.trainable) == ("memory", False)
+    assert revived.dtype_policy.name == "mixed_float16"
+
+
+@pytest.mark.parametrize(
+    "kind, argument, least",
+    [
+        (memories.Attention, "window", 1),
+        (memories.KeyValue, "window", 1),
+        (memories.KeyValuePredict, "window", 1),
+        (memories.Attentive, "window", 1),
+        (memories.MemoryBlock, "window", 1),
+        (memories.BidirectionalMemoryBlock, "window", 1),
+        (memories.BidirectionalMemoryBlock, "end_of_sentence_id", 0),
+        (memories.MemoryBlock, "vocabulary_size", 1),
+        (memories.MemoryNetwork, "window", 1),
+        (memories.MemoryNetwork, "vocabulary_size", 1),
+        (memories.NGram, "order", 2),
+        (memories.Projection, "units", 1),
+    ],
+)
+def test_sizes_are_integers(kind, argument, least):
+    for wrong in (least - 1, 2.5, "5", True):
+        with pytest.raises(
+            ValueError, match=f"`{argument}`.*at least {least}.*Received: "
+        ):
+            kind(**{argument: wrong})
 
 
 @pytest.mark.parametrize("name", ["ngram", "projection"])
 def test_what_does_not_attend_has_no_scores(name):
     with pytest.raises(ValueError, match="`return_attention_scores=True`"):
         MEMORIES[name](return_attention_scores=True)
+
+
+# === Time ===
+
+
+@every_causal
+def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
+    layer, read = reader(name)
+    outputs, token_ids = inputs_of(4, len(MASKS))
+    if name == "memory_network":
+        outputs = TABLE[token_ids]
+    whole, whole_state, whole_weights = arrays(
+        read(outputs, token_ids, layer.initial_state(len(MASKS)))
+    )
+    state, pieces = layer.initial_state(len(MASKS)), []
+    # Lengths that other tests have compiled.
+    for start, stop in ((0, 1), (1, 5), (5, 6), (6, 7)):
+        piece = slice(start, stop)
+        read_piece, state, weights = read(
+            outputs[:, piece], token_ids[:, piece], state
+        )
+        pieces.append(arrays((read_piece, weights)))
+    joined = [np.concatenate(parts, axis=1) for parts in zip(*pieces)]
+    assert_close(joined, (whole, whole_weights), rtol=1e-5, atol=1e-6)
+    assert sorted(state) == sorted(whole_state)
+    assert_close(state, whole_state, rtol=1e-5, atol=1e-6)
+
+
+@every_causal
+def test_no_output_sees_the_future(name, reader):
+    layer, read = reader(name)
+    outputs, token_ids = inputs_of(4, len(MASKS))
+    state = layer.initial_state(len(MASKS))
+    expected, _, expected_weights = arrays(read(outputs, token_ids, state))
+    outputs, token_ids = outputs.copy(), token_ids.copy()
+    outputs[:, 3] += 1.0
+    token_ids[:, 3] = token_ids[:, 3] % (V - 1) + 1
+    found, _, weights = arrays(read(outputs, token_ids, state))
+    np.testing.assert_array_equal(found[:, :3], expected[:, :3])
+    np.testing.assert_array_equal(weights[:, :3], expected_weights[:, :3])
+    assert np.all(np.any(found[:, 3] != expected[:, 3], axis=-1))
+    if name != "projection":
+        assert np.all(np.any(found[:, 4] != expected[:, 4], axis=-1))
+
+
+@every_causal
+def test_slots_that_are_not_filled_do_not_matter(name, reader):
+    layer, read = reader(name)
+    state = arrays(state_of(layer, read, len(MASKS)))
+    dirty = keras.tree.map_structure(np.copy, state)
+    if "window" in state:
+        assert np.all(state["filled"] == 1) and state["window"].shape[1] > 1
+        dirty["window"][:, :-1] = 5 if name in OF_WORDS else 1e4
+    steps = inputs_of(4, len(MASKS))
+    found, _, weights = arrays(read(*steps, dirty))
+    expected, _, expected_weights = arrays(read(*steps, state))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(weights, expected_weights)
+
+
+@every_one_of_outputs
+def test_no_loop_over_time(name):
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+    # JAX loops over the slots, and others may cut a long time into blocks.
+    additive = {"attention", "key_value", "key_value_predict", "combined"}
+    over_slots = {"while"} if name in additive else ()
+    assert_no_loop_over_time(layer, UNITS, (18, 31), over_slots)
+
+
+@every_one_of_outputs
+def test_an_empty_memory_gives_finite_gradients(name, gradients):
+    layer = MEMORIES[name]()
+    layer.build((None, None, UNITS))
+
+    def loss(tensors):
+        outputs, *weights = tensors
+        (read, _, attention), _ = everything(layer.stateless_call)(
+            weights, [], outputs
+        )
+        return keras.ops.sum(read) + keras.ops.sum(attention**2)
+
+    outputs = np.zeros((2, 1, UNITS), "float32")
+    for gradient in gradients(loss, [outputs, *layer.get_weights()]):
+        assert np.all(np.isfinite(gradient))
 
 
 # === Masks ===
@@ -149,25 +331,26 @@ def without_masked_steps(values):
 
 
 @every_memory
-def test_masked_steps_are_never_remembered(name, compiled):
-    """Each row is as if it were read without them, wherever they stand."""
-    layer, state = with_a_history(name, len(MASKS))
+def test_masked_steps_are_never_remembered(name, reader):
+    """Each row is as if it were read without them, wherever they are."""
+    layer, read = reader(name)
     outputs, token_ids = inputs_of(4, len(MASKS))
-    read = compiled(
-        lambda outputs, token_ids, **given: everything(layer)(
-            outputs, token_ids, state=state, **given
-        )
-    )
-    # What stands at masked steps must not matter, whatever it is.
+    state = state_of(layer, read, len(MASKS))
+    # The content of masked steps must not matter.
     found, new_state, weights = arrays(
         read(
             np.where(MASKS[..., None], outputs, np.nan).astype("float32"),
             np.where(MASKS, token_ids, -7).astype("int32"),
-            mask=MASKS,
+            state,
+            MASKS,
         )
     )
     expected, expected_state, expected_weights = arrays(
-        read(without_masked_steps(outputs), without_masked_steps(token_ids))
+        read(
+            without_masked_steps(outputs),
+            without_masked_steps(token_ids),
+            state,
+        )
     )
     np.testing.assert_array_equal(found[~MASKS], 0.0)
     np.testing.assert_array_equal(weights[~MASKS], 0.0)
@@ -178,17 +361,13 @@ def test_masked_steps_are_never_remembered(name, compiled):
 
 
 @every_memory
-def test_a_row_that_is_masked_changes_nothing(name):
-    layer = MEMORIES[name]()
-    outputs, token_ids = inputs_of(3, 2, 2)
-    _, state, _ = everything(layer)(outputs, token_ids)
-    read, new_state, _ = everything(layer)(
-        outputs,
-        token_ids,
-        state=embedded(layer, state),
-        mask=np.zeros((2, 2), "bool"),
+def test_a_row_that_is_masked_changes_nothing(name, reader):
+    layer, read = reader(name)
+    state = state_of(layer, read, len(MASKS))
+    outputs, new_state, _ = read(
+        *inputs_of(5, len(MASKS)), state, np.zeros_like(MASKS)
     )
-    np.testing.assert_array_equal(arrays(read), 0.0)
+    np.testing.assert_array_equal(arrays(outputs), 0.0)
     assert_close(new_state, state)
 
 
@@ -254,20 +433,13 @@ POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 
 @every_memory
 @pytest.mark.parametrize("with_mask", [False, True])
-def test_positions_are_rows_of_the_full_read(name, with_mask, compiled):
-    """The state is that after all steps, and goes on from any state."""
-    layer, state = with_a_history(name, len(MASKS))
-    outputs, token_ids = inputs_of(4, len(MASKS))
-    mask = MASKS if with_mask else None
-    read = compiled(
-        lambda outputs, token_ids, **given: everything(layer)(
-            outputs, token_ids, state=state, mask=mask, **given
-        )
-    )
-    whole, whole_state, whole_weights = arrays(read(outputs, token_ids))
-    found, new_state, weights = arrays(
-        read(outputs, token_ids, positions=POSITIONS)
-    )
+def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
+    """From any state, and the new state is that after all steps."""
+    layer, read = reader(name)
+    state = state_of(layer, read, len(MASKS))
+    arguments = *inputs_of(4, len(MASKS)), state, MASKS if with_mask else None
+    whole, whole_state, whole_weights = arrays(read(*arguments))
+    found, new_state, weights = arrays(read(*arguments, POSITIONS))
     rows = np.arange(len(MASKS))[:, None]
     assert_close(
         (found, weights, new_state),

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
-from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
 from layers import uniform
@@ -147,15 +146,6 @@ def test_a_state_whose_words_are_not_embedded():
         layer(np.ones((1, 1, 3)), np.ones((1, 1), "int32"), state=state)
 
 
-def test_every_argument_survives_its_configuration():
-    arguments = {
-        "window": 3,
-        "vocabulary_size": 7,
-        "kernel_initializer": keras.initializers.RandomUniform(-0.3, 0.2, 1),
-    }
-    assert_arguments_survive(MemoryNetwork, arguments, name="memory")
-
-
 def test_a_model_without_recurrent_layers():
     model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=2))
     assert model.memory.vocabulary_size == V
@@ -174,15 +164,3 @@ def test_a_model_reads_on_with_the_embedding_of_today():
     )
     found, _ = model.step(tokens[:, 3:], state)
     assert_close(found, arrays(model(tokens))[:, 3:])
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"vocabulary_size": 0}, "`vocabulary_size`.*Received: "),
-        ({"window": 0}, "`window`.*Received: "),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        MemoryNetwork(**arguments)

@@ -56,9 +56,9 @@ def test_plain_arrays():
     [
         (np.array([[1]]), 3, r"`tokens` must be a 1-D.*shape \(1, 1\)"),
         (np.array([1.0]), 3, "integers.*float64"),
-        (np.array([], int), 3, "must not be empty"),
-        (np.array([1, 3]), 3, "below vocabulary_size=3.*token id 3"),
-        (np.array([1, -2]), 3, "at least 0.*token id -2"),
+        (np.array([], int), 3, "not empty"),
+        (np.array([1, 3]), 3, "below the vocabulary size 3.*: 3"),
+        (np.array([1, -2]), 3, "at least 0.*: -2"),
         (np.array([1]), 0, "`vocabulary_size` must be an integer"),
     ],
 )
