@@ -1,12 +1,12 @@
-"""Measures training steps, side by side.
+"""Compares training steps with other implementations.
 
     python -m benchmarks --suite=cpu
     python -m benchmarks --cases=zaremba_medium,memories --contenders=jax
     python -m benchmarks --show=docs/performance.json
 
-All contenders of a case run in turns, each in a process of its own, so that a
-machine that slows down slows all of them. Before anything is timed, all must
-give the same losses from the same weights.
+All contenders of a case take turns, each in its own process, so a machine that
+slows down affects all of them. Before timing, all must give the same losses
+from the same weights.
 """
 
 import json
@@ -22,16 +22,16 @@ from benchmarks.suites import CASES
 from benchmarks.suites import SUITES
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("suite", "cpu", sorted(SUITES), "Which cases to measure.")
-flags.DEFINE_list("cases", None, "These cases instead of a suite's.")
+flags.DEFINE_enum("suite", "cpu", sorted(SUITES), "Suite of cases to measure.")
+flags.DEFINE_list("cases", None, "Cases to measure, instead of a suite.")
 flags.DEFINE_list(
-    "contenders", None, "Only contenders whose names hold one of these."
+    "contenders", None, "Only contenders with one of these in their name."
 )
 flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
 flags.DEFINE_integer("rounds", 5, "Turns of each contender.", lower_bound=1)
 flags.DEFINE_float("turn", 2.0, "Seconds of a turn.", lower_bound=0.01)
-flags.DEFINE_string("out", None, "JSON file to write what was measured to.")
-flags.DEFINE_string("show", None, "JSON file to show; measures nothing.")
+flags.DEFINE_string("out", None, "JSON file for the results.")
+flags.DEFINE_string("show", None, "JSON file to print; nothing is measured.")
 
 
 def main(argv):
@@ -45,7 +45,7 @@ def main(argv):
     for name in FLAGS.cases or SUITES[FLAGS.suite]:
         if name not in CASES:
             raise app.UsageError(
-                f"There is no case {name}. Cases are {', '.join(CASES)}."
+                f"Unknown case {name}. Cases are {', '.join(CASES)}."
             )
         contenders = [
             contender
@@ -59,7 +59,7 @@ def main(argv):
             threads=FLAGS.threads,
             rounds=FLAGS.rounds,
             turn=FLAGS.turn,
-            tell=lambda line: print(line, file=sys.stderr),
+            log=lambda line: print(line, file=sys.stderr),
         )
         recorded = report.record(measured, FLAGS.threads, FLAGS.rounds)
         print(

@@ -1,4 +1,4 @@
-"""What a case of the benchmark is: sizes, work, and who takes part."""
+"""Cases of the benchmark: sizes, work and contenders."""
 
 import dataclasses
 
@@ -7,17 +7,16 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """One way to do the work of a case, which runs in a process of its own.
+    """One implementation of a case, which runs in its own process.
 
     Attributes:
         peer: string, module of `benchmarks.peers`.
-        backend: string, whose library does the arithmetic.
-        variant: string, what the module makes of the case.
-        precision: string, a Keras dtype policy, or `"int8"` of what is
-            exported.
-        tolerance: float, by how much its loss may differ from that of the
-            first that computes the same, relatively.
-        computes: string, what it computes, if not what all of its case do.
+        backend: string, the library for the arithmetic.
+        variant: string, the model that the module makes for the case.
+        precision: string, a Keras dtype policy, or `"int8"` for exports.
+        tolerance: float, largest relative difference of its loss from that of
+            the first contender with the same `computes`.
+        computes: string, its computation, if the case has several.
     """
 
     peer: str
@@ -39,25 +38,23 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """Work that all of its contenders do alike.
+    """Work that is the same for all contenders.
 
     Attributes:
         name: string.
-        title: string, what the work is.
-        contenders: tuple of `Contender`s, first those that others are compared
-            with.
-        kind: string, `"training"` of a language model; `"memories"`, the same
-            with more work than that of its LSTMs; `"layer"`, a recurrent layer
-            alone, forward and backward; `"step"`, reading, a token at a time or
-            more;
-            `"smoothing"`, training on noised or smoothed words; or `"input"`,
-            making batches alone.
+        title: string, description of the work.
+        contenders: tuple of `Contender`s; the others are compared with the
+            first.
+        kind: string. `"training"`: a language model; `"memories"`: the same
+            with memories; `"layer"`: forward and backward pass of a recurrent
+            layer; `"step"`: reading one or more tokens; `"smoothing"`: training
+            on noised or smoothed words; `"input"`: making batches.
         batch, time, vocabulary, units, embedding, layers: integers.
         tied: bool, whether embedding and output share a matrix.
         window: integer, of a memory.
         copies: integer, of an associative memory.
-        over: dict of variants, each with the variant that it is compared with,
-            by the same peer and backend; without, it is the first contender.
+        over: dict from variants to the variants they are compared with, of the
+            same peer and backend; by default, the first contender.
     """
 
     name: str
@@ -76,7 +73,7 @@ class Case:
     over: dict = dataclasses.field(default_factory=dict)
 
     def base(self, contender):
-        """Name of the contender that one is compared with."""
+        """Name of the contender that `contender` is compared with."""
         variant = self.over.get(contender.variant)
         same = (contender.peer, contender.backend, variant)
         for other in self.contenders:
@@ -93,7 +90,7 @@ class Case:
     def flop(self):
         """Floating-point operations of a step's matrix products, or `None`.
 
-        Known for LSTMs alone: four gates read inputs and outputs, the head
+        Known for LSTMs only: four gates read inputs and outputs, the head
         reads outputs, and the backward pass has two products for each.
         """
         if self.kind != "training":
@@ -103,14 +100,14 @@ class Case:
         return 3 * self.tokens * (gates + 2 * self.units * self.vocabulary)
 
     def batches(self, steps):
-        """Token ids of some steps.
+        """Returns token ids of `steps` steps.
 
         Returns:
             `(inputs, targets)`: int32 arrays `(steps, batch, time)`.
         """
         random = np.random.default_rng(0)
         shape = (self.batch, steps * self.time + 1)
-        # Words as frequent as in a text: the gradient of a table sees repeats.
+        # Word frequencies as in a text, so gradients of a table have repeats.
         tokens = (random.zipf(1.3, shape) - 1) % self.vocabulary
         tokens = tokens.astype("int32")
 
@@ -121,7 +118,7 @@ class Case:
         return cut(tokens[:, :-1]), cut(tokens[:, 1:])
 
     def draw(self, shapes):
-        """Weights to begin with: the same numbers for the same shapes.
+        """Returns initial weights, the same for the same shapes.
 
         Args:
             shapes: shapes of all weights, in the order of Keras.
@@ -136,11 +133,11 @@ class Case:
         ]
 
     def weights(self, memory=(), outputs=None):
-        """Weights that all contenders begin with, by the names of Keras.
+        """Returns the initial weights of all contenders, by Keras' names.
 
         Args:
             memory: shapes of the weights of a memory.
-            outputs: integer, what it gives on, if not the units.
+            outputs: integer, its output size, if not the units.
 
         Returns:
             Dict of float32 arrays: `embedding`, `kernel_i`,

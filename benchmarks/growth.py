@@ -1,11 +1,11 @@
-"""How the cost of a step grows with a size, as pictures.
+"""Draws how the cost of a step grows with a size.
 
     python -m benchmarks.growth --out=grown.json --pictures=docs/pictures
     python -m benchmarks.growth --sizes=window,copies
     python -m benchmarks.growth --show=grown.json --pictures=docs/pictures
 
 At each size the contenders take turns, as in `python -m benchmarks`. A dashed
-line is the limit that the cost should keep.
+line is the limit for the cost.
 """
 
 import dataclasses
@@ -22,29 +22,29 @@ from benchmarks import runner
 from benchmarks.suites import CASES
 
 FLAGS = flags.FLAGS
-flags.DEFINE_list("sizes", None, "Grow these sizes only.")
-flags.DEFINE_string("backend", "torch", "Whose contenders take part.")
+flags.DEFINE_list("sizes", None, "Sizes to vary; by default all.")
+flags.DEFINE_string("backend", "torch", "Backend of the contenders.")
 flags.DEFINE_integer("threads", 2, "Threads of each process.", lower_bound=1)
 flags.DEFINE_integer("rounds", 3, "Turns of each contender.", lower_bound=1)
 flags.DEFINE_float("turn", 1.0, "Seconds of a turn.", lower_bound=0.01)
-flags.DEFINE_string("out", None, "JSON file to write what was measured to.")
-flags.DEFINE_string("show", None, "JSON file to draw; measures nothing.")
+flags.DEFINE_string("out", None, "JSON file for the results.")
+flags.DEFINE_string("show", None, "JSON file to draw; nothing is measured.")
 flags.DEFINE_string("pictures", None, "Folder to draw pictures in.")
 
 
 @dataclasses.dataclass(frozen=True)
 class Growth:
-    """A size of a case that grows.
+    """A size of a case that is varied.
 
     Attributes:
-        case: string.
-        field: string, which size.
+        case: string, name of the case.
+        field: string, name of the size.
         sizes: tuple of integers.
         variants: tuple of strings, or `None` for all of the backend.
-        measure: `"ratio"` over what the case compares with, `"memory"` in GiB
-            or `"speed"` in tokens a second.
-        limits: dict of labels, each with a height, or, for `"memory"`, with a
-            share of the memory of plain Keras.
+        measure: `"ratio"` to the case's base, `"memory"` in GiB, or `"speed"`
+            in tokens per second.
+        limits: dict from labels to limits; for `"memory"`, to shares of the
+            memory of plain Keras.
         other: dict of other sizes.
     """
 
@@ -57,13 +57,13 @@ class Growth:
     other: dict = dataclasses.field(default_factory=dict)
 
     def at(self, size):
-        """The case of one size."""
+        """Returns the case with one size."""
         return dataclasses.replace(
             CASES[self.case], **self.other, **{self.field: size}
         )
 
     def contenders(self, backend):
-        """Who takes part, with those that they are compared with."""
+        """Contenders of a backend, with those they are compared with."""
         case = CASES[self.case]
         own = [c for c in case.contenders if c.backend == backend]
         own = [c for c in own if c.precision == "float32"]
@@ -110,19 +110,19 @@ GROWTH = {
 }
 
 
-def measure(growth, backend, tell):
-    """Measures a growth.
+def measure(growth, backend, log):
+    """Measures a case at all sizes.
 
     Returns:
-        Dict with the `"sizes"` and, by contender, a list of its heights, and
-        with the `"limit"` of a speed: what the matrix products alone allow.
+        Dict with `"sizes"`, `"heights"` (a dict from contenders to lists) and
+        `"limit"`, the speed that the matrix products alone allow.
     """
     recorded = {"sizes": list(growth.sizes), "heights": {}, "limit": []}
     for size in growth.sizes:
-        tell(f"{growth.field} {size}")
+        log(f"{growth.field} {size}")
         case, contenders = growth.at(size), growth.contenders(backend)
         results = runner.run(
-            case, contenders, FLAGS.threads, FLAGS.rounds, FLAGS.turn, tell
+            case, contenders, FLAGS.threads, FLAGS.rounds, FLAGS.turn, log
         )
         timed = {r.contender: r for r in results if r.refused is None}
         if growth.measure == "speed":
@@ -154,7 +154,7 @@ _LABELS = {
 
 
 def draw(name, recorded, folder):
-    """Draws one growth to a PNG file, and returns its path."""
+    """Draws one growth to a PNG file and returns its path."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Tables of what was measured, from results and from the JSON they leave."""
+"""Tables of results, also from recorded JSON."""
 
 import dataclasses
 import datetime
@@ -17,7 +17,7 @@ _LIBRARIES = ("keras", "tensorflow", "jax", "torch")
 
 
 def table(case, results):
-    """Lines of a Markdown table; ratios are to what the case compares with."""
+    """Lines of a Markdown table; ratios are to the base of the case."""
     timed = {r.contender: r for r in results if r.refused is None}
     bases = {c.name: case.base(c) for c in case.contenders}
     first = next(iter(timed.values()), None)
@@ -62,7 +62,7 @@ def table(case, results):
 
 
 def _start(start):
-    """Cells of a contender's start, which older records do not have."""
+    """Cells of a contender's start; older records have none."""
     if start is None:
         return [""] * 4
     size = start["bytes"]
@@ -89,7 +89,7 @@ def _row(cells):
 
 
 def record(measured, threads, rounds):
-    """Everything that was measured, as plain values."""
+    """All results, as plain values."""
     return {
         "date": datetime.date.today().isoformat(),
         "processor": _processor(),
@@ -110,7 +110,7 @@ def record(measured, threads, rounds):
 
 
 def document(recorded):
-    """The page of a recorded run, as Markdown."""
+    """Markdown of a recorded run."""
     libraries = ", ".join(f"{k} {v}" for k, v in recorded["libraries"].items())
     rounds = {
         len(result["seconds"])
@@ -122,14 +122,12 @@ def document(recorded):
     lines = [
         f"{recorded['date']}, {recorded['processor']}, threads: "
         f"{recorded['threads']} of {recorded['cores']} cores; {libraries}. "
-        f"Medians of {rounds} "
-        "rounds in which all take turns, each in a process of its own; a ratio "
-        "is that of two turns of one round. The peak is that of a large matrix "
-        "product by the same library in the same process. Memory is how far "
-        "the process grew beyond the model with its weights, compiling "
-        "included. Where token by token is read, it is all that the process "
-        "held after its first answer, and the library is loaded with the "
-        "model.",
+        f"Medians of {rounds} rounds in which all contenders take turns, each "
+        "in its own process. A ratio compares two turns of the same round. The "
+        "peak is the rate of a large matrix product by the same library in the "
+        "same process. Memory is the growth of the process beyond the weights, "
+        "including compilation. For reading tokens, it is the whole process "
+        "after its first answer, and loading includes the library.",
     ]
     for name, results in recorded["cases"].items():
         case = CASES[name]

@@ -1,4 +1,4 @@
-"""Contenders of a case take turns, each in a process of its own."""
+"""Runs contenders of a case in turns, each in its own process."""
 
 import contextlib
 import dataclasses
@@ -44,10 +44,10 @@ class Worker:
         )
 
     def ask(self, *line):
-        """Sends a line, and returns the answer.
+        """Sends a line and returns the answer.
 
         Raises:
-            RuntimeError: if the process ended instead.
+            RuntimeError: if the process ends instead.
         """
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(line) + "\n")
@@ -55,7 +55,7 @@ class Worker:
         answer = self.process.stdout.readline()
         if not answer:
             lines = self.process.stderr.read().strip().splitlines()
-            raise RuntimeError(lines[-1] if lines else "it ended")
+            raise RuntimeError(lines[-1] if lines else "the process ended")
         return json.loads(answer)
 
     def end(self):
@@ -71,10 +71,10 @@ class Result:
         contender: its name.
         loss: mean loss of the first steps.
         refused: why it was not timed, or `None`.
-        seconds: seconds a step, one number a round.
-        peak: operations a second of a large product in the same process.
-        memory: bytes that the process grew by while it trained.
-        start: of a case of kind `"step"`, a dict of the seconds of `loading`
+        seconds: seconds per step, one number per round.
+        peak: operations per second of a large product in the same process.
+        memory: growth of the process in bytes.
+        start: for cases of kind `"step"`, a dict with the seconds of `loading`
             and of the `first` answer, the peak `memory` of the process until
             then, and the `bytes` of the model's file.
     """
@@ -89,14 +89,14 @@ class Result:
 
 
 def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
-    """Measures some contenders of a case.
+    """Measures contenders of a case.
 
     Args:
         case: `Case`.
         contenders: contenders of the case to measure.
         threads: integer, threads of each process.
-        rounds: integer, turns of each.
-        turn: float, seconds that a turn should last.
+        rounds: integer, turns of each contender.
+        turn: float, approximate seconds of a turn.
         log: function of a string, for progress messages.
 
     Returns:
@@ -105,7 +105,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
     workers, results = [], [Result(c.name) for c in contenders]
     try:
         for contender, result in zip(contenders, results):
-            log(f"{case.name}: {contender.name} begins")
+            log(f"{case.name}: {contender.name} starts")
             worker = Worker(case, contender, threads)
             workers.append(worker)
             try:
@@ -142,7 +142,7 @@ def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
 
 
 def judge(contenders, results):
-    """Refuses contenders whose losses differ from the first of their kind."""
+    """Refuses contenders whose losses differ from the first with their work."""
     references = {}
     for contender, result in zip(contenders, results):
         if result.refused is not None:

@@ -26,7 +26,7 @@ def _pytorch(*variants):
     )
 
 
-# Parts: what of an LSTM's outputs a memory gives on.
+# `lstm_n_parts` has the output size of a memory that splits outputs in n.
 _MEMORIES = (
     "lstm",
     "lstm_3_parts",
@@ -65,7 +65,7 @@ _ZAREMBA = Case(
     (
         Contender("pytorch", "torch"),
         Contender("handwritten_jax", "jax"),
-        # Their state is not carried from batch to batch.
+        # They carry no state between batches.
         *(
             Contender("plain_keras", backend, tolerance=1e-3)
             for backend in BACKENDS
@@ -102,7 +102,7 @@ _ASSOCIATIVE = Case(
     "associative_layer",
     "Recurrent layers alone, forward and backward, of 100 units",
     (
-        # Its gates stand in another order, and it has weights of its own.
+        # Its gates have another order and other weights.
         Contender("pytorch", "torch", "gru", computes="gru of PyTorch"),
         *_pytorch("associative_gru"),
         *_package(
@@ -145,7 +145,7 @@ _LONG_WINDOW = Case(
 
 
 def _served(memory):
-    """Who serves a model with a memory."""
+    """Contenders that serve a model with a memory."""
     return (
         *_pytorch(memory),
         *_package(memory),
@@ -186,7 +186,7 @@ CASES = {
         _ZAREMBA,
         Case(
             "zaremba_medium_bfloat16",
-            "The same layers in mixed bfloat16, beside float32 and autocast",
+            "The same layers in mixed bfloat16, float32 and autocast",
             (
                 Contender("pytorch", "torch"),
                 Contender(
@@ -240,7 +240,7 @@ CASES = {
         Case(
             "smoothing",
             "Rows of Kong et al. (2019) of 204 units, 64 rows of 35 steps",
-            # Each draws what it drops and replaces.
+            # Each draws its own dropout masks and replacements.
             _package(*_ROWS, tolerance=_ANY),
             kind="smoothing",
             batch=64,
@@ -291,7 +291,7 @@ CASES = {
         ),
         Case(
             "input",
-            "Making batches alone, beside training on them with 200 units",
+            "Making batches alone, compared with training with 200 units",
             (
                 Contender("package", "torch", "lstm", computes="lstm"),
                 *(

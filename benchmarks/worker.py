@@ -1,4 +1,4 @@
-"""A process with one contender, which answers the commands on its input.
+"""Process of one contender, which answers commands on its input.
 
     python -m benchmarks.worker CASE PEER BACKEND VARIANT PRECISION THREADS \\
         SIZES
@@ -19,12 +19,12 @@ import statistics
 import sys
 import time
 
-# A product that is large enough to be bound by arithmetic.
+# Large enough to be bound by arithmetic.
 _PRODUCT = (1120, 2600, 2600)
 
 
 def limit_threads(backend, threads):
-    """Limits the threads of libraries, which are not loaded yet."""
+    """Limits the threads of libraries before they are loaded."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
     if hasattr(os, "sched_setaffinity"):
@@ -35,7 +35,7 @@ def limit_threads(backend, threads):
 
 
 def peak(contender, dtype):
-    """Operations a second of a large matrix product, the best of many."""
+    """Operations per second of a large matrix product, the best of many."""
     rows, inner, columns = _PRODUCT
     run = contender.product(rows, inner, columns, dtype)
     run()
@@ -49,12 +49,12 @@ def peak(contender, dtype):
 
 
 def most_memory():
-    """Bytes of memory that the process has held at most."""
+    """Peak memory of the process in bytes."""
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def memory_now():
-    """Bytes of memory that the process holds."""
+    """Current memory of the process in bytes."""
     pages = pathlib.Path("/proc/self/statm")
     if not pages.exists():
         return most_memory()
@@ -65,7 +65,7 @@ def main():
     name, peer, backend, variant, precision, threads, sizes = sys.argv[1:]
     limit_threads(backend, int(threads))
     answers = os.fdopen(os.dup(1), "w")
-    # Whatever libraries print is no answer.
+    # Output of libraries must not mix with the answers.
     os.dup2(2, 1)
     from benchmarks.suites import CASES
 

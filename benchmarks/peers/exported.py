@@ -1,7 +1,6 @@
 """Exported models, read by the engines that serve them.
 
-The engine's library is all that the process has: the file is written by
-another.
+The process loads only the engine's library; another one writes the file.
 """
 
 import importlib
@@ -19,7 +18,7 @@ _C_CLIENT = pathlib.Path(__file__).parents[2] / "tests/serving/c_client.py"
 
 
 class Exported:
-    """Base of models that are read from a file, from the beginning each time.
+    """Base of models in a file; each run starts from the initial state.
 
     Args:
         case: `Case` of kind `"step"`.
@@ -44,7 +43,7 @@ class Exported:
             pass
 
     def read(self, number):
-        """Yields log-probabilities `(B, V)` and targets `(B,)`, by tokens."""
+        """Yields log-probabilities `(B, V)` and targets `(B,)`."""
         state = self.initial_state()
         for inputs, targets in zip(*self.case.batches(number)):
             for ids, expected in zip(inputs.T, targets.T):
@@ -116,8 +115,8 @@ class SavedModel(Exported):
     format, file = "tf_saved_model", "1"
 
     def load(self, path, threads):
-        del threads  # As many as the process may use.
-        # Loaded behind TensorFlow's symbols, it would crash.
+        del threads  # It uses all that the process may use.
+        # It crashes if it is loaded after TensorFlow's symbols.
         importlib.import_module("numpy.random")
         spec = importlib.util.spec_from_file_location("c_client", _C_CLIENT)
         client = importlib.util.module_from_spec(spec)
@@ -168,7 +167,7 @@ ENGINES = {
 
 
 def _export(case, variant, precision, format, path):
-    """Writes the model of a case, in a process of TensorFlow's."""
+    """Writes the model of a case, in a process with TensorFlow."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     import memlm_keras as memlm
@@ -200,13 +199,13 @@ def _export(case, variant, precision, format, path):
 
 
 def make(case, variant, precision):
-    """Exports the model of a case, and reads it.
+    """Exports the model of a case and loads it.
 
     Args:
-        case, variant: as of `benchmarks.peers.package.make`.
+        case, variant: as in `benchmarks.peers.package.make`.
         precision: string, `"float32"` or `"int8"`.
     """
-    # What `benchmarks.worker` was told as the backend is the engine.
+    # `benchmarks.worker` passes the engine as the backend.
     engine = ENGINES[os.environ["KERAS_BACKEND"]]
     os.environ["KERAS_BACKEND"] = "tensorflow"
     folder = tempfile.TemporaryDirectory()

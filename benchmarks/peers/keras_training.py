@@ -6,7 +6,7 @@ from keras import ops
 
 
 class Fitted:
-    """Base of what a `fit` of so many steps measures.
+    """Base of contenders that are measured by `fit`.
 
     Subclasses implement `fit(number)`, which returns Keras' history.
     """
@@ -45,7 +45,7 @@ class Trained(Fitted):
 
 
 def draw(case, model):
-    """Gives a model the weights that the case draws."""
+    """Assigns the weights of the case to a model."""
     variables = model.trainable_variables
     values = case.draw([tuple(variable.shape) for variable in variables])
     for variable, value in zip(variables, values):
@@ -53,7 +53,7 @@ def draw(case, model):
 
 
 class LayerAlone(Fitted):
-    """A layer run forward and backward, its mean square output as the loss."""
+    """Forward and backward pass of a layer; the loss is its mean square."""
 
     def __init__(self, case, layer):
         self.case = case
@@ -79,7 +79,7 @@ class LayerAlone(Fitted):
 
 
 def product(rows, inner, columns, dtype):
-    """A function that multiplies two matrices by the backend's library."""
+    """Returns a function that multiplies two matrices in the backend."""
     left = ops.ones((rows, inner), dtype)
     right = ops.ones((inner, columns), dtype)
     backend = keras.backend.backend()

@@ -1,4 +1,4 @@
-"""This package, as its users write the same."""
+"""This package, as its users would write the models."""
 
 import keras
 import numpy as np
@@ -14,12 +14,12 @@ from memlm_keras.cells import fused
 
 
 class Projected(memlm.memory.Memory):
-    """h = tanh(W p_t) of the last of several parts: a memory's cost left out.
+    """h = tanh(W p_t) of the last of several parts, without a memory.
 
-    So an LSTM has the hidden and the output sizes of the model with a memory.
+    It gives an LSTM the hidden and output sizes of a model with a memory.
 
     Args:
-        parts: integer, how many parts the memory cuts its inputs into.
+        parts: integer, number of parts of the memory's inputs.
     """
 
     def __init__(self, parts=1, **kwargs):
@@ -101,7 +101,7 @@ class AsInModels(layers.Layer):
 
 
 class Batches(memlm.data.Batches):
-    """This package's own batches, whose first inputs are the case's, too."""
+    """This package's batches, with the inputs of the case."""
 
     def __init__(self, inputs, targets):
         _, rows, time = inputs.shape
@@ -122,7 +122,7 @@ def _in_rows(tokens):
 
 
 class Streamed(Fitted):
-    """A model that reads rows of the case, a step at a time."""
+    """A model that reads rows of the case step by step."""
 
     def __init__(self, case, model):
         self.case = case
@@ -148,7 +148,7 @@ class Streamed(Fitted):
 
 
 def _smoothing(case, row):
-    """A row of Kong et al. (2019), and what makes its batches."""
+    """A row of Kong et al. (2019), and a function that makes its batches."""
     name = f"kong2019/{row}_512"
     model = memlm.LanguageModel.from_preset(name, case.vocabulary, scale=0.4)
     tokens = np.concatenate([part.reshape(-1) for part in case.batches(20)])

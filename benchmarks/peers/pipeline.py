@@ -1,4 +1,4 @@
-"""Batches of this package, made and read by nobody."""
+"""Batches of this package, without a model."""
 
 import numpy as np
 

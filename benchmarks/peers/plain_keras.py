@@ -1,4 +1,4 @@
-"""Keras as its users write a language model, without this package."""
+"""Keras, as its users would write a language model without this package."""
 
 import keras
 from keras import layers
@@ -29,9 +29,9 @@ class Batches(keras.utils.PyDataset):
 
 
 def model_of(case):
-    """A functional model that begins each batch anew.
+    """A functional model that resets its state at each batch.
 
-    Layers that are `stateful` do not train on PyTorch.
+    `stateful` layers cannot be trained on PyTorch.
     """
     import keras_nlp
 

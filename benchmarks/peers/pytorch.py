@@ -1,4 +1,4 @@
-"""PyTorch as its users write a language model."""
+"""PyTorch, as its users would write a language model."""
 
 import contextlib
 
@@ -46,7 +46,7 @@ class Model(nn.Module):
         weights = {k: torch.from_numpy(v) for k, v in weights.items()}
         self.embedding.weight.copy_(weights["embedding"])
         for layer in range(case.layers):
-            # Gates stand in the order of Keras. The second bias is redundant:
+            # Gates have the order of Keras. The second bias is redundant:
             # trained too, it would double the learning rate of the first.
             getattr(self.lstm, f"bias_hh_l{layer}").zero_()
             getattr(self.lstm, f"bias_hh_l{layer}").requires_grad_(False)
@@ -64,7 +64,7 @@ class Model(nn.Module):
 
 
 class Contender:
-    """Base of what takes part: its device, and products by the library."""
+    """Base of contenders: device and matrix products."""
 
     def __init__(self, case):
         self.case = case
@@ -83,7 +83,7 @@ class Contender:
 
 
 class Trained(Contender):
-    """A language model in the loop that everybody writes."""
+    """A language model in the usual training loop."""
 
     def __init__(self, case, memory, precision):
         super().__init__(case)
@@ -122,7 +122,7 @@ class Trained(Contender):
 
 
 class Streamed(Contender):
-    """A language model that reads rows of the case, a step at a time."""
+    """A language model that reads rows of the case step by step."""
 
     def __init__(self, case, memory):
         super().__init__(case)
@@ -151,7 +151,7 @@ class Streamed(Contender):
 
 
 class LayerAlone(Contender):
-    """A layer run forward and backward, its mean square output as the loss."""
+    """Forward and backward pass of a layer; the loss is its mean square."""
 
     def __init__(self, case, layer):
         super().__init__(case)
@@ -196,7 +196,7 @@ def make(case, variant, precision):
 
 
 def _permutations(case):
-    """The identity and a permutation for each further copy, from the seed 0."""
+    """The identity, and a permutation from seed 0 for each further copy."""
     random = np.random.default_rng(0)
     numbers = case.units // 2
     drawn = [random.permutation(numbers) for _ in range(case.copies - 1)]

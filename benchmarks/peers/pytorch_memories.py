@@ -1,4 +1,4 @@
-"""Memories as users of PyTorch write them: no loop over slots or positions."""
+"""Memories in PyTorch, without loops over slots or positions."""
 
 import torch
 from torch import nn

@@ -2,6 +2,8 @@ import dataclasses
 import importlib
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -47,7 +49,7 @@ def test_operations_of_the_medium_model():
     assert suites.CASES["memories"].flop is None
 
 
-def test_one_who_computes_something_else_is_not_timed():
+def test_contenders_with_another_loss_are_not_timed():
     contenders = TINY.contenders
     results = [Result(c.name) for c in contenders]
     for result, loss in zip(results, (3.0, 3.001, math.nan)):
@@ -63,7 +65,7 @@ def test_one_who_computes_something_else_is_not_timed():
     assert "package torch was not timed: its loss of 3 steps" in lines
 
 
-def test_ratios_are_of_turns_of_one_round():
+def test_ratios_compare_turns_of_one_round():
     slow = Result("slow", seconds=[2.0, 4.0, 9.0])
     fast = Result("fast", seconds=[1.0, 2.0, 3.0])
     assert runner.ratios(slow, fast) == (2.0, 2.0, 3.0)
@@ -106,19 +108,19 @@ def test_contenders_agree(kind, variant):
         time=1 if kind == "step" else 4,
         window=3,
     )
-    found = []
+    losses = []
     for peer in ("pytorch", "package"):
         module = importlib.import_module(f"benchmarks.peers.{peer}")
         made = module.make(case, variant, "float32")
-        found.append(made.losses(3))
+        losses.append(made.losses(3))
         made.steps(2)
-    assert found[0] == pytest.approx(found[1], rel=1e-5)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 @pytest.mark.parametrize("engine, time", [("tensorflow", 1), ("litert", 4)])
 @pytest.mark.slow
 def test_engines_agree(engine, time):
-    """What is exported gives the losses of the model, and is timed."""
+    """Exported models give the losses of the model and are timed."""
     case = dataclasses.replace(
         suites.CASES["key_value_predict_token"],
         vocabulary=40,
@@ -147,7 +149,7 @@ def test_engines_agree(engine, time):
     "variant",
     ["batches", "sentence_batches", "noised_batches", "pair_batches"],
 )
-def test_pipelines_go_on_with_the_next_epoch(variant, monkeypatch):
+def test_pipelines_continue_with_the_next_epoch(variant, monkeypatch):
     pipeline = importlib.import_module("benchmarks.peers.pipeline")
     monkeypatch.setattr(pipeline, "_WORDS", 200)
     made = pipeline.make(TINY, variant, "float32")
@@ -167,15 +169,33 @@ def test_a_record_is_shown_again(tmp_path):
     results = [Result("pytorch torch", 3.0, None, [0.1, 0.2], 1e9)]
     measured = {"zaremba_medium": results}
     report.write(tmp_path / "r.json", report.record(measured, 2, 2))
-    found = json.loads((tmp_path / "r.json").read_text())
-    page = report.document(found)
+    record = json.loads((tmp_path / "r.json").read_text())
+    page = report.document(record)
     assert "| pytorch torch | 150.0 | 1.00 |" in page
-    assert found["cases"]["zaremba_medium"] == [
+    assert record["cases"]["zaremba_medium"] == [
         dataclasses.asdict(result) for result in results
     ]
 
 
-def test_who_takes_part_as_a_size_grows():
+def test_the_program_prints_a_table():
+    """In its own process: `benchmarks.growth` has flags of the same names."""
+    program = """
+from unittest import mock
+from absl import flags
+from benchmarks import __main__ as program, runner
+
+flags.FLAGS(["benchmarks", "--cases=zaremba_medium"])
+results = [runner.Result("pytorch torch", 3.0, None, [0.1], 1e9)]
+with mock.patch.object(runner, "run", autospec=True, return_value=results):
+    program.main(["benchmarks"])
+"""
+    printed = subprocess.check_output(
+        [sys.executable, "-c", program], text=True
+    )
+    assert "| pytorch torch | 100.0 | 1.00 |" in printed
+
+
+def test_contenders_of_a_growth():
     window = growth.GROWTH["window"]
     assert window.at(128).window == 128
     assert {c.name for c in window.contenders("jax")} == {
@@ -200,10 +220,10 @@ def test_pictures_of_growth(name, tmp_path):
         contender.name: [float(i) for i, _ in enumerate(grown.sizes)]
         for contender in grown.contenders("torch")
     }
-    found = {
+    recorded = {
         "sizes": list(grown.sizes),
         "heights": heights,
         "limit": [9.0] * len(grown.sizes) if grown.measure == "speed" else [],
     }
-    path = growth.draw(name, found, tmp_path)
+    path = growth.draw(name, recorded, tmp_path)
     assert path.read_bytes().startswith(b"\x89PNG")
