@@ -184,9 +184,9 @@ def test_wrong_arguments_of_classifiers():
     model = classifier(vocabulary=VOCABULARY, num_classes=2)
     assert set(model.classify("the", "company")) == {0, 1}
     for premise, hypothesis, message in (
-        ("the", ["the"], "two strings, or two lists of as many"),
-        (["the"], ["the", "the"], "two strings, or two lists of as many"),
-        ([3], [4], "two strings, or two lists of as many"),
+        ("the", ["the"], "two strings, or two lists of strings"),
+        (["the"], ["the", "the"], "two strings, or two lists of strings"),
+        ([3], [4], "two strings, or two lists of strings"),
         ("the", " ", "`hypothesis` must hold .* at least one token"),
     ):
         with pytest.raises(ValueError, match=message):
