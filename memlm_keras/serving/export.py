@@ -15,6 +15,7 @@ import keras
 from keras import ops
 
 from memlm_keras import registry
+from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
@@ -35,15 +36,12 @@ _LARGEST_VERSION = 2**63 - 1
 class Format(NamedTuple):
     """An export format.
 
-    Attributes:
-        writer: string, `"module.function"` of this folder, called as
-            `(model, vocabulary, options, path)`. It is imported on the
-            TensorFlow backend of Keras only.
-        suffix: string, suffix of the one file, which is a streamed step of a
-            language model; `""` for such a step as a folder of any name;
-            `None` for a folder whose name is a version.
-        packages: tuple of strings, required besides TensorFlow.
-        options: tuple of strings, arguments of `export` for this format alone.
+    `writer` is a function of this folder, called as `(model, vocabulary,
+    options, path)` on the TensorFlow backend of Keras, and imported there
+    alone. `suffix` is that of one file, `""` for a folder of any name, and
+    `None` for a folder whose name is a version. Both of the former hold one
+    streamed step of a language model. `packages` are required besides
+    TensorFlow, and `options` are arguments of `export` for this format alone.
     """
 
     writer: str
@@ -202,6 +200,7 @@ def export(
     PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
     path = check_path(path, overwrite, format)
+    is_file = FORMATS[format].suffix is not None
     options = _format_options(
         format,
         rows=rows,
@@ -210,13 +209,12 @@ def export(
         tokens=tokens,
         card=card,
     )
-    is_file = FORMATS[format].suffix is not None
     if isinstance(model, EntailmentClassifier) and not is_file:
         options["labels"] = _class_labels(model, labels)
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
-    if tokens is not None or contract is not None:
+    if "tokens" in options or "contract" in options:
         _require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
         options["card"] = _card(model, path, options, vocabulary)
@@ -229,12 +227,6 @@ def export(
     with atomic_path(path) as temporary:
         write = _write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
-        if format == "tf_saved_model":
-            extra = temporary / "assets.extra"
-            vocabulary.save(extra / "vocabulary.json")
-            if "labels" in options:
-                text = json.dumps(options["labels"]) + "\n"
-                (extra / "labels.json").write_text(text)
     return path
 
 
@@ -264,21 +256,34 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
     PosixPath('saved_models/key_value_predict/1')
     """
     path = pathlib.Path(path)
-    suffix = _available(format).suffix
-    if suffix is not None:
-        if suffix and path.suffix != suffix:
-            raise ValueError(
-                f'`path` must end with {suffix} where format="{format}". '
-                f"Received: path={path}. Try: {path.with_suffix(suffix)}"
+    require_one_of("format", format, FORMATS)
+    packages = FORMATS[format].packages
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f'format="{format}" needs the package {package}, which is not '
+                f"installed. Install it: pip install {' '.join(packages)}"
             )
-        ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
-        if path.exists() and not (overwrite and ours):
-            raise FileExistsError(
-                f"There is something at `path` already. Received: path={path}. "
-                "Choose another path, or pass `overwrite=True` to replace an "
-                "earlier export of this format (--overwrite of `memlm export`)."
-            )
-        return path
+    suffix = FORMATS[format].suffix
+    if suffix is None:
+        return _check_version(path, overwrite, format)
+    if suffix and path.suffix != suffix:
+        raise ValueError(
+            f'`path` must end with {suffix} where format="{format}". '
+            f"Received: path={path}. Try: {path.with_suffix(suffix)}"
+        )
+    is_ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
+    if path.exists() and not (overwrite and is_ours):
+        raise FileExistsError(
+            f"There is something at `path` already. Received: path={path}. "
+            "Choose another path, or pass `overwrite=True` to replace an "
+            "earlier export of this format (--overwrite of `memlm export`)."
+        )
+    return path
+
+
+def _check_version(path, overwrite, format):
+    """`check_path` of a format whose folders are versions of a model."""
     for other, about in FORMATS.items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
@@ -286,8 +291,9 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
                 f'{format}". Received: path={path}. Did you mean '
                 f'format="{other}"?'
             )
+    is_model = (path / "saved_model.pb").exists()
     if not _is_number(path.name):
-        if (path / "saved_model.pb").exists():
+        if is_model:
             raise FileExistsError(
                 "`path` must be a folder of versions, and is a SavedModel "
                 f"itself. Received: path={path}. Choose another path."
@@ -307,7 +313,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
             f"{path.with_name(str(_next_version(path.parent)))}, or pass "
             "`overwrite=True` (--overwrite of `memlm export`)."
         )
-    if path.exists() and not (path / "saved_model.pb").exists():
+    if path.exists() and not is_model:
         raise FileExistsError(
             "`overwrite=True` replaces a SavedModel, and there is none at "
             f"`path`. Received: path={path}. Move the folder away, or choose "
@@ -327,31 +333,12 @@ def _is_number(name):
     return name.isascii() and name.isdecimal()
 
 
-def _available(format):
-    """Returns a format by its name, if its packages are installed."""
-    if format not in FORMATS:
-        raise ValueError(
-            f"`format` must be one of {', '.join(map(repr, FORMATS))}. "
-            f"Received: format={format!r}"
-        )
-    packages = FORMATS[format].packages
-    for package in packages:
-        if importlib.util.find_spec(package) is None:
-            raise ImportError(
-                f'format="{format}" needs the package {package}, which is not '
-                f"installed. Install it: pip install {' '.join(packages)}"
-            )
-    return FORMATS[format]
-
-
 def _format_options(format, **options):
     """Checks the options of one format; leaves out those that are `None`."""
     options = {k: value for k, value in options.items() if value is not None}
     for name, value in options.items():
-        if name not in FORMATS[format].options:
-            formats = [
-                f'"{key}"' for key in FORMATS if name in FORMATS[key].options
-            ]
+        formats = [f'"{k}"' for k, v in FORMATS.items() if name in v.options]
+        if f'"{format}"' not in formats:
             raise ValueError(
                 f"`{name}` is an option of format={' and '.join(formats)}. "
                 f"Received: {name}={value!r} for format={format!r}"
@@ -417,7 +404,7 @@ def _language_model_options(model, top_k, labels, max_length):
 
 
 def _vocabulary_of(model, vocabulary, optional):
-    """The vocabulary of the caller, or else the model's own, checked."""
+    """The given vocabulary or the model's own, checked."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
     if vocabulary is None and optional:
@@ -437,17 +424,18 @@ def _card(model, path, options, vocabulary):
     facts = dict(options.get("card", {}))
     if "labels" in options:
         facts["labels"] = ", ".join(options["labels"])
+    # JSON has no numbers of NumPy.
+    facts = {
+        str(key): value.item() if hasattr(value, "item") else value
+        for key, value in facts.items()
+    }
     return {
         "name": f"{path.resolve().parent.name}, version {path.name}",
         "model": type(model).__name__,
         "parameters": model.count_params(),
         "vocabulary": f"{len(vocabulary):,} tokens; others are read as "
         f"{vocabulary.unknown}",
-        # JSON has no numbers of NumPy.
-        **{
-            str(key): value.item() if hasattr(value, "item") else value
-            for key, value in facts.items()
-        },
+        **facts,
         "memlm_keras": __version__,
         "keras": keras.__version__,
     }
@@ -522,15 +510,13 @@ def require_zero_state(model, name):
 
 
 def _traces_for_cpu():
-    """Whether graphs that Keras traces in this process run on any server.
-
-    Where a GPU is visible, TensorFlow's LSTM and GRU are traced into cuDNN
-    operations, which a server without a GPU cannot run.
-    """
+    """Whether this process traces graphs that run on any server."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf
 
+    # With a GPU, TensorFlow traces LSTM and GRU into cuDNN operations, which a
+    # server without one cannot run.
     return not tf.config.get_visible_devices("GPU")
 
 

@@ -31,10 +31,8 @@ _SCORED_STEPS = 8
 
 
 def trace(signatures, inputs):
-    """Traces the methods of an object: dict of concrete functions by name.
-
-    `inputs` has, for each name, a dict of `tf.TensorSpec`s.
-    """
+    """Traces methods of an object: dict of concrete functions by name; `inputs`
+    has, by name, dicts of `tf.TensorSpec`s."""
     return {
         name: tf.function(
             getattr(signatures, name), autograph=False
@@ -63,7 +61,7 @@ def require(condition, message, tensor, received=None):
 
 
 def require_words(name, ids):
-    """Ragged ids `(B, None)` that stop the graph where a row has none."""
+    """A copy of ragged ids that stops the graph if a row has none."""
     return require(
         tf.reduce_all(ids.row_lengths() > 0),
         f"`{name}` must hold at least one word in each row",
@@ -72,11 +70,12 @@ def require_words(name, ids):
 
 
 def require_shape(name, tensor, sizes):
-    """An input that stops the graph unless it has a shape, then static.
+    """A copy of an input that stops the graph unless it has a shape, then
+    static.
 
-    `sizes` is a tuple: first `None`, for any number of rows, or a pair of the
-    name of another input and its number of rows; then for each other axis an
-    integer, or `None` for any size of at least 1.
+    `sizes` begins with `None`, for any number of rows, or with the name of
+    another input and its number of rows. Each other axis has an integer, or
+    `None` for any size of at least 1.
     """
     as_rows, *others = sizes
     form = "rows" + "".join(
@@ -110,10 +109,8 @@ def require_shape(name, tensor, sizes):
 
 
 def require_range(name, tensor, least, most, unit=""):
-    """An integer tensor that stops the graph unless it is in a range.
-
-    `most` is an integer, a scalar tensor that `unit` describes, or `None`.
-    """
+    """A copy of integers that stops the graph unless they are in a range;
+    `most` is an integer, `None`, or a scalar that `unit` describes."""
     message = f"`{name}` must be at least {least}"
     inside = tensor >= least
     if most is not None:
@@ -127,14 +124,10 @@ def require_range(name, tensor, least, most, unit=""):
 
 
 class Words:
-    """A vocabulary in a graph.
+    """A vocabulary in a graph; a saved module must refer to its `resources`.
 
     The operators are TensorFlow's own; only a SentencePiece model needs those
     of tensorflow_text, which TensorFlow Serving has.
-
-    Attributes:
-        tokens: string tensor `(V,)`.
-        resources: list that a saved module must refer to.
     """
 
     def __init__(self, vocabulary):
@@ -171,8 +164,7 @@ class Words:
         return tokens.with_flat_values(tf.cast(ids, tf.int32))
 
     def tokenize(self, text):
-        """Ragged string tokens of texts `(B,)`, as the vocabulary's tokenizer
-        splits them."""
+        """Ragged string tokens of texts `(B,)`."""
         return self._tokenizer.tokenize(text)
 
     def detokenize(self, ids):
@@ -290,8 +282,7 @@ def split_at_white_space(text):
 
 
 def split_at_scripts(text):
-    """Ragged tokens of texts `(B,)`, split at white space and where the Unicode
-    script changes."""
+    """Ragged tokens of texts `(B,)`, split where the script changes."""
     decoded = tf.strings.unicode_decode(text, "UTF-8")
     codes, edges = decoded.flat_values, decoded.row_splits
     # As `value_rowids` would give, which takes memory for whole rows.
@@ -336,13 +327,11 @@ def lowered_codes(codes):
 
 
 class RowReader:
-    """A model that reads rows of different lengths from a state.
+    """Reads rows of different lengths from a state, without padding.
 
-    Rows are sorted by length and read in segments, each as long as the row
-    that ends first. So a row that has ended takes no more time, nothing after
+    Rows are sorted by length and read in segments, each up to the end of the
+    shortest row left. A row that has ended takes no more time, nothing after
     its end is read, and rows of one length are read at once.
-
-    `state` is a dict of `tf.TensorSpec`s of the model's state.
     """
 
     def __init__(self, model, state):
@@ -361,8 +350,8 @@ class RowReader:
         )
 
     def _step(self, token_ids, state, positions=None):
-        """Reads all of `(B, T)` ids: log-probabilities float32 `(B, T, V)`, or
-        `(B, queries, V)` at int32 `positions` `(B, queries)`, and the state."""
+        """Log-probabilities float32 `(B, T, V)` of all ids `(B, T)`, or those
+        at int32 `positions` `(B, queries)`; and the new state."""
         logits, state = self.backbone.step(
             token_ids, state, positions=positions
         )
@@ -376,10 +365,10 @@ class RowReader:
         return tf.nn.log_softmax(tf.cast(logits, tf.float32)), state
 
     def _read(self, token_ids, length, state):
-        """Reads the first `length` `(B,)`, from 1 to T, of `(B, T)` ids:
-        log-probabilities float32 `(B, V)` after the last, and the state."""
+        """Log-probabilities float32 `(B, V)` after the first `length` `(B,)`,
+        from 1 to T, of ids `(B, T)`; and the new state."""
 
-        def read(rows, steps, carried):
+        def read(token_ids, rows, steps, carried):
             piece = token_ids[:rows, steps]
             last = tf.fill((rows, 1), tf.shape(piece)[1] - 1)
             _, state = carried
@@ -393,21 +382,24 @@ class RowReader:
                 carried,
             )
 
-        order = tf.argsort(length, direction="DESCENDING")
-        token_ids, length, state = _gather((token_ids, length, state), order)
         nothing = tf.zeros((tf.shape(length)[0], self.vocabulary_size))
-        specification = tf.TensorSpec((None, self.vocabulary_size)), self.state
-        carried = self._in_segments(
-            read, length, (nothing, state), specification, lambda rows: STEPS
+        return self._in_segments(
+            read,
+            length,
+            token_ids,
+            state,
+            nothing,
+            tf.TensorSpec((None, self.vocabulary_size)),
+            lambda rows: STEPS,
         )
-        return _gather(carried, tf.math.invert_permutation(order))
 
     def _score(self, token_ids, targets, length, state):
         """Log-probabilities float32 `(B, T)` of the first `length` `(B,)`, from
-        0 to T, of `(B, T)` targets, and zero after them."""
+        0 to T, of `(B, T)` targets; zero after them."""
         rows, time = tf.unstack(tf.shape(token_ids))
 
-        def read(rows, steps, carried):
+        def read(inputs, rows, steps, carried):
+            token_ids, targets = inputs
             scores, state = carried
             before = tf.nest.map_structure(lambda value: value[:rows], state)
             # `Backbone.score` takes 1.3 times as long: TensorFlow's loss
@@ -418,49 +410,50 @@ class RowReader:
             new = tf.pad(new, [[0, ended], [0, 0]])
             return tf.concat([scores, new], axis=1), after
 
-        order = tf.argsort(length, direction="DESCENDING")
-        token_ids, targets, state = _gather((token_ids, targets, state), order)
-        counted = tf.gather(length, order)
-        rounded = -(-counted // _SCORED_STEPS) * _SCORED_STEPS
+        rounded = -(-length // _SCORED_STEPS) * _SCORED_STEPS
         scores, _ = self._in_segments(
             read,
             tf.minimum(rounded, time),
-            (tf.zeros((rows, 0)), state),
-            (tf.TensorSpec((None, None)), self.state),
+            (token_ids, targets),
+            state,
+            tf.zeros((rows, 0)),
+            tf.TensorSpec((None, None)),
             lambda rows: tf.clip_by_value(
                 LOGITS // self.vocabulary_size // rows, 1, STEPS
             ),
         )
         scores = tf.pad(scores, [[0, 0], [0, time - tf.shape(scores)[1]]])
-        scores = tf.gather(scores, tf.math.invert_permutation(order))
         return tf.where(tf.sequence_mask(length, time), scores, 0.0)
 
-    def _in_segments(self, read, length, carried, specification, most_steps):
-        """Carries nested tensors through `read`, one segment after another.
+    def _in_segments(
+        self, read, length, inputs, state, result, specification, most_steps
+    ):
+        """Carries a result and a state through `read`, segment by segment.
 
-        Args:
-            read: function of the number of rows that go on, a slice of steps
-                and the carried tensors, to the new ones.
-            length: int32 tensor `(B,)`, the longest first.
-            carried: nested tensors.
-            specification: their `tf.TensorSpec`s.
-            most_steps: function from the number of rows to the most steps.
+        `read` is a function of the inputs, longest rows first, of the number of
+        rows that are left, of a slice of steps and of the carried pair, to a
+        new pair; `most_steps` of the number of rows to the most steps.
         """
+        order = tf.argsort(length, direction="DESCENDING")
+        inputs, length, state = _gather((inputs, length, state), order)
 
         def segment(start, carried):
             left = length - start
             rows = tf.math.count_nonzero(left > 0, dtype=tf.int32)
             stop = start + tf.minimum(left[rows - 1], most_steps(rows))
-            return stop, read(rows, slice(start, stop), carried)
+            return stop, read(inputs, rows, slice(start, stop), carried)
 
         _, carried = tf.while_loop(
             lambda start, _: start < tf.reduce_max(length),
             segment,
-            (0, carried),
-            shape_invariants=(tf.TensorSpec((), tf.int32), specification),
+            (0, (result, state)),
+            shape_invariants=(
+                tf.TensorSpec((), tf.int32),
+                (specification, self.state),
+            ),
             parallel_iterations=1,
         )
-        return carried
+        return _gather(carried, tf.math.invert_permutation(order))
 
 
 def _gather(tensors, order):
@@ -471,25 +464,12 @@ def _gather(tensors, order):
 
 
 def generate(reader, log_probabilities, state, options, end, most):
-    """Writes tokens until each row has written its end, or `length` tokens.
+    """Writes tokens until each row has its end, or `length` tokens.
 
-    The first token is never the end. The tokens of a row depend on its own
-    options, not on other rows.
-
-    Args:
-        reader: `RowReader`.
-        log_probabilities: float32 tensor `(B, V)`, of the first token.
-        state: dict of tensors, of the model.
-        options: dict of tensors `(B,)`: `length` int32, the most tokens;
-            `top_k` int32, the number of most probable tokens to draw from;
-            `temperature` float32; and `seed` int32.
-        end: integer, id of the end of a sentence.
-        most: dict of integers, the largest `length` and `top_k` allowed.
-
-    Returns:
-        `(token_ids, log_probabilities, length)`: int32 and float32 tensors `(B,
-        longest)`, padded with the end and 0; and int32 `(B,)`, the number of
-        tokens that a row has written, its end included.
+    `options` are tensors `(B,)`, those of the signature; `most` has the largest
+    `length` and `top_k`. Returns int32 ids and float32 log-probabilities `(B,
+    longest)`, padded with the end and 0, and int32 `(B,)`, the tokens of each
+    row, its end included.
     """
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
@@ -541,8 +521,8 @@ def generate(reader, log_probabilities, state, options, end, most):
 
 
 def _draw(values, options, chance):
-    """Places `(B,)` among log-probabilities `(B, k)`, the largest first, drawn
-    by `chance` `(B,)`, in [0, 1)."""
+    """Places `(B,)` in log-probabilities `(B, k)`, the largest first, drawn by
+    `chance` `(B,)`, in [0, 1)."""
     places = tf.range(tf.shape(values)[1])
     allowed = places < options["top_k"][:, None]
     scaled = (values - values[:, :1]) / options["temperature"][:, None]
@@ -561,11 +541,8 @@ class StreamedStep:
     """One step of a language model in float32, with named state.
 
     Empty state, such as the window of a pointer to one word, is left out.
-
-    Attributes:
-        initial: dict of NumPy arrays, the state of one row before the first
-            token, without the axis of rows.
-        specification: dict of `tf.TensorSpec`s, of the state.
+    `initial` has the arrays of one row before the first token, and
+    `specification` the `tf.TensorSpec`s.
     """
 
     def __init__(self, model):
@@ -583,8 +560,7 @@ class StreamedStep:
         }
 
     def __call__(self, token_ids, state):
-        """Reads ids `(B, 1)` from a state: float32 log-probabilities `(B, V)`
-        of the next token, and the new state."""
+        """Reads ids `(B, 1)`: float32 log-probabilities `(B, V)`, new state."""
         token_ids = tf.cast(token_ids, tf.int32)
         empty = self.model.initial_state(tf.shape(token_ids)[0])
         logits, new = self.model.backbone.step(token_ids, {**empty, **state})
@@ -595,12 +571,12 @@ class StreamedStep:
 
 
 def without_loops(model):
-    """Context in which the recurrent layers read one step without a loop."""
+    """Context in which recurrent layers read one step without a loop."""
     return set_on_layers(recurrent_layers(model), lambda _: {"unroll": True})
 
 
 def recurrent_layers(model):
-    """List of the recurrent layers of a model, or of all of an ensemble."""
+    """The recurrent layers of a model, or of all of an ensemble."""
     return [
         layer
         for one in models_of(model)
@@ -610,8 +586,7 @@ def recurrent_layers(model):
 
 @contextlib.contextmanager
 def set_on_layers(layers, attributes):
-    """Context in which layers have other attributes; `attributes` is a function
-    from a layer to a dict."""
+    """Context in which layers have the attributes `attributes(layer)`."""
     with contextlib.ExitStack() as stack:
         for layer in layers:
             for name, value in attributes(layer).items():

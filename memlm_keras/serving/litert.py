@@ -21,11 +21,8 @@ SIGNATURE = "step"
 
 
 def write(model, vocabulary, options, path):
-    """Writes one streamed step of a language model in float32 as a LiteRT file.
-
-    `options` are `top_k`, and optionally `rows` and `quantize`. The file ends
-    with the vocabulary, unless that is `None`.
-    """
+    """Writes one streamed step of a language model in float32 as a LiteRT file,
+    which ends with the vocabulary, if there is one."""
     path = pathlib.Path(path)
     path.write_bytes(convert(trace(model, options), options.get("quantize")))
     if vocabulary is not None:
@@ -38,8 +35,7 @@ def write(model, vocabulary, options, path):
 
 
 def trace(model, options):
-    """Traces one step without a loop: a concrete function from `token_ids`
-    `(rows, 1)` and the state to the outputs that `export` documents."""
+    """Traces one step without a loop, with the outputs of `export`."""
     read = StreamedStep(model)
     rows = options.get("rows", 1)
 

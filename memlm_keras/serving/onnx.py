@@ -26,11 +26,8 @@ _OPSET = 17
 
 
 def write(model, vocabulary, options, path):
-    """Writes a language model in float32 as an ONNX file.
-
-    The vocabulary may be `None`; `options` may have a `contract`, one of
-    `CONTRACTS`. Returns the contract of the file.
-    """
+    """Writes a language model in float32 as an ONNX file; returns its contract,
+    which `options` may name."""
     contract = CONTRACTS[options.get("contract")](model, vocabulary)
     with contextlib.nullcontext() if contract.loops else without_loops(model):
         written = convert(model, contract, contract.specification)
@@ -91,16 +88,11 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """Ids and named state in; log-probabilities and state, called `next_`, out.
+    """Ids and named state in; log-probabilities and `next_<name>` state out.
 
-    An ONNX graph cannot use a name twice: the new state of an input `<name>` is
-    the output `next_<name>`.
-
-    Attributes:
-        specification: list of named `tf.TensorSpec`s, the inputs.
-        rows: dict from names of inputs and outputs to the axis of their rows,
-            where it is not the first.
-        loops: whether the graph reads more than one step.
+    An ONNX graph cannot use a name twice. `specification` lists the inputs,
+    `rows` has the axis of the rows of tensors where it is not the first, and
+    `loops` says whether the graph reads more than one step.
     """
 
     ids = "token_ids"
@@ -139,9 +131,6 @@ class NamedState:
         return facts
 
     def __call__(self, token_ids, *state):
-        """Reads int64 ids `(B, 1)` from state tensors: dict of
-        `log_probabilities` float32 `(B, V)` and the new state, `next_<name>`.
-        """
         log_probabilities, new = self.streamed(
             token_ids, dict(zip(self.streamed.specification, state))
         )
@@ -175,9 +164,8 @@ class ColumnState(NamedState):
 class SherpaOnline(NamedState):
     """The contract of sherpa-onnx's online language models, one step.
 
-    All states of the model, flattened and concatenated, fill `h` float32 `(1,
-    N, hidden)` and then `c`, of the same shape, padded with a zero where their
-    size is odd.
+    All states, flattened and joined, fill `h` float32 `(1, N, hidden)` and then
+    `c`, with a zero at the end if their size is odd.
     """
 
     ids = "x"
@@ -203,8 +191,6 @@ class SherpaOnline(NamedState):
         }
 
     def __call__(self, x, h, c):
-        """Reads int64 ids `(N, 1)`: dict of `scores` float32 `(N, 1, V)`,
-        log-probabilities of the next token, and `next_h` and `next_c`."""
         packed = tf.concat([h[0], c[0]], axis=1)[:, : sum(self.sizes.values())]
         parts = tf.split(packed, list(self.sizes.values()), axis=1)
         state = {}
@@ -243,7 +229,7 @@ class SherpaOffline(NamedState):
 
     def __call__(self, x, x_lens):
         """Scores int64 ids `(N, T)` of lengths `(N,)`, each text from an empty
-        context: dict of `nll` float32 `(N,)`, each text with its end."""
+        context and with its end."""
         end = self.vocabulary.end_of_sentence_id
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
@@ -336,12 +322,9 @@ def _call(layer):
 
 
 def onnx_weights(cell):
-    """Weights of a built LSTM or GRU cell, in the order of ONNX's operator.
-
-    Three float32 NumPy arrays: kernel `(1, gates * units, features)`, recurrent
-    kernel `(1, gates * units, units)` and biases `(1, 2 * gates * units)`, the
-    inputs' first.
-    """
+    """Weights of a built LSTM or GRU cell for ONNX's operator: kernel `(1,
+    gates * units, features)`, recurrent kernel, biases `(1, 2 * gates *
+    units)`."""
     _, order = _OPERATORS[type(cell)]
 
     def ordered(weight):
@@ -429,10 +412,8 @@ _STATE = """\
 
 
 def write_triton(model, vocabulary, options, path):
-    """Writes the folder of one model in a Triton model repository.
-
-    The tokens of the vocabulary, if there is one, are the labels of the output.
-    """
+    """Writes a model of a Triton model repository; the tokens of the
+    vocabulary, if there is one, are the labels of the output."""
     path = pathlib.Path(path)
     path.joinpath("1").mkdir(parents=True)
     contract = write(

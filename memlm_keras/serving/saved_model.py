@@ -70,8 +70,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 def write(model, vocabulary, options, path):
     """Writes a model with its signatures as a SavedModel.
 
-    `options` is a dict of further arguments of the signatures, and of `card`, a
-    dict of facts for the model card.
+    `options` are further arguments of the signatures, and `card`, a dict of
+    facts for the model card.
     """
     options = dict(options)
     card = options.pop("card")
@@ -88,6 +88,10 @@ def write(model, vocabulary, options, path):
     tf.saved_model.save(module, str(path), signatures=functions)
     extra = path / "assets.extra"
     extra.mkdir()
+    vocabulary.save(extra / "vocabulary.json")
+    if "labels" in options:
+        text = json.dumps(options["labels"]) + "\n"
+        (extra / "labels.json").write_text(text)
     most = options.get("max_length", _WORDS)
     requests = example_requests(functions, vocabulary, most)
     warmed_up = _write_warm_up(requests, extra / WARM_UP)
@@ -98,14 +102,12 @@ def write(model, vocabulary, options, path):
 
 
 class LanguageModelSignatures:
-    """Signatures of a served language model, a method for each.
-
-    `memlm_keras.serving.export` documents inputs and outputs, which are dicts
-    of tensors with the batch first.
-    """
+    """Signatures of a served language model, a method for each."""
 
     def __init__(self, model, vocabulary, top_k, max_length):
+        self.model = model
         self.vocabulary = vocabulary
+        self.end = vocabulary.end_of_sentence_id
         self.top_k = top_k
         self.max_length = max_length
         self.words = Words(vocabulary)
@@ -144,14 +146,14 @@ class LanguageModelSignatures:
         """Next-token distributions after each position of `(B, T)` ids."""
         token_ids = require_shape("token_ids", token_ids, (None, None))
         token_ids = self._in_vocabulary(token_ids)
-        state = self.state.initial(tf.shape(token_ids)[0])
+        state = self.model.initial_state(tf.shape(token_ids)[0])
         log_probabilities, _ = self.reader.step(token_ids, state)
         return {"log_probabilities": log_probabilities}
 
     def score(self, text):
         """Log-probabilities of the words of texts `(B,)` and of their ends."""
         tokens, ids = self._encoded(text)
-        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         targets = tf.concat([ids, end], axis=1).to_tensor()
         # Both are padded at the end, where no earlier step sees it.
         length = _lengths(ids) + 1
@@ -171,7 +173,7 @@ class LanguageModelSignatures:
         return self._scores(token_ids[:, :-1], token_ids[:, 1:], length - 1)
 
     def _scores(self, token_ids, targets, length):
-        state = self.state.initial(tf.shape(token_ids)[0])
+        state = self.model.initial_state(tf.shape(token_ids)[0])
         scores = self.reader.score(token_ids, targets, length, state)
         return {
             "log_probabilities": scores,
@@ -182,7 +184,7 @@ class LanguageModelSignatures:
     def initial_state(self, rows):
         """State before the first token, one row for each of `rows` `(B,)`."""
         rows = require_shape("rows", rows, (None,))
-        state = self.state.initial(tf.shape(rows)[0])
+        state = self.model.initial_state(tf.shape(rows)[0])
         return self.state.to_request(state)
 
     def begin(self, text):
@@ -198,14 +200,12 @@ class LanguageModelSignatures:
         return self._most_probable(self._begun(text)[0])
 
     def step(self, token_ids, length, **state):
-        """The most probable tokens after `(B, T)` ids that are read from a
-        state, and the new state."""
+        """The most probable tokens after `(B, T)` ids, and the new state."""
         token_ids, length = self._valid_ids(token_ids, length)
         return self._read_on("token_ids", token_ids, length, state)
 
     def step_words(self, text, **state):
-        """The most probable tokens after texts `(B,)` that are read from a
-        state, and the new state."""
+        """The most probable tokens after texts `(B,)`, and the new state."""
         _, ids = self._encoded(text)
         ids = require_words("text", ids)
         return self._read_on("text", ids.to_tensor(), _lengths(ids), state)
@@ -234,11 +234,11 @@ class LanguageModelSignatures:
         )
         log_probabilities, state = self._begun(text)
         ids, scores, length = generate(
-            self.reader, log_probabilities, state, options, self._end, most
+            self.reader, log_probabilities, state, options, self.end, most
         )
         written = tf.RaggedTensor.from_tensor(ids, length)
         texts = self.words.detokenize(
-            tf.ragged.boolean_mask(written, written != self._end)
+            tf.ragged.boolean_mask(written, written != self.end)
         )
         tokens = tf.gather(self.words.tokens, written).to_tensor()
         return {
@@ -252,11 +252,11 @@ class LanguageModelSignatures:
     def _begin(self, text):
         """Log-probabilities `(B, V)` and state after an end and texts."""
         _, ids = self._encoded(text)
-        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self._end)
+        end = tf.fill((ids.nrows(out_type=tf.int32), 1), self.end)
         return self.reader.read(
             tf.concat([end, ids], axis=1).to_tensor(),
             _lengths(ids) + 1,
-            self.state.initial(tf.shape(end)[0]),
+            self.model.initial_state(tf.shape(end)[0]),
         )
 
     def _read_on(self, name, token_ids, length, state):
@@ -275,10 +275,6 @@ class LanguageModelSignatures:
             "top_k_words": tf.gather(self.words.tokens, ids),
             "top_k_log_probabilities": values,
         }
-
-    @property
-    def _end(self):
-        return self.vocabulary.end_of_sentence_id
 
     def _encode(self, text):
         """Ragged tokens and ids of texts, of at most `max_length`."""
@@ -362,14 +358,11 @@ def _lengths(ids):
 class ServedState:
     """The state of a language model as requests carry it.
 
-    Floating numbers are float32 at every precision of the model, and integers
-    int32: JSON has neither bfloat16 nor float16. Empty tensors, such as the
-    window of a pointer to one word, are left out: JSON loses their shape. Each
-    row also has the `fingerprint` of the model, int32 `(B,)`.
-
-    Attributes:
-        own: dict of `tf.TensorSpec`s of the state of the model.
-        specification: dict of `tf.TensorSpec`s of the state in requests.
+    Floating numbers are float32 and integers int32: JSON has no other
+    precision. Empty tensors, such as the window of a pointer to one word, are
+    left out: JSON loses their shape. `own` are the `tf.TensorSpec`s of the
+    model's state, and `specification` those in requests, with its
+    `fingerprint`.
     """
 
     def __init__(self, model, vocabulary):
@@ -388,16 +381,10 @@ class ServedState:
         self.specification[FINGERPRINT] = tf.TensorSpec((None,), tf.int32)
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
-    def initial(self, rows):
-        """The model's state before the first token, of a number of rows."""
-        return self.model.initial_state(rows)
-
     def from_request(self, received, as_rows):
-        """The model's state from the dict of tensors of a request.
-
-        It stops the graph unless it is a state of this model with as many rows
-        as another input; `as_rows` is the pair of its name and number of rows.
-        """
+        """The model's state from the tensors of a request; stops the graph
+        unless it is of this model and has the rows of another input,
+        `as_rows`."""
         marks = require_shape(FINGERPRINT, received[FINGERPRINT], (as_rows,))
         marks = require(
             tf.reduce_all(marks == self.fingerprint),
@@ -415,22 +402,20 @@ class ServedState:
             with tf.control_dependencies([marks]):
                 value = tf.identity(received[name])
             value = require_shape(name, value, (as_rows, *one.shape[1:]))
-            state[name] = self._require_numbers(name, value)
+            if one.dtype.is_floating:
+                value = tf.cast(value, one.dtype)
+                state[name] = require(
+                    tf.reduce_all(tf.math.is_finite(value)),
+                    f"`{name}` must be finite numbers, within {one.dtype.name}",
+                    value,
+                )
+            else:
+                # Token ids, or the number of them in each row.
+                is_ids = len(one.shape) > 1
+                most = self.model.vocabulary_size - 1 if is_ids else None
+                value = require_range(name, value, 0, most)
+                state[name] = tf.cast(value, one.dtype)
         return state
-
-    def _require_numbers(self, name, value):
-        one = self.own[name]
-        if one.dtype.is_floating:
-            value = tf.cast(value, one.dtype)
-            return require(
-                tf.reduce_all(tf.math.is_finite(value)),
-                f"`{name}` must be finite numbers, within {one.dtype.name}",
-                value,
-            )
-        # Integers are token ids, or the number of them in each row.
-        is_ids = len(one.shape) > 1
-        most = self.model.vocabulary_size - 1 if is_ids else None
-        return tf.cast(require_range(name, value, 0, most), one.dtype)
 
     def to_request(self, state):
         """A state of the model, as requests carry it."""
@@ -444,8 +429,8 @@ class ServedState:
 
 
 def fingerprint(model, vocabulary, state):
-    """Fingerprint of weights, words and shapes, which rejects the state of
-    another model: an integer from 1 to 2^31 - 1, so zeros are none."""
+    """Number from 1 to 2^31 - 1 of weights, words and shapes, which rejects the
+    state of another model; zeros are the fingerprint of none."""
     digest = hashlib.sha256(vocabulary.fingerprint.encode())
     digest.update(repr(sorted(state.items())).encode())
     for part in models_of(model):
@@ -506,13 +491,8 @@ def _plain_words(vocabulary):
 
 
 def _write_warm_up(requests, path):
-    """Writes warm-up requests; returns whether `tensorflow-serving-api` is
-    installed, which is needed.
-
-    The first answer of a signature takes seconds, later ones milliseconds. A
-    server that finds this file in `assets.extra` sends itself these requests
-    before it serves the model.
-    """
+    """Writes requests that a server sends itself before it serves the model;
+    returns whether `tensorflow-serving-api` is installed."""
     try:
         from tensorflow_serving.apis import prediction_log_pb2
     except ImportError:
