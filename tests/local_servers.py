@@ -207,7 +207,7 @@ def grpc(models):
     from tensorflow_serving.apis import prediction_service_pb2_grpc
 
     @contextlib.contextmanager
-    def telling(context):
+    def reporting_errors(context):
         try:
             yield
         except NotFound as error:
@@ -217,7 +217,7 @@ def grpc(models):
 
     class Models(model_service_pb2_grpc.ModelServiceServicer):
         def GetModelStatus(self, request, context):
-            with telling(context):
+            with reporting_errors(context):
                 models.find(request.model_spec.name, None)
                 answer = get_model_status_pb2.GetModelStatusResponse()
                 for version in models.versions:
@@ -226,7 +226,7 @@ def grpc(models):
 
     class Predictions(prediction_service_pb2_grpc.PredictionServiceServicer):
         def Predict(self, request, context):
-            with telling(context):
+            with reporting_errors(context):
                 spec = request.model_spec
                 inputs = request.inputs.items()
                 found = models.run(

@@ -1,4 +1,4 @@
-"""ONNX files as engines run them, beside `step`."""
+"""ONNX files as engines run them, compared with `step`."""
 
 import collections
 import json
@@ -57,10 +57,10 @@ def by_name(path, ids):
     token_ids, *state = engine.get_inputs()
     assert (token_ids.name, token_ids.type) == ("token_ids", "tensor(int64)")
     assert token_ids.shape == ["rows", 1]
-    said = json.loads(metadata(engine)["initial_state"])
+    initial = json.loads(metadata(engine)["initial_state"])
     carried = {}
     for one in state:
-        begun = np.asarray(said.get(one.name, 0), TYPES[one.type])
+        begun = np.asarray(initial.get(one.name, 0), TYPES[one.type])
         carried[one.name] = np.zeros((ROWS, *one.shape[1:]), begun.dtype)
         carried[one.name] += begun
     outputs = [output.name for output in engine.get_outputs()]
@@ -79,11 +79,11 @@ TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
 def by_sherpa(path, ids):
     """The same by position, as sherpa-onnx has it: zeros, and handed back."""
     engine = session(path)
-    said = metadata(engine)
-    size = (int(said["num_layers"]), ROWS, int(said["hidden_size"]))
+    properties = metadata(engine)
+    size = (int(properties["num_layers"]), ROWS, int(properties["hidden_size"]))
     x, h, c = (value.name for value in engine.get_inputs())
     states, found = [np.zeros(size, "float32")] * 2, []
-    for column in [np.full((ROWS, 1), int(said["sos_id"])), *ids[1:]]:
+    for column in [np.full((ROWS, 1), int(properties["sos_id"])), *ids[1:]]:
         inputs = dict(zip((x, h, c), (column, *states)))
         scores, *states = engine.run(None, inputs)
         found.append(scores[:, 0])

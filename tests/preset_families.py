@@ -10,7 +10,7 @@ from memlm_keras.smoothing import StreamStatistics
 
 V = 80
 MODELS = ("LanguageModel", "EntailmentClassifier", "SequenceAutoencoder")
-# What makes models of two presets different, beside their sizes.
+# The parts that distinguish the models of two presets, except their sizes.
 _PARTS = (
     "embedding",
     "recurrent",
@@ -23,7 +23,7 @@ _PARTS = (
     "head",
     "mixture",
 )
-# What is there anyway, and what matters while training alone.
+# Parts of every model, and parts that matter for training alone.
 _PLAIN = ("Embedding", "OutputProjection")
 _DRAWN = ("keras.initializers", "keras.regularizers")
 
@@ -52,7 +52,7 @@ def vocabulary():
 
 
 def small(name, scale=0.1):
-    """A small model of a preset, with weights that tell words apart.
+    """A small model of a preset, with weights that distinguish words.
 
     By default it has a matrix of more than 1,024 numbers: LiteRT leaves others
     in float32.

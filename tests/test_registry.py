@@ -15,7 +15,7 @@ from memlm_keras import registry
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row(presets.Row):
-    """Of a paper that nobody wrote."""
+    """Of a paper that does not exist."""
 
     window: int = 4
     initial_range: float = 0.2
@@ -126,24 +126,24 @@ def test_the_nearest_name(name, nearest):
 
 @pytest.mark.parametrize("name", presets.names())
 def test_presets_can_be_looked_at_without_a_trace(name):
-    """No random seed is drawn or told, no name taken, nothing traced."""
+    """Printing one draws no seed, takes no name and traces nothing."""
     state = random.getstate()
     with keras.StatelessScope(initialize_variables=False):
         first = presets.get(name)
     assert first == presets.get(name)
     assert random.getstate() == state
 
-    def told(value, found):
+    def items(value, found):
         if isinstance(value, dict):
             for key, item in value.items():
                 found.append((key, item))
-                told(item, found)
+                items(item, found)
         elif isinstance(value, list):
             for item in value:
-                told(item, found)
+                items(item, found)
         return found
 
-    for key, item in told(first["model"], []):
+    for key, item in items(first["model"], []):
         assert key not in ("dtype", "trainable")
         # The permutations of an associative memory have a seed of their own.
         assert key != "seed" or item == 0
@@ -186,7 +186,7 @@ class Row(presets.Row):
 
 
 def add():
-    # To look at the others does not load this again.
+    # Looking at the others does not load this a second time.
     assert "zaremba2014/small" in presets.names()
     presets.register("{paper}", {{"small": Row(units=6)}})
 """

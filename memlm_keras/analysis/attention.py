@@ -148,17 +148,16 @@ def _label_positions(axes, memory):
 
 
 def token_ids(name, text):
-    """The ids of a `memlm_keras.data.Split`, or of an array `(tokens,)`."""
+    """The ids of a `memlm_keras.data.Split` or an array `(tokens,)`,
+    checked."""
     return require_integers(name, getattr(text, "tokens", text))
 
 
 def slot_distances(model, memory):
-    """Words from the token in each slot to the predicted word, `(memory,)`.
-
-    At step t slot j holds the token read at step
-    `t - steps_back - (memory - 1 - j)`, and token t + 1 is predicted: 1 is the
-    distance of neighbours.
-    """
+    """Words from the token in each slot to the predicted word, `(memory,)`; the
+    distance of neighbours is 1."""
+    # At step t slot j holds the token read at step t - steps_back - (memory - 1
+    # - j), and token t + 1 is predicted.
     return np.arange(memory, 0, -1) + model.attending.steps_back
 
 
@@ -167,9 +166,8 @@ def sentence_attention(
 ):
     """Reads a text sentence by sentence, from the offsets `starts`.
 
-    Yields pairs `(positions, weights)`: integer `(n,)`, offsets in `tokens` of
-    the predicted tokens, and float32 `(n, memory)`, the attention at these
-    predictions. Each token is predicted once, in no promised order.
+    Yields, in any order of the text, integer offsets `(n,)` of predicted tokens
+    and float32 `(n, memory)`, the attention at their prediction.
     """
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)

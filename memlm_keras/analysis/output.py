@@ -22,10 +22,8 @@ def subplots(width, height, *arguments, **options):
 
 
 def label_cells(axes, grid, label, dark, fontsize=7):
-    """Writes `label(row, column)`, if any, into the cells of a picture.
-
-    Cells of `grid` above `dark` get white text.
-    """
+    """Writes `label(row, column)`, unless it is `None`, into the cells of a
+    grid; text is white in cells above `dark`."""
     for row, column in np.ndindex(*grid.shape):
         text = label(row, column)
         if text is not None:

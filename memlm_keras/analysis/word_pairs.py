@@ -261,8 +261,8 @@ def write_dependency_attention(attention, path):
 class ParsedText:
     """Parsed sentences as one text, each with its end.
 
-    `tokens` are ids, int32 `(tokens,)`; `starts` the offsets of sentences,
-    `(sentences,)`; `names` are `"ALL"` and all dependencies, sorted.
+    `tokens` are ids, int32 `(tokens,)`; `starts` offsets of sentences; `names`
+    are `"ALL"` and all dependencies, sorted.
     """
 
     def __init__(self, sentences, vocabulary, subtypes):
@@ -295,7 +295,7 @@ class ParsedText:
         self._towards, self._from = rank[kind], rank[kind + len(kinds)]
 
     def holds_words(self, predicted, attended):
-        """Whether both are words of one sentence."""
+        """Whether both places are words of one sentence."""
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
     def labels(self, predicted, attended):
@@ -550,11 +550,8 @@ def write_counts_by_distance(pairs, path):
 def cooccurrence_counts(
     pairs, tokens, distances, vocabulary_size, end_of_sentence_id=0, verbose=1
 ):
-    """Counts pairs of words in a text at each of some distances, `>= 1`.
-
-    `pairs` are ids `(pairs, 2)`, of an earlier and a later word. Returns int64
-    `(pairs, distances)`; no pair is counted across the end of a sentence.
-    """
+    """Counts pairs of ids `(pairs, 2)` in a text at each of some distances:
+    int64 `(pairs, distances)`; no pair spans the end of a sentence."""
     # Keys of two ids of 32 bits would overflow 32 bits.
     pairs = np.asarray(pairs, "int64").reshape(-1, 2)
     keys, place = np.unique(

@@ -19,7 +19,7 @@ from memlm_keras.presets.table import TableRow
 from memlm_keras.presets.table import table_rows
 from memlm_keras.registry import Paper
 
-# The texts of Table 2, by the keys of what is published.
+# The texts of Table 2, by the keys of the published numbers.
 TEXTS = {
     "german": "German, 22M training words",
     "italian": "Italian, 29M training words",

@@ -189,11 +189,7 @@ class LanguageModelSignatures:
 
     def begin(self, text):
         """The most probable tokens after texts `(B,)`, and the state."""
-        log_probabilities, state = self._begun(text)
-        return {
-            **self._most_probable(log_probabilities),
-            **self.state.to_request(state),
-        }
+        return self._answer(*self._begun(text))
 
     def next(self, text):
         """The most probable tokens after texts `(B,)`."""
@@ -262,7 +258,9 @@ class LanguageModelSignatures:
     def _read_on(self, name, token_ids, length, state):
         rows = tf.shape(token_ids)[0]
         state = self.state.from_request(state, (name, rows))
-        log_probabilities, state = self.reader.read(token_ids, length, state)
+        return self._answer(*self.reader.read(token_ids, length, state))
+
+    def _answer(self, log_probabilities, state):
         return {
             **self._most_probable(log_probabilities),
             **self.state.to_request(state),

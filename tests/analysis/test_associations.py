@@ -131,7 +131,7 @@ def test_steps_are_those_of_the_layers(name, written):
     np.testing.assert_allclose(found.similarity, cosines, atol=1e-4)
 
 
-def test_a_dual_cell_that_goes_on_reads_its_own_memory():
+def test_a_dual_cell_with_its_own_memory_reads_its_own_memory():
     model = classifier(DualAssociativeGRUCell(H), "memory")
     assert analysis.associations(model, SOURCE, TARGET).read[0].any()
 

@@ -78,14 +78,14 @@ def test_attention_columns(model, text, tmp_path):
 
 
 def test_attention_columns_follow_from_the_seed(model, text):
-    first, again, other = (
+    first, second, other = (
         analysis.attention_columns(
             model, text, VOCABULARY, samples=9, seed=seed, verbose=0
         )
         for seed in (3, 3, 4)
     )
-    np.testing.assert_array_equal(first.positions, again.positions)
-    np.testing.assert_array_equal(first.weights, again.weights)
+    np.testing.assert_array_equal(first.positions, second.positions)
+    np.testing.assert_array_equal(first.weights, second.weights)
     assert first.positions.tolist() != other.positions.tolist()
 
 
@@ -120,8 +120,8 @@ def test_sentence_predictions(model, tmp_path):
     np.testing.assert_allclose(
         found.weights, model.attention(tokens[None, :-1])[0], atol=1e-6
     )
-    again = analysis.sentence_predictions(model, words, VOCABULARY, top=1)
-    assert again.top == tuple(top[:1] for top in found.top)
+    best = analysis.sentence_predictions(model, words, VOCABULARY, top=1)
+    assert best.top == tuple(top[:1] for top in found.top)
 
     path = tmp_path / "sentence.png"
     analysis.plot_sentence_predictions(found, path, title="a sentence")
@@ -264,7 +264,7 @@ def test_cooccurrences_across_pieces_of_the_text(random, monkeypatch):
     assert counts.tolist() == expected and counts.sum()
 
 
-def test_what_cannot_be_analysed(model, text):
+def test_wrong_arguments(model, text):
     small = Vocabulary(["a"])
     for function in (
         lambda: analysis.attention_columns(model, text, small),

@@ -33,7 +33,7 @@ def test_fixed_masks_add_no_parameters():
 
 
 def test_the_penalty_is_of_the_loss_and_not_of_the_perplexity():
-    """||P||^2 / 2 over 6.5 times the batch size, beside the sum over time."""
+    """||P||^2 / 2 over 6.5 times the batch size, next to the sum over time."""
     preset = presets.get("press2016/small_wt_pr", units=6)
     model = LanguageModel.from_preset(preset["name"], 13, units=6)
     tokens = np.random.default_rng(0).integers(13, size=41).astype("int32")

@@ -1,4 +1,4 @@
-"""Every preset against a table of what a reader of its paper would check.
+"""Every preset against a table of the papers' settings.
 
 `golden.txt` has one line for each preset. `parameters` are those of the paper's
 equations at its vocabulary, without embeddings where the vocabulary is 0;

@@ -60,7 +60,7 @@ def test_the_model_of_the_paper(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_one_l2_of_all_matrices(method):
-    """Standard for what is not smoothed; it is added once for each batch."""
+    """Of all matrices that are not smoothed, added once for each batch."""
     name = f"kong2019/{method}_512"
     model = LanguageModel.from_preset(name, 31, units=6, l2=0.01)
     tokens = np.random.default_rng(0).integers(31, size=400)

@@ -1,4 +1,4 @@
-"""Presets of all papers: their sizes, and what users can change."""
+"""Presets of all papers: sizes, and the settings that users can change."""
 
 import json
 

@@ -54,7 +54,7 @@ def test_training_of_classifiers():
     [n for n in presets.names() if n.startswith("weissenborn2016/")],
 )
 def test_embeddings_begin_with_the_size_of_gloves(name):
-    """In all rows of the paper, so that what is compared begins alike."""
+    """In all rows, so that the models that are compared begin alike."""
     preset = presets.get(name, scale=0.05)
     model = getattr(models, preset["kind"]).from_preset(name, 50, scale=0.05)
     drawn = np.abs(keras.ops.convert_to_numpy(model.embedding.embeddings))
@@ -85,11 +85,11 @@ def test_models_of_ones_own_begin_as_their_cells_need():
             SequenceAutoencoder(50, 8, cell(4), cell(4), "memory"),
         ):
             assert 0.9 * limit < largest(model).max() <= limit
-    said = EntailmentClassifier(
+    ones = EntailmentClassifier(
         50, 8, AssociativeGRUCell(4), embeddings_initializer="ones"
     )
-    assert (largest(said) == 1).all()
-    copy = EntailmentClassifier.from_config(said.get_config())
+    assert (largest(ones) == 1).all()
+    copy = EntailmentClassifier.from_config(ones.get_config())
     assert (largest(copy) == 1).all()
 
 

@@ -1,5 +1,6 @@
-"""One small model, exported once and asked once for all that tests compare."""
+"""One small model, exported once and called once for all that tests compare."""
 
+import contextlib
 import pathlib
 import subprocess
 import sys
@@ -29,13 +30,13 @@ def texts():
 
 @pytest.fixture(scope="session")
 def stops():
-    """Where the requests to `step` cut the token ids."""
+    """The ends of the pieces of token ids that `step` reads."""
     return [1, 5, 7]
 
 
 @pytest.fixture(scope="session")
 def lengths():
-    """How many of the token ids of a row are its own, where rows differ."""
+    """Lengths of rows that differ."""
     return [2, 7, 5]
 
 
@@ -58,7 +59,7 @@ def model(vocabulary):
         dropout=0.5,
         initializer=keras.initializers.RandomUniform(-0.8, 0.8),
     )
-    # What training leaves behind, and an artifact must not hold.
+    # An artifact must not hold what training leaves behind.
     model.carry_state(batch_size=4, evaluation_batch_size=2)
     model.compile("adam")
     return model
@@ -67,8 +68,31 @@ def model(vocabulary):
 @pytest.fixture(scope="session")
 def saved_model(model, vocabulary, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_models") / "small" / "1"
-    export(model, path, top_k=4)
+    # Numbers of NumPy are also for the process that writes.
+    export(
+        model, path, top_k=np.int64(4), card={"perplexity": np.float32(3.25)}
+    )
     return path
+
+
+@pytest.fixture(scope="session")
+def only_signatures():
+    """Context in which exports trace some signatures alone: each takes time."""
+
+    @contextlib.contextmanager
+    def context(*names):
+        from memlm_keras.serving import saved_model
+
+        trace = saved_model.trace
+
+        def some(owner, inputs):
+            return trace(owner, {n: inputs[n] for n in names if n in inputs})
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(saved_model, "trace", some)
+            yield
+
+    return context
 
 
 @pytest.fixture(scope="session")
@@ -103,7 +127,7 @@ def responses(
     run_isolated,
     tmp_path_factory,
 ):
-    """Answers of the artifact where only TensorFlow is at hand."""
+    """Outputs of the artifact in a process that has only TensorFlow."""
     folder = tmp_path_factory.mktemp("client")
     np.savez(
         folder / "requests.npz",

@@ -11,11 +11,6 @@ import memlm_keras as memlm
 from memlm_keras.serving import check_path
 from memlm_keras.serving import export
 
-pytestmark = pytest.mark.backend
-
-# As an attribute of the package, `export` is the function.
-export_module = importlib.import_module("memlm_keras.serving.export")
-
 
 def names(folder):
     return sorted(path.name for path in folder.iterdir())
@@ -46,24 +41,24 @@ def test_a_format_that_was_forgotten_is_named(tmp_path):
         check_path(tmp_path / "kvp.onnx")
 
 
-def test_numbers_of_numpy(model, tmp_path):
-    path = export(
-        model,
-        tmp_path / "kvp",
-        top_k=np.int64(2),
-        max_length=np.int32(2),
-        card={"perplexity": np.float32(3.25)},
-    )
-    card = (path / "assets.extra" / "model_card.md").read_text()
-    assert "# kvp, version 1" in card and "* perplexity: 3.25" in card
+def test_the_model_card(saved_model):
+    card = (saved_model / "assets.extra" / "model_card.md").read_text()
+    assert "# small, version 1" in card and "* perplexity: 3.25" in card
     assert "30 tokens; others are read as <unk>" in card
     assert "## Use, and its limits" in card
-    # What it shows must be what it takes.
+
+
+@pytest.mark.backend("tensorflow")
+def test_the_request_of_the_card_is_no_longer_than_allowed(
+    model, only_signatures, tmp_path
+):
+    with only_signatures("serving_default", "score"):
+        path = export(model, tmp_path / "kvp", max_length=np.int32(2))
     request = (path / "assets.extra" / "requests" / "score.json").read_text()
     assert len(json.loads(request)["inputs"]["text"][0].split()) == 1
 
 
-def test_what_is_there_is_kept(model, vocabulary, tmp_path):
+def test_earlier_exports_are_kept(model, vocabulary, tmp_path):
     for version in ("1", "11"):
         (tmp_path / version).mkdir()
     with pytest.raises(FileExistsError, match="next version, .*/12, or"):
@@ -113,9 +108,9 @@ class LocalCell(keras.layers.SimpleRNNCell):
     """A cell that no other process can import."""
 
 
-def test_failure_of_the_other_process_is_told(
-    vocabulary, tmp_path, monkeypatch
-):
+@pytest.mark.slow
+def test_failure_of_the_other_process(vocabulary, tmp_path, monkeypatch):
+    export_module = importlib.import_module("memlm_keras.serving.export")
     monkeypatch.setattr(export_module, "_traces_for_cpu", lambda: False)
     model = memlm.LanguageModel(len(vocabulary), 4, [LocalCell(5)])
     with pytest.raises(RuntimeError, match="LocalCell"):
@@ -123,10 +118,7 @@ def test_failure_of_the_other_process_is_told(
     assert names(tmp_path) == []
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="what the graph holds does not depend on the backend",
-)
+@pytest.mark.backend("tensorflow")
 @pytest.mark.parametrize(
     "recurrent, memory, arguments",
     [
@@ -140,7 +132,7 @@ def test_failure_of_the_other_process_is_told(
     ],
 )
 def test_other_models_and_overwriting(
-    recurrent, memory, arguments, vocabulary, tmp_path
+    recurrent, memory, arguments, vocabulary, only_signatures, tmp_path
 ):
     import tensorflow as tf
 
@@ -150,7 +142,8 @@ def test_other_models_and_overwriting(
         model = memlm.LanguageModel(
             len(vocabulary), 6, [recurrent(6)], memory, **arguments
         )
-        export(model, path, vocabulary, overwrite=seed == 2)
+        with only_signatures("serving_default"):
+            export(model, path, vocabulary, overwrite=seed == 2)
     assert names(tmp_path) == ["1"]
     token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])
     served = tf.saved_model.load(path).signatures["serving_default"]
@@ -159,12 +152,11 @@ def test_other_models_and_overwriting(
     assert float(tf.reduce_max(tf.abs(difference))) < 1e-5
 
 
-@pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="what the graph holds does not depend on the backend",
-)
+@pytest.mark.backend("tensorflow")
 @pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
-def test_smoothing_costs_nothing_when_served(scheme, vocabulary, tmp_path):
+def test_smoothing_costs_nothing_when_served(
+    scheme, vocabulary, only_signatures, tmp_path
+):
     """The graph holds the means, and no more than a model without."""
     import tensorflow as tf
 
@@ -178,7 +170,8 @@ def test_smoothing_costs_nothing_when_served(scheme, vocabulary, tmp_path):
     )
     tokens = np.random.default_rng(1).integers(size, size=200)
     smoothing.adapt(memlm.smoothing.StreamStatistics.count(tokens, size))
-    export(model, tmp_path / "1", vocabulary)
+    with only_signatures("serving_default"):
+        export(model, tmp_path / "1", vocabulary)
     loaded = tf.saved_model.load(tmp_path / "1")
     served = loaded.signatures["serving_default"]
     token_ids = tf.constant([[3, 8, 0, 29], [1, 1, 5, 7]])

@@ -10,8 +10,6 @@ from scipy.special import softmax
 import memlm_keras as memlm
 from memlm_keras.serving import export
 
-pytestmark = pytest.mark.backend("tensorflow", "torch")
-
 LABELS = ("entailment", "neutral", "contradiction")
 
 
@@ -33,6 +31,7 @@ def classifier(vocabulary):
     return model
 
 
+@pytest.mark.backend("tensorflow")
 def test_texts_in_labels_and_probabilities_out(
     classifier, vocabulary, run_isolated, tmp_path
 ):

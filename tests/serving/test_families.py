@@ -1,4 +1,4 @@
-"""The table of what is exported: each kind of preset, in each format."""
+"""The table of exports: each kind of preset, in each format."""
 
 import json
 import pathlib
@@ -22,15 +22,7 @@ pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
 for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
     pytest.importorskip(package)
 
-if keras.backend.backend() != "tensorflow":
-    pytest.skip(
-        "what the graph holds does not depend on the backend",
-        allow_module_level=True,
-    )
-
-import tensorflow as tf  # noqa: E402
-
-from memlm_keras.serving import saved_model as writer  # noqa: E402
+tf = pytest.importorskip("tensorflow")
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "how_to" / "formats.md"
 # More than windows hold.
@@ -45,17 +37,10 @@ def table():
 
 
 @pytest.fixture(autouse=True)
-def few_signatures(monkeypatch):
-    """The others are made of the same functions, and take their time."""
-    traced = writer.trace
-    kept = "serving_default", "score", "step", "initial_state"
-    monkeypatch.setattr(
-        writer,
-        "trace",
-        lambda owner, inputs: traced(
-            owner, {name: inputs[name] for name in kept if name in inputs}
-        ),
-    )
+def few_signatures(only_signatures):
+    """The others are made of the same functions."""
+    with only_signatures("serving_default", "score", "step", "initial_state"):
+        yield
 
 
 @pytest.fixture(scope="module", params=families())
@@ -104,8 +89,8 @@ def saved_model(family, folder):
     targets = np.concatenate([family.ids[1:, :, 0], rows[None]])
     texts = [" ".join(vocabulary.decode(row[:-1])) for row in targets.T]
     scores = ask("score", text=texts)["log_probabilities"]
-    wanted = np.take_along_axis(family.expected, targets[..., None], axis=2)
-    onnx_runs.require_close(scores, wanted[..., 0].T)
+    expected = np.take_along_axis(family.expected, targets[..., None], axis=2)
+    onnx_runs.require_close(scores, expected[..., 0].T)
     return "works"
 
 
@@ -122,7 +107,7 @@ def of_json(answer):
 
 
 def require_state(found, expected):
-    """Asserts that a state is the model's, but for what holds nothing."""
+    """Asserts that a state is the model's, without empty tensors."""
     expected = {name: v for name, v in expected.items() if v.size}
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -216,7 +201,7 @@ ARGUMENTS = {
 
 
 def refusal(model, format):
-    """What a format says of a model and what the page does, or `None`."""
+    """The error of a format for a model and the cell of the page, or `None`."""
     if isinstance(model, memlm.LanguageModel):
         if not model.causal:
             return "needs a causal model", "no: reads whole sentences"

@@ -11,7 +11,7 @@ import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
 from memlm_keras.serving import export
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.backend("tensorflow")
 
 pytest.importorskip(
     "ai_edge_litert.interpreter", reason="needs the extra `litert`"
@@ -111,14 +111,6 @@ def test_classifier_is_refused(vocabulary, tmp_path):
         export(classifier, tmp_path / "x.tflite", format="litert")
 
 
-# === What is the same whatever backend exports: TensorFlow alone is asked ===
-
-on_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="every backend's models are converted by the TensorFlow backend",
-)
-
-
 def of_several():
     layers = keras.layers.LSTM(6), keras.layers.GRU(5)
     return memlm.Ensemble(
@@ -136,16 +128,14 @@ def in_bfloat16():
     )
 
 
-@on_tensorflow
 @pytest.mark.parametrize("make", [of_several, in_bfloat16])
 def test_other_models(make, tmp_path):
     lm = make()
     export(lm, tmp_path / "x.tflite", format="litert")
-    wanted = lm if make is of_several else in_float32(lm)
-    assert difference(Session(tmp_path / "x.tflite"), wanted) < 1e-5
+    expected = lm if make is of_several else in_float32(lm)
+    assert difference(Session(tmp_path / "x.tflite"), expected) < 1e-5
 
 
-@on_tensorflow
 def test_int8_takes_a_quarter_and_is_close(vocabulary, tmp_path):
     lm = memlm.LanguageModel(
         vocabulary=vocabulary,
@@ -172,7 +162,6 @@ class NoBuiltIn(memlm.memory.Projection):
         return tf.math.special.dawsn(outputs), *others
 
 
-@on_tensorflow
 def test_operators_that_are_missing_are_named(vocabulary, tmp_path):
     model = memlm.LanguageModel(
         vocabulary=vocabulary,

@@ -23,10 +23,7 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")
 
-on_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="what the graph holds does not depend on the backend",
-)
+on_tensorflow = pytest.mark.backend("tensorflow")
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +45,8 @@ def test_it_has_native_operators_and_no_loop(streamed):
 
 
 def test_it_knows_its_words(streamed, vocabulary):
-    said = metadata(session(streamed))
-    assert {name: json.loads(text) for name, text in said.items()} == {
+    properties = metadata(session(streamed))
+    assert {name: json.loads(text) for name, text in properties.items()} == {
         "vocabulary_size": len(vocabulary),
         "initial_state": {},
         "tokens": list(vocabulary.tokens),
@@ -58,7 +55,7 @@ def test_it_knows_its_words(streamed, vocabulary):
     }
 
 
-def test_what_is_there_is_kept(model, streamed, tmp_path):
+def test_earlier_exports_are_kept(model, streamed, tmp_path):
     before = streamed.read_bytes()
     with pytest.raises(FileExistsError, match="`overwrite=True` to replace"):
         export(model, streamed, format="onnx")
@@ -74,7 +71,7 @@ def test_a_missing_package_is_named(model, tmp_path, monkeypatch):
         export(model, tmp_path / "model.onnx", format="onnx")
 
 
-def test_what_is_not_written_in_float32_is_refused(vocabulary, tmp_path):
+def test_models_that_are_not_in_float32_are_refused(vocabulary, tmp_path):
     lm = memlm.LanguageModel(len(vocabulary), 4, [keras.layers.LSTM(4)])
     lm.quantize("int8")
     with pytest.raises(
@@ -129,7 +126,7 @@ MODELS = {
 
 
 class DigammaCell(keras.layers.SimpleRNNCell):
-    """A cell that computes what ONNX has no operator for."""
+    """A cell that computes a function that ONNX has no operator for."""
 
     def call(self, inputs, states, training=False):
         import tensorflow as tf
@@ -163,7 +160,7 @@ def test_other_models(name, tmp_path):
     assert not found["Loop"]
 
 
-def test_what_keras_writes_is_right_or_refused(tmp_path):
+def test_exports_by_keras_are_right_or_refused(tmp_path):
     lm = language_model(keras.layers.LSTM(6), memory=memlm.memory.NGram(2))
     ids = np.array([[0, 3, 9, 10], [5, 5, 1, 2]], "int32")
     expected = keras.ops.convert_to_numpy(lm(ids))

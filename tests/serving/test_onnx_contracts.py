@@ -10,18 +10,15 @@ from google.protobuf import message_factory
 from google.protobuf import text_format
 
 import memlm_keras as memlm
+from memlm_keras.serving import check_path
 from memlm_keras.serving import export
 
-pytestmark = pytest.mark.backend
+pytestmark = pytest.mark.backend("tensorflow")
 
 pytest.importorskip("onnx")
 pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")
 
-on_tensorflow = pytest.mark.skipif(
-    keras.backend.backend() != "tensorflow",
-    reason="the process that writes is the one of the first test",
-)
 V = 12
 PIECES = ["<blk>", "<sos/eos>", "<unk>", *(f"piece_{i}" for i in range(V - 3))]
 
@@ -63,17 +60,17 @@ def test_shallow_fusion(lm, tokens, tmp_path):
     ids[0] = 1
     expected, _ = onnx_runs.by_step(lm, ids)
     onnx_runs.require_close(onnx_runs.by_sherpa(path, ids), expected)
-    said = onnx_runs.metadata(onnx_runs.session(path))
+    properties = onnx_runs.metadata(onnx_runs.session(path))
     state = lm.initial_state(1).values()
     numbers = sum(int(np.prod(value.shape)) for value in state)
-    assert int(said["hidden_size"]) == (numbers + 1) // 2
-    assert said["sos_id"] == "1" and said["model_type"] == "rnnlm"
-    # What is C++ reads them by position.
+    assert int(properties["hidden_size"]) == (numbers + 1) // 2
+    assert properties["sos_id"] == "1" and properties["model_type"] == "rnnlm"
+    # Programs in C++ read them by position.
     outputs = onnx_runs.session(path).get_outputs()
     assert [one.name for one in outputs] == ["scores", "next_h", "next_c"]
 
 
-@on_tensorflow
+@pytest.mark.slow
 def test_shallow_fusion_with_a_cache(lm, tmp_path):
     cache = memlm.mixtures.NeuralCache(size=4, theta=0.5, weight=0.3)
     cached = lm.with_mixture(cache)
@@ -85,7 +82,6 @@ def test_shallow_fusion_with_a_cache(lm, tmp_path):
     onnx_runs.require_close(onnx_runs.by_sherpa(path, ids), expected)
 
 
-@on_tensorflow
 def test_rescoring(lm, tmp_path):
     path = tmp_path / "lm.onnx"
     export(lm, path, format="onnx", contract="sherpa_offline")
@@ -100,8 +96,8 @@ def test_rescoring(lm, tmp_path):
     np.testing.assert_allclose(nll, expected, rtol=1e-5)
     found = onnx_runs.operators(path)
     assert (found["LSTM"], found["GRU"], found["Loop"]) == (1, 1, 0)
-    said = onnx_runs.metadata(engine)
-    assert (said["eos_id"], said["vocab_size"]) == ("1", str(V))
+    properties = onnx_runs.metadata(engine)
+    assert (properties["eos_id"], properties["vocab_size"]) == ("1", str(V))
 
 
 def test_ids_that_are_not_the_recognisers_are_refused(lm, tokens, tmp_path):
@@ -249,7 +245,6 @@ def by_triton(folder, ids):
     return np.array(found)
 
 
-@on_tensorflow
 def test_a_triton_repository(lm, tmp_path):
     folder = tmp_path / "model_repository" / "lm"
     export(lm, folder, format="triton")
@@ -260,13 +255,12 @@ def test_a_triton_repository(lm, tmp_path):
     assert labels.read_text().splitlines() == PIECES
     with pytest.raises(FileExistsError, match="something at `path`"):
         export(lm, folder, format="triton")
-    export(lm, folder, format="triton", overwrite=True)
+    assert check_path(folder, overwrite=True, format="triton") == folder
     (tmp_path / "mine").mkdir()
     with pytest.raises(FileExistsError, match="something at `path`"):
-        export(lm, tmp_path / "mine", format="triton", overwrite=True)
+        check_path(tmp_path / "mine", overwrite=True, format="triton")
 
 
-@on_tensorflow
 def test_a_state_that_does_not_begin_with_zeros_has_a_file(tmp_path):
     lm = begun()
     export(lm, tmp_path / "lm", format="triton")

@@ -150,8 +150,8 @@ def test_a_text_begins_after_an_end(model, vocabulary, responses, texts):
         expected = log_softmax(keras.ops.convert_to_numpy(logits)[0, -1])
         values = responses["step_words/top_k_log_probabilities"][row]
         assert_allclose(values, -np.sort(-expected)[:4], rtol=1e-5)
-        for label, wanted in (("begin", state), ("step_words", after)):
-            for name, value in wanted.items():
+        for label, expected_state in (("begin", state), ("step_words", after)):
+            for name, value in expected_state.items():
                 value = keras.ops.convert_to_numpy(value)[0]
                 served = responses[f"{label}/{name}"][row]
                 assert_allclose(served, value, rtol=1e-5, atol=1e-6)
@@ -214,7 +214,7 @@ def test_artifact_holds_the_trainable_weights_and_nothing_else(
     model, responses
 ):
     expected = ["x".join(map(str, w.shape)) for w in model.trainable_weights]
-    # The list of what is tracked counts as one, without a shape.
+    # The list of tracked objects counts as one, without a shape.
     actual = [shape for shape in responses["variables"] if shape]
     assert sorted(actual) == sorted(expected)
 

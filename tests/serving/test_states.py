@@ -47,14 +47,22 @@ MODELS = {
 
 
 @pytest.fixture(scope="module", params=MODELS)
-def served(request, vocabulary, tmp_path_factory):
+def served(request, vocabulary, only_signatures, tmp_path_factory):
     """A model and its signatures, which take and give JSON."""
     keras.utils.set_random_seed(3)
     model = MODELS[request.param](vocabulary)
     for weight in model.trainable_variables:
         weight.assign(weight * 4.0)
     path = tmp_path_factory.mktemp("states") / "1"
-    memlm.serving.export(model, path, top_k=3, max_length=20)
+    with only_signatures(
+        "serving_default",
+        "begin",
+        "step",
+        "score",
+        "score_ids",
+        "initial_state",
+    ):
+        memlm.serving.export(model, path, top_k=3, max_length=20)
     signatures = tf.saved_model.load(str(path)).signatures
 
     def ask(signature, **inputs):
@@ -88,7 +96,7 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
     state = state_in(ask("begin", text=texts))
     padded = [row + [29] * (5 - len(row)) for row in rows]
     answer = ask("step", token_ids=padded, length=[5, 1, 3], **state)
-    again = ask(
+    last = ask(
         "step", token_ids=[[3]] * 3, length=[1, 1, 1], **state_in(answer)
     )
     scores = ask("score", text=texts)
@@ -100,23 +108,23 @@ def test_rows_of_any_length_equal_the_model(served, vocabulary):
         expected = log_softmax(
             keras.ops.convert_to_numpy(logits)[0].astype("float32"), axis=-1
         )
-        for found, at in ((answer, -2), (again, -1)):
+        for found, at in ((answer, -2), (last, -1)):
             assert_allclose(
                 found["top_k_log_probabilities"][row],
                 -np.sort(-expected[at])[:3],
                 rtol=rounding,
                 atol=rounding,
             )
-        wanted = model.score(np.array([[0, *vocabulary.encode(text), 0]]))[0]
+        expected = model.score(np.array([[0, *vocabulary.encode(text), 0]]))[0]
         assert_allclose(
-            scores["log_probabilities"][row][: len(wanted)],
-            wanted,
+            scores["log_probabilities"][row][: len(expected)],
+            expected,
             rtol=rounding,
             atol=rounding,
         )
 
 
-def test_what_is_not_of_the_model_is_refused(served):
+def test_states_of_other_models_are_refused(served):
     model, ask = served
     state = ask("initial_state", rows=[0])
     inputs = {"token_ids": [[1]], "length": [1]}
