@@ -304,17 +304,10 @@ def test_an_impossible_word(counted):
             "`segment_length` must be",
         ),
         (
-            lambda m: (
-                make(
-                    memory="none",
-                )
-                and surprisal(
-                    type(
-                        "Foreign", (), {"causal": True, "vocabulary_size": V}
-                    )(),
-                    "w1",
-                    VOCABULARY,
-                )
+            lambda m: surprisal(
+                types.SimpleNamespace(causal=True, vocabulary_size=V),
+                "w1",
+                VOCABULARY,
             ),
             "`model` must have the method `measure_words`",
         ),

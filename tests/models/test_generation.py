@@ -13,6 +13,8 @@ from memlm_keras.data import Vocabulary
 
 pytestmark = pytest.mark.backend
 
+LETTERS = Vocabulary([chr(97 + index) for index in range(V - 2)])
+
 
 def greedy_of(model, row, length):
     """Continues one row by the most probable token, step by step."""
@@ -45,10 +47,9 @@ def test_stop_tokens_end_a_row(first):
     found = model.generate(
         prompts, max_length=9, sampler="greedy", stop_token_ids=[0, *stops]
     )
-    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
     texts = model.generate(
-        [" ".join(vocabulary.decode(prompt)) for prompt in prompts],
-        *(9, "greedy", vocabulary, [0, *stops]),
+        [" ".join(LETTERS.decode(prompt)) for prompt in prompts],
+        *(9, "greedy", LETTERS, [0, *stops]),
     )
     for row, prompt, expected, text in zip(found, prompts, rows, texts):
         new = expected[len(prompt) :]
@@ -56,7 +57,7 @@ def test_stop_tokens_end_a_row(first):
         length = len(prompt) + ends[0] if ends else 9
         assert row[:length].tolist() == expected[:length]
         assert set(row[length:].tolist()) <= {expected[min(length, 8)]}
-        assert text == " ".join(vocabulary.decode(row[:length]))
+        assert text == " ".join(LETTERS.decode(row[:length]))
 
 
 def test_beams():
@@ -89,13 +90,12 @@ def test_random_samplers_keep_the_prompt():
 
 def test_strings_in_and_out():
     model = shared()
-    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
-    text = model.generate("a b", 5, "greedy", vocabulary=vocabulary)
-    ids = model.generate(vocabulary.encode("a b"), 5, "greedy")
+    text = model.generate("a b", 5, "greedy", vocabulary=LETTERS)
+    ids = model.generate(LETTERS.encode("a b"), 5, "greedy")
     assert isinstance(text, str)
-    assert text == " ".join(vocabulary.decode(ids))
+    assert text == " ".join(LETTERS.decode(ids))
     assert text.startswith("a b ")
-    texts = model.generate(["a b", "c"], 5, "greedy", vocabulary=vocabulary)
+    texts = model.generate(["a b", "c"], 5, "greedy", vocabulary=LETTERS)
     assert [type(text) for text in texts] == [str, str]
     assert texts[0] == text
     with pytest.raises(ValueError, match="`vocabulary`"):
@@ -103,33 +103,31 @@ def test_strings_in_and_out():
 
 
 def test_a_model_that_knows_its_vocabulary(tmp_path):
-    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
-    model = make(vocabulary_size=None, vocabulary=vocabulary)
+    model = make(vocabulary_size=None, vocabulary=LETTERS)
     assert model.vocabulary_size == V
     model.save(tmp_path / "model.keras")
     model = keras.saving.load_model(tmp_path / "model.keras")
-    assert model.vocabulary.tokens == vocabulary.tokens
+    assert model.vocabulary.tokens == LETTERS.tokens
     # It stops at the end of a sentence, unless there are no stop tokens.
     model.head.bias.assign(50.0 * (np.arange(V) == 0))
     on = model.generate("a b", 6, "greedy", stop_token_ids=[0])
     assert on == "a b"
     on = model.generate("a b", 6, "greedy", stop_token_ids=())
     assert on == "a b" + 4 * " <eos>"
-    ids = vocabulary.encode("a b").tolist()
+    ids = LETTERS.encode("a b").tolist()
     score = model.score("a b")
     close(score, model.score([[0, *ids, 0]])[0])
     assert score.shape == (3,)
     several = model.score(["a b", "c"])
     assert [len(one) for one in several] == [3, 2]
     with pytest.raises(ValueError, match="of 23 tokens|vocabulary_size=24"):
-        make(vocabulary_size=V + 1, vocabulary=vocabulary)
+        make(vocabulary_size=V + 1, vocabulary=LETTERS)
 
 
 @pytest.mark.parametrize("sampler", ["greedy", "top_k", "beam"])
 def test_at_least_one_word_follows_each_prompt(sampler):
     """Also where the end of a sentence is by far the most probable token."""
-    vocabulary = Vocabulary([chr(97 + index) for index in range(V - 2)])
-    model = make(vocabulary=vocabulary)
+    model = make(vocabulary=LETTERS)
     model.head.bias.assign(50.0 * (np.arange(V) == 0))
     prompts = ["a b", "c", "a b c"]
     texts = model.generate(prompts, 6, sampler)

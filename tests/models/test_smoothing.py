@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from language_models import array
 from language_models import close
+from language_models import stepped
 
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
@@ -73,10 +74,10 @@ def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
     return model
 
 
-def compile_quickly(model, optimizer="adam"):
+def compile_quickly(model, optimizer="adam", loss="auto"):
     """XLA would take longer to compile than there is to run."""
-    on_tensorflow = keras.backend.backend() == "tensorflow"
-    model.compile(optimizer, jit_compile=False if on_tensorflow else "auto")
+    jit_compile = keras.backend.backend() != "tensorflow" and "auto"
+    model.compile(optimizer, loss, jit_compile=jit_compile)
 
 
 def tables(model):
@@ -97,13 +98,24 @@ def recorded_draws(model):
     return seen
 
 
-def outputs_of(model, inputs, drawn):
-    """Inputs of the head for given samples."""
+def outputs_and_logits(model, inputs, targets, drawn):
+    """Inputs of the head for a sample, and their logits by the reference."""
     outputs, _ = model.backbone.recur(model.backbone.embed(inputs, drawn=drawn))
-    return outputs
+    tied = model.tie_embeddings
+    logits = reference.kneser_ney_logits(
+        matrix=array(model.embedding.embeddings if tied else model.head.kernel),
+        bias=array(model.head.bias),
+        outputs=array(outputs),
+        targets=targets,
+        drawn=[array(part) for part in drawn[1:]],
+        rates=tables(model)[0],
+        proposal=tables(model)[1],
+    )
+    return outputs, logits
 
 
-def sequences(batch_size=2, time=7):
+# Scores of 4 steps are one piece, so one shape is compiled.
+def sequences(batch_size=2, time=5):
     return text(batch_size * time, seed=5).reshape(batch_size, time)
 
 
@@ -140,12 +152,10 @@ def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
     close(fixed(tokens), plain(tokens))
     assert fixed.smoothing is None
     assert fixed.tie_embeddings == (tied and scheme == "kneser_ney")
-    state, logits = model.initial_state(2), []
-    for column in np.split(tokens, tokens.shape[1], axis=1):
-        found, state = model.step(column, state)
-        logits.append(array(found))
-    close(np.concatenate(logits, axis=1), plain(tokens))
-    close(model.score(tokens), plain.score(tokens))
+    close(stepped(model, tokens)[0], plain(tokens))
+    logs = keras.ops.log_softmax(plain(tokens[:, :-1]))
+    logs = np.take_along_axis(array(logs), tokens[:, 1:, None], axis=-1)
+    close(model.score(tokens), logs[..., 0])
 
 
 @every_scheme
@@ -218,17 +228,12 @@ def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     own = keras.ops.mean(y_pred["loss"]) + sum(model.losses)
     close(found, own)
     (drawn,) = seen
-    outputs = outputs_of(model, inputs, drawn)
+    outputs, logits = outputs_and_logits(model, inputs, targets, drawn)
     matrix = array(model.embedding.embeddings)
     vectors = reference.read_rows(matrix, array(drawn.input_rows))
     expected_outputs, *_ = model.recurrent[0](vectors.astype("float32"))
     close(outputs, expected_outputs)
     kernel = matrix if tied else array(model.head.kernel)
-    logits = reference.kneser_ney_logits(
-        *(kernel, array(model.head.bias), array(outputs), targets),
-        [array(part) for part in drawn[1:]],
-        *tables(model),
-    )
     expected = reference.cross_entropy(logits, targets)
     for table in (matrix, kernel):
         expected += 1e-2 * reference.divergence(table, *tables(model))
@@ -339,16 +344,7 @@ def test_a_pointer_mixes_redrawn_targets():
         inputs, targets=keras.ops.convert_to_tensor(targets), sampled=True
     )
     (drawn,) = seen
-    outputs = outputs_of(model, inputs, drawn)
-    logits = reference.kneser_ney_logits(
-        matrix=array(model.embedding.embeddings),
-        bias=array(model.head.bias),
-        outputs=array(outputs),
-        targets=targets,
-        drawn=[array(part) for part in drawn[1:]],
-        rates=tables(model)[0],
-        proposal=tables(model)[1],
-    )
+    outputs, logits = outputs_and_logits(model, inputs, targets, drawn)
     expected, *_ = model.mixture(
         outputs,
         keras.ops.convert_to_tensor(inputs),
@@ -380,27 +376,17 @@ def test_noise_and_smoothing_together():
     assert abs(quiet - nats) > 1e-3
 
 
-def test_plain_arrays():
+@pytest.mark.parametrize(
+    "loss, steps", [("auto", 1), slow_on_jax(SentenceCrossEntropy(), 7)]
+)
+def test_the_divergence_is_added_once(loss, steps):
+    """Whatever the loss sums over; from arrays."""
     model = make("linear_interpolation", l2=0.1)
-    compile_quickly(model, keras.optimizers.SGD(0.0))
-    found = model.fit(sequences(8), sequences(8), verbose=0).history
-    (loss,), (nats,) = found["loss"], found["nats"]
-    assert loss - nats == pytest.approx(divergence(model), rel=1e-4)
-
-
-@pytest.mark.backend("torch", "tensorflow")
-def test_a_loss_summed_over_time():
-    """The divergence is added once, whatever the loss sums over."""
-    model = make("linear_interpolation", l2=0.1)
-    model.compile(
-        keras.optimizers.SGD(0.0),
-        loss=SentenceCrossEntropy(),
-        jit_compile=False,
-    )
+    compile_quickly(model, keras.optimizers.SGD(0.0), loss)
     tokens = sequences(4, 7)
     found = model.fit(tokens, tokens, verbose=0).history
     (loss,), (nats,) = found["loss"], found["nats"]
-    assert loss - 7 * nats == pytest.approx(divergence(model), rel=1e-4)
+    assert loss - steps * nats == pytest.approx(divergence(model), rel=1e-4)
 
 
 def test_a_sample_is_of_one_call():
@@ -458,15 +444,11 @@ def test_fixed_dropout_has_the_mean_matrices():
     model = make()
     close(model.with_fixed_dropout(1)(sequences()), model(sequences()))
     fixed = make(dropout={"embeddings": 0.5})
-    thinned, again = (
-        fixed.with_fixed_dropout(1),
-        fixed.with_fixed_matrices().with_fixed_dropout(1),
-    )
-    close(thinned(sequences()), again(sequences()), 1e-4)
-    assert (
-        np.abs(array(thinned(sequences())) - array(fixed(sequences()))).max()
-        > 1e-3
-    )
+    tokens = sequences()
+    dropped = array(fixed.with_fixed_dropout(1)(tokens))
+    other = fixed.with_fixed_matrices().with_fixed_dropout(1)
+    close(dropped, other(tokens), 1e-4)
+    assert np.abs(dropped - array(fixed(tokens))).max() > 1e-3
 
 
 def test_dropped_words_and_smoothed_ones():
@@ -550,13 +532,7 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     )
     (drawn,) = seen
     assert array(drawn.replaced).any()
-    outputs = outputs_of(model, inputs, drawn)
-    kernel = array(model.embedding.embeddings if tied else model.head.kernel)
-    logits = reference.kneser_ney_logits(
-        *(kernel, array(model.head.bias), array(outputs), targets),
-        [array(part) for part in drawn[1:]],
-        *tables(model),
-    )
+    _, logits = outputs_and_logits(model, inputs, targets, drawn)
     logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
     expected = np.take_along_axis(logits, targets[..., None], -1)[..., 0]
     close(found, expected)

@@ -43,28 +43,6 @@ def test_halve_after_follows_tran():
     assert rates == [1.0, 1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
 
 
-def test_halve_after_in_fit():
-    model, batches = small_model()
-    scheduler = keras.callbacks.LearningRateScheduler(halve_after(1, 0.1))
-    model.fit(batches, epochs=3, callbacks=[scheduler], verbose=0)
-    assert float(model.optimizer.learning_rate) == pytest.approx(0.005)
-
-
-def test_halving_when_a_metric_stops_improving():
-    model, batches = small_model()
-    plateau = keras.callbacks.ReduceLROnPlateau(
-        "val_perplexity", factor=0.5, patience=0, min_delta=1e6, mode="min"
-    )
-    model.fit(
-        batches,
-        validation_data=batches,
-        epochs=3,
-        callbacks=[plateau],
-        verbose=0,
-    )
-    assert float(model.optimizer.learning_rate) == pytest.approx(0.125)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [((-1,), "`epochs`"), ((3, 0.0), "`factor`"), ((3, 1.0), "`factor`")],
