@@ -1,4 +1,4 @@
-"""Fixtures of tests that run what documents hold."""
+"""Fixtures for tests that run code of the documentation."""
 
 import contextlib
 import sys
@@ -12,15 +12,15 @@ from memlm_keras import serving
 
 @pytest.fixture
 def run_as_module(monkeypatch):
-    """Function that runs source as a module, and returns that."""
+    """Function that runs source as a module and returns the module."""
 
     def run(name, source, filename, lines_before=0):
         module = sys.modules.get(name)
         if module is None:
             module = types.ModuleType(name)
-            # Classes are looked for in the module that defines them.
+            # Keras finds classes by their module.
             monkeypatch.setitem(sys.modules, name, module)
-        # So that a traceback names the file and its line.
+        # Tracebacks then name the file and line.
         code = compile("\n" * lines_before + source, str(filename), "exec")
         exec(code, module.__dict__)
         return module
@@ -30,18 +30,19 @@ def run_as_module(monkeypatch):
 
 @pytest.fixture
 def local_clients(monkeypatch):
-    """Function after which clients ask local servers of what is exported.
+    """Function that makes clients use local servers of exported models.
 
-    It takes the folder of `saved_models`, and returns the addresses asked.
+    It takes the folder of `saved_models` and returns a list that collects the
+    addresses of clients.
     """
     client = serving.Client
     with contextlib.ExitStack() as stack:
 
         def serve(folder):
-            asked = []
+            addresses = []
 
             def local(address, model):
-                asked.append(address)
+                addresses.append(address)
                 versions = (folder / "saved_models" / model).iterdir()
                 models = local_servers.Models(
                     model, {int(path.name): path for path in versions}
@@ -51,6 +52,6 @@ def local_clients(monkeypatch):
                 return client(stack.enter_context(server), model)
 
             monkeypatch.setattr(serving, "Client", local)
-            return asked
+            return addresses
 
         yield serve

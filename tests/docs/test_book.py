@@ -1,4 +1,4 @@
-"""The site that Sphinx makes of the documentation."""
+"""The documentation as a site, built by Sphinx."""
 
 import inspect
 import os
@@ -30,7 +30,7 @@ PAPERS = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """The site, of a copy: pages are written beside the sources."""
+    """The site, built from a copy: pages are written next to their sources."""
     copy = tmp_path_factory.mktemp("book")
     shutil.copytree(
         ROOT / "docs",
@@ -77,13 +77,13 @@ def test_every_public_name_is_in_the_reference(site):
                 assert f'id="memlm_keras.{name}.{member}"' in pages[name]
 
 
-def test_signatures_are_those_of_layers(site):
+def test_signatures_show_the_arguments_of_layers(site):
     text = text_of(site / "reference" / "memory.html")
     assert "KeyValuePredict(window=5, kernel_initializer=" in text
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_equations_stand_beside_their_code(site, paper):
+def test_equations_are_shown_with_their_code(site, paper):
     page = site / "papers" / f"{paper}.html"
     assert page.read_text(encoding="utf-8").count("<math") >= 2
     source = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()

@@ -1,4 +1,4 @@
-"""Code examples run from top to bottom, with their constants made small."""
+"""Code examples run from top to bottom, with small constants."""
 
 import pathlib
 import re
@@ -20,7 +20,7 @@ SMALL = {
 
 @pytest.fixture
 def run(run_as_module, tmp_path, monkeypatch, capsys):
-    """Runs an example; returns its names and what it printed."""
+    """Function that runs an example and returns its module and output."""
     monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(embedded.load, "__defaults__", (20, 4, 4, 0))
     monkeypatch.chdir(tmp_path)
@@ -28,20 +28,20 @@ def run(run_as_module, tmp_path, monkeypatch, capsys):
     def run(name):
         source = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
         for constant, value in SMALL[name].items():
-            source, found = re.subn(
+            source, count = re.subn(
                 rf"^{constant} = .*$",
                 f"{constant} = {value!r}",
                 source,
                 flags=re.M,
             )
-            assert found == 1, constant
+            assert count == 1, constant
         module = run_as_module(f"example_{name}", source, f"{name}.py")
         return module, capsys.readouterr().out
 
     return run
 
 
-def test_each_is_run():
+def test_every_example_is_tested():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(SMALL)
 
 
@@ -62,7 +62,7 @@ def test_sentence_pairs(run):
     sizes = [model.count_params() for model in module.models.values()]
     assert max(sizes) / min(sizes) < 1.01
     assert np.isfinite(module.cosines).all()
-    # All words of a hypothesis are in its premise, whatever the label.
+    # All words of a hypothesis are in its premise, for both labels.
     for pair in module.make_pairs(20, seed=0):
         assert set(pair.hypothesis) <= set(pair.premise)
         facts = " ".join(pair.premise)
@@ -70,13 +70,13 @@ def test_sentence_pairs(run):
     assert printed.count("dual AM-GRU") == 2
 
 
-# TensorFlow exports without another process.
+# TensorFlow exports in this process.
 @pytest.mark.backend("tensorflow")
 def test_serve_and_call(run, local_clients, tmp_path):
-    asked = local_clients(tmp_path)
+    addresses = local_clients(tmp_path)
     module, printed = run("serve_and_call")
-    assert asked == [module.ADDRESS]
+    assert addresses == [module.ADDRESS]
     assert module.difference < 1e-5
     assert "ruth ellis was born in york" in printed
-    # The server says what the model says in this process.
+    # Once in this process, once by the server.
     assert printed.count("was      -> ") == 2

@@ -1,4 +1,4 @@
-"""The glossary, held beside the classes that it names."""
+"""Names in the glossary exist."""
 
 import functools
 import inspect
@@ -26,7 +26,7 @@ MODULES = (
 
 
 def code_names():
-    """Names between backticks in the first column of the tables."""
+    """Names in code in the first column of the tables."""
     rows = re.findall(
         r"^\| (`[^|]*) \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -34,20 +34,20 @@ def code_names():
 
 
 NAMES = code_names()
-# Before any test registers a preset of its own.
+# Before any test registers another preset.
 PRESETS = [*families(), "salton2017/ptb_combined"]
 
 
 def resolved(path):
-    """A public name, with its module or, where it is a class, without."""
-    found = memlm
+    """Returns a public object by name; classes need no module."""
+    thing = memlm
     if "." not in path and path not in memlm.__all__:
         modules = (*MODULES, memlm.embeddings, memlm.evaluation)
-        (found,) = [module for module in modules if path in module.__all__]
+        (thing,) = [module for module in modules if path in module.__all__]
     for part in path.split("."):
-        assert part in getattr(found, "__all__", vars(found)), path
-        found = getattr(found, part)
-    return found
+        assert part in getattr(thing, "__all__", vars(thing)), path
+        thing = getattr(thing, part)
+    return thing
 
 
 @functools.cache
@@ -61,13 +61,13 @@ def layers():
 
 
 def of_class(kind):
-    found = [layer for layer in layers() if isinstance(layer, kind)]
-    assert found, kind
-    return found
+    chosen = [layer for layer in layers() if isinstance(layer, kind)]
+    assert chosen, kind
+    return chosen
 
 
 def require(name):
-    """Asserts that a name of the glossary is what the glossary says."""
+    """Asserts that a name of the glossary exists."""
     parts = _NAME.fullmatch(name)
     attribute = parts["attribute"]
     if attribute is not None and parts["path"][0].islower():
@@ -91,7 +91,7 @@ def require(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_are_there(name):
+def test_names_exist(name):
     require(name)
 
 
@@ -105,13 +105,13 @@ def test_names_are_there(name):
         "KeyValuePredict.source_kernel",
     ],
 )
-def test_names_that_are_not_there(name):
+def test_unknown_names_are_reported(name):
     with pytest.raises((AssertionError, ValueError)):
         require(name)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
-def test_every_public_layer_is_in_it(module):
+def test_every_public_layer_is_listed(module):
     assert not [
         name
         for name in module.__all__

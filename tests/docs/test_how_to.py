@@ -1,6 +1,6 @@
-"""Pages of the how-to run as they stand, on tiny files of the right formats.
+"""How-to pages run unchanged, on tiny files of the right formats.
 
-Commands, also those of docs/results, go as far as they do without training.
+Commands, also those of docs/results, run up to training.
 """
 
 import pathlib
@@ -22,18 +22,17 @@ ROOT = pathlib.Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 PAGES = sorted((ROOT / "docs" / "how_to").glob("*.md"))
 RESULTS = sorted((ROOT / "docs" / "results").glob("*.md"))
-# Where the others would only take longer: PyTorch compiles nothing, and
-# TensorFlow exports without another process.
+# PyTorch does not compile, and TensorFlow exports in the same process.
 BACKENDS = dict.fromkeys(
     ("on_device.md", "onnx.md", "serving.md", "tutorial.md"), "tensorflow"
 )
 BACKEND = "torch"
 
-# The one command that trains; all others are stopped before they do.
+# The only command that trains; others are stopped before training.
 TRAINED = (
     "memlm train key_value_predict --dataset=my_text.txt --scale=0.3 --epochs=5"
 )
-# Commands that are run where their run folder is there.
+# Commands that run if their run folder exists.
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
@@ -42,11 +41,11 @@ OTHER_PROGRAMS = (
 
 
 def blocks(page):
-    """Pairs of the number of lines before a block of Python and its text."""
+    """Pairs of the number of lines before a Python block, and its text."""
     text = page.read_text(encoding="utf-8")
     return [
-        (text[: found.start(1)].count("\n"), found[1])
-        for found in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
+        (text[: match.start(1)].count("\n"), match[1])
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, re.M | re.S)
     ]
 
 
@@ -54,19 +53,19 @@ def command_lines(page):
     """The command lines of a page, each as one line."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")
     if page in PAGES:
-        found = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
-        lines = "".join(found).splitlines()
+        blocks = re.findall(r"^```bash\n(.*?)^```$", text, re.M | re.S)
+        lines = "".join(blocks).splitlines()
     else:
-        # Beside them are other blocks, of what was printed.
+        # Other indented blocks show output.
         lines = re.findall(r"^ {4}(?:memlm|python|cp|mkdir) .*", text, re.M)
     return [" ".join(line.split()) for line in lines]
 
 
-def those_with(found, pages=PAGES):
+def pages_with(extract, pages=PAGES):
     return [
         pytest.param(page, id=page.stem, marks=on_one_backend(page))
         for page in pages
-        if found(page)
+        if extract(page)
     ]
 
 
@@ -75,7 +74,7 @@ def on_one_backend(page):
 
 
 def write_files(folder):
-    """All files that the pages name, and no corpus that is downloaded."""
+    """All files that the pages name, except for downloaded corpora."""
     corpus_files.write_splits(folder)
     corpus_files.write_splits(folder / "my_folder")
     corpus_files.write_splits(folder / "path" / "to" / "italian")
@@ -123,7 +122,7 @@ def write_files(folder):
 
 
 def write_checkpoint(folder):
-    """A model as other programs save it, and its words."""
+    """A model as other programs save it, and its word list."""
     import torch
 
     corpus_files.write_lines(folder / "vocab.txt", ["<unk>", "she", "<eos>"])
@@ -153,30 +152,30 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def papers_kept(monkeypatch):
-    """What a page registers is forgotten after it."""
+    """Forgets presets that a page registers."""
     registry.names()
     monkeypatch.setattr(registry, "_PAPERS", dict(registry._PAPERS))
 
 
 @pytest.fixture
 def servers(folder, local_clients):
-    """Clients ask local servers of the models that a page has exported."""
-    asked = local_clients(folder)
+    """Clients use local servers of the models that a page exports."""
+    addresses = local_clients(folder)
     yield
-    assert set(asked) <= {"http://localhost:8501", "localhost:8500"}
+    assert set(addresses) <= {"http://localhost:8501", "localhost:8500"}
 
 
-@pytest.mark.parametrize("page", those_with(blocks))
+@pytest.mark.parametrize("page", pages_with(blocks))
 @pytest.mark.slow
 def test_blocks_run(page, folder, servers, run_as_module):
     for lines_before, block in blocks(page):
-        # Of a name that no package has, as onnx.md would.
+        # onnx.md would have the name of a package.
         run_as_module(f"page_{page.stem}", block, page, lines_before)
 
 
-@pytest.mark.parametrize("page", those_with(command_lines, [*PAGES, *RESULTS]))
+@pytest.mark.parametrize("page", pages_with(command_lines, [*PAGES, *RESULTS]))
 def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
-    # What other lines of the pages make.
+    # Files that other lines of the pages create.
     corpus_files.write_documents(folder / "novels", count=40)
     for name in ("fifth", "tenth"):
         corpus_files.write_splits(folder / name)
@@ -192,10 +191,10 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
 
 
 def check_command(command, arguments, folder, monkeypatch):
-    """Runs a command, up to where it would train."""
+    """Runs a command up to training."""
     name = arguments[0]
     command_line.COMMANDS[name].parse(arguments[1:])
-    # Keras runs on another one here already.
+    # Keras already has a backend here.
     arguments = [a for a in arguments if not a.startswith("--backend=")]
     runs = [word for word in arguments[1:] if word.startswith("runs/")]
     if (
@@ -211,13 +210,13 @@ def check_command(command, arguments, folder, monkeypatch):
     else:
         with monkeypatch.context() as patch, pytest.raises(WouldTrain):
             patch.setattr(experiment.Experiment, "run", would_train)
-            patch.setattr(commands, "fill", would_train)
+            patch.setattr(commands.TableRuns, "fill", would_train)
             status = command_line.main(arguments)
             pytest.fail(f"{command}: exit status {status}")
 
 
 class WouldTrain(BaseException):
-    """A command got as far as training."""
+    """A command reached training."""
 
 
 def would_train(*arguments, **named):
@@ -229,7 +228,7 @@ def would_train(*arguments, **named):
 @pytest.mark.slow
 @on_one_backend(TUTORIAL)
 def test_the_tutorial_runs(folder, capsys):
-    """All of it, in its order; only installing and containers are left out."""
+    """All of it in order, except for installation and containers."""
     text = TUTORIAL.read_text(encoding="utf-8").replace("\\\n", " ")
     names = {}
     for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S):
@@ -248,7 +247,7 @@ def test_the_tutorial_runs(folder, capsys):
     assert (folder / "map.html").exists()
 
 
-def test_what_is_trained_is_on_a_page():
+def test_the_trained_command_is_on_a_page():
     assert TRAINED in command_lines(ROOT / "docs" / "how_to" / "own_text.md")
 
 
@@ -263,9 +262,9 @@ def test_what_is_trained_is_on_a_page():
         )
     ],
 )
-def test_links_lead_somewhere(page):
+def test_links_exist(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.M | re.S)
-    # Code is no link: `signatures["step"](token_ids=...)`.
+    # Code such as `signatures["step"](token_ids=...)` is not a link.
     text = re.sub(r"`[^`\n]+`", "code", text)
     for target in re.findall(r"\]\(([^)]+)\)", text):
         path, _, _ = target.partition("#")

@@ -1,4 +1,4 @@
-"""The scripts of `docs/how_to/several_devices.md`, on two devices each."""
+"""Scripts of `docs/how_to/several_devices.md`, each on two devices."""
 
 import os
 import pathlib
@@ -35,7 +35,7 @@ tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * 2,
 )
-# What the devices exchange waits in threads of this pool.
+# Exchanges between devices block threads of this pool.
 tf.config.threading.set_inter_op_parallelism_threads(8)
 """,
 }
@@ -80,7 +80,7 @@ lm.save(f"model{{process_id}}.keras")
 
 @pytest.fixture
 def expected(monkeypatch):
-    """Weights of one device."""
+    """Weights after training on one device."""
     monkeypatch.setattr(embedded.load, "__defaults__", SIZES)
     keras.utils.set_random_seed(0)
     corpus = memlm_keras.data.load("embedded")
@@ -94,11 +94,9 @@ def expected(monkeypatch):
     model.compile(keras.optimizers.SGD(1.0, global_clipnorm=5.0))
     before = [weight.numpy() for weight in model.trainable_weights]
     model.fit(batches, verbose=0)
-    found = keras.tree.map_structure(
-        keras.ops.convert_to_numpy, model.trainable_weights
-    )
-    assert max(np.abs(a - b).max() for a, b in zip(found, before)) > 0.01
-    return found
+    after = [weight.numpy() for weight in model.trainable_weights]
+    assert max(np.abs(a - b).max() for a, b in zip(after, before)) > 0.01
+    return after
 
 
 def environment(devices):
@@ -116,9 +114,9 @@ def end(process):
 
 def require_equal(path, expected):
     model = keras.saving.load_model(path)
-    for found, weight in zip(model.trainable_weights, expected, strict=True):
+    for actual, weight in zip(model.trainable_weights, expected, strict=True):
         np.testing.assert_allclose(
-            keras.ops.convert_to_numpy(found), weight, rtol=1e-4, atol=1e-5
+            keras.ops.convert_to_numpy(actual), weight, rtol=1e-4, atol=1e-5
         )
 
 
@@ -133,19 +131,18 @@ def start(command, folder, devices):
     )
 
 
-def test_it_is_the_fit_of_one_device(tmp_path, expected):
+def test_weights_equal_those_of_one_device(tmp_path, expected):
     path = tmp_path / "train.py"
     path.write_text(BEFORE[BACKEND] + TINY + SCRIPT)
     command = [str(path)]
     if BACKEND == "torch":
-        # As `torchrun` calls it.
         launcher = ["--standalone", "--nproc-per-node=2"]
         command = ["-m", "torch.distributed.run", *launcher, *command]
     end(start(command, tmp_path, devices=2))
     require_equal(tmp_path / "model.keras", expected)
 
 
-@pytest.mark.skipif(BACKEND != "jax", reason="what is said there is of JAX")
+@pytest.mark.skipif(BACKEND != "jax", reason="this part of the page is for JAX")
 def test_two_processes(tmp_path, expected):
     blocks = "\n".join(block for name, block in BLOCKS if not name)
     path = tmp_path / "host.py"

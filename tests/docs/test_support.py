@@ -1,4 +1,4 @@
-"""The table of what each kind of model can do, made by doing it."""
+"""The table of what each kind of model can do, made by running it."""
 
 import contextlib
 import gc
@@ -24,13 +24,13 @@ BACKEND = keras.backend.backend()
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "support.md"
 FORMATS_PAGE = DOCS / "how_to" / "formats.md"
-# What other backends compile takes most of a minute for one kind.
+# Compiling takes most of a minute per kind on other backends.
 FEW = ["daniluk2017/key_value_predict"]
 
 TOKENS = np.random.default_rng(5).integers(1, V, size=(2, 6)).astype("int32")
 TEXT = "word_3 word_9\nword_7 word_4"
 SENTENCES = np.array([3, 4, 0, 5, 6, 0, 9, 0])
-# Notes of the page, each with what errors or cells of formats.md say.
+# Notes of the page, each with matching errors or cells of formats.md.
 NOTES = {
     "It reads whole sentences in both directions, so it has no state. "
     "`fit` and `score` work.": (
@@ -49,7 +49,7 @@ NOTES = {
     "Autoencoders read and write in Keras only.": ("no: an autoencoder",),
 }
 REPLACED = list(NOTES)[2]
-# Columns of the page, by the first preset that belongs there.
+# Columns of the page, by their first preset.
 KINDS = {
     "daniluk2017/rnn": "plain",
     "daniluk2017/rm_tm_gated": "attends",
@@ -63,12 +63,12 @@ KINDS = {
 
 
 def noted(mark, note):
-    """A mark of a cell, with the number of a note."""
+    """The mark of a cell with the number of a note."""
     return mark + " " + "⁰¹²³⁴⁵⁶⁷⁸⁹"[1 + list(NOTES).index(note)]
 
 
 def refused(message):
-    """The cell for what an error, or another page, says; `None` if none."""
+    """The cell for an error message or a cell of formats.md, or `None`."""
     for note, messages in NOTES.items():
         if any(each in message for each in messages):
             return noted("no", note)
@@ -76,16 +76,16 @@ def refused(message):
 
 
 class Absent(Exception):
-    """A model of this kind has no such method."""
+    """A kind of model does not have a method."""
 
 
 def array(tensor):
     return keras.ops.convert_to_numpy(tensor)
 
 
-def require_close(found, expected, tolerance=1e-4):
+def require_close(actual, expected, tolerance=1e-4):
     np.testing.assert_allclose(
-        array(found), array(expected), rtol=tolerance, atol=tolerance
+        array(actual), array(expected), rtol=tolerance, atol=tolerance
     )
 
 
@@ -96,8 +96,8 @@ def method(model, name):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def little_to_collect():
-    """Keras collects garbage at each layer that it quantizes."""
+def fast_garbage_collection():
+    """Keras collects garbage at each layer it quantizes; make this fast."""
     importlib.import_module("keras_nlp")
     gc.freeze()
     yield
@@ -114,18 +114,18 @@ def text_batches():
 
 
 def batches_of(model):
-    """Batches that a model trains on, by what the page calls them."""
+    """Batches for training a model, by their name on the page."""
     if isinstance(model, memlm.EntailmentClassifier):
         pairs = [[4, 9, 2], [7, 1]], [[9, 3], [8, 8, 5]], [0, 2]
         return {"pairs": memlm.data.PairBatches(*pairs, 2)}
     if isinstance(model, memlm.SequenceAutoencoder):
         return {"sentences": memlm.data.AutoencodingBatches(SENTENCES, 3)}
-    found = {"sentences": memlm.data.SentenceBatches(SENTENCES, 1)}
-    return found if not model.causal else {"text": text_batches(), **found}
+    sentences = {"sentences": memlm.data.SentenceBatches(SENTENCES, 1)}
+    return {"text": text_batches(), **sentences} if model.causal else sentences
 
 
 def inputs_of(model):
-    """Inputs of a call."""
+    """Inputs of one call."""
     if isinstance(model, memlm.LanguageModel):
         return TOKENS
     (batches,) = batches_of(model).values()
@@ -133,14 +133,14 @@ def inputs_of(model):
 
 
 def outputs(model):
-    """Scores of tokens that a model gives, or its logits."""
+    """Scores of tokens of a language model, or logits."""
     if isinstance(model, memlm.LanguageModel):
         return model.score(TOKENS)
     return array(model.predict_on_batch(inputs_of(model)))
 
 
-def trained(model, batches):
-    """Asserts that training changes weights, by a loss that is a number."""
+def check_training(model, batches):
+    """Asserts that training changes weights and has a finite loss."""
     before = [array(weight) for weight in model.trainable_variables]
     model.compile("sgd", run_eagerly=BACKEND == "tensorflow")
     history = model.fit(batches, verbose=0).history
@@ -151,17 +151,17 @@ def trained(model, batches):
     )
 
 
-# === One function for each row: from a model to the cell ===
+# === One function per row: from a model to the cell ===
 
 
 def fit(model):
-    found = batches_of(model)
-    for batches in found.values():
-        trained(model, batches)
+    kinds = batches_of(model)
+    for batches in kinds.values():
+        check_training(model, batches)
     if not getattr(model, "causal", True):
         with pytest.raises(ValueError, match="must hold whole sentences"):
             model.fit(text_batches())
-    return ", ".join(found)
+    return ", ".join(kinds)
 
 
 def step(model):
@@ -169,11 +169,11 @@ def step(model):
     state = model.initial_state(2)
     logits = []
     for part in np.split(TOKENS, 2, axis=1):
-        found, state = read(part, state)
-        logits.append(array(found))
-    found = log_softmax(np.concatenate(logits, axis=1), axis=-1)
-    found = np.take_along_axis(found[:, :-1], TOKENS[:, 1:, None], axis=2)
-    require_close(found[..., 0], model.score(TOKENS))
+        outputs, state = read(part, state)
+        logits.append(array(outputs))
+    scores = log_softmax(np.concatenate(logits, axis=1), axis=-1)
+    scores = np.take_along_axis(scores[:, :-1], TOKENS[:, 1:, None], axis=2)
+    require_close(scores[..., 0], model.score(TOKENS))
 
 
 def generate(model):
@@ -181,35 +181,35 @@ def generate(model):
         assert isinstance(model.generate(TEXT.splitlines())[0], str)
         return
     write = method(model, "generate")
-    found = write(TOKENS[:, :2], max_length=4, sampler="greedy")
-    assert found.shape == (2, 4) and (found[:, :2] == TOKENS[:, :2]).all()
+    tokens = write(TOKENS[:, :2], max_length=4, sampler="greedy")
+    assert tokens.shape == (2, 4) and (tokens[:, :2] == TOKENS[:, :2]).all()
 
 
 def score(model):
-    found = method(model, "score")(TOKENS)
-    assert found.shape == (2, 5) and np.isfinite(found).all()
-    assert np.ptp(found) > 0
+    scores = method(model, "score")(TOKENS)
+    assert scores.shape == (2, 5) and np.isfinite(scores).all()
+    assert np.ptp(scores) > 0
 
 
 def surprisal(model):
-    found = method(model, "surprisal")(TEXT, unit="nats", reset=True)
+    words = method(model, "surprisal")(TEXT, unit="nats", reset=True)
     expected = model.score(TEXT.splitlines())
-    require_close(found.surprisal, -np.concatenate(expected))
+    require_close(words.surprisal, -np.concatenate(expected))
 
 
 def attention(model):
-    found = method(model, "attention")(inputs_of(model))
-    assert np.isfinite(found).all() and 0 < found.sum(axis=-1).max() < 1.001
+    weights = method(model, "attention")(inputs_of(model))
+    assert np.isfinite(weights).all() and 0 < weights.sum(axis=-1).max() < 1.001
 
 
 def positions(model):
     if not isinstance(model, memlm.LanguageModel):
         raise Absent
-    wanted = np.array([[1, 3], [0, 4]], "int32")
-    found = model.predict_on_batch({"token_ids": TOKENS, "positions": wanted})
-    logits = model.predict_on_batch({"token_ids": TOKENS})
-    expected = np.take_along_axis(array(logits), wanted[..., None], axis=1)
-    require_close(found, expected)
+    positions = np.array([[1, 3], [0, 4]], "int32")
+    inputs = {"token_ids": TOKENS, "positions": positions}
+    logits = array(model.predict_on_batch({"token_ids": TOKENS}))
+    expected = np.take_along_axis(logits, positions[..., None], axis=1)
+    require_close(model.predict_on_batch(inputs), expected)
 
 
 def dynamic_evaluation(model):
@@ -231,22 +231,22 @@ def cache(model):
     cached = method(model, "with_mixture")(
         memlm.mixtures.NeuralCache(3, theta=0.1, weight=0.4)
     )
-    found = cached.score(TOKENS)
-    assert np.isfinite(found).all()
-    assert np.abs(found - model.score(TOKENS)).max() > 1e-3
+    scores = cached.score(TOKENS)
+    assert np.isfinite(scores).all()
+    assert np.abs(scores - model.score(TOKENS)).max() > 1e-3
     return noted("✓", REPLACED) if model.mixture is not None else "✓"
 
 
 def bfloat16(model, name):
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        made = small(name)
+        model = small(name)
     finally:
         keras.config.set_dtype_policy("float32")
-    assert any(layer.compute_dtype == "bfloat16" for layer in made.layers)
-    # It is warned of where it costs time.
+    assert any(layer.compute_dtype == "bfloat16" for layer in model.layers)
+    # JAX warns, because it is slow there.
     with pytest.warns() if BACKEND == "jax" else contextlib.nullcontext():
-        trained(made, [*batches_of(made).values()][0])
+        check_training(model, [*batches_of(model).values()][0])
 
 
 def saved(model, folder):
@@ -256,7 +256,7 @@ def saved(model, folder):
 
 
 def int8(model):
-    """The last: nothing else is asked of what is quantized."""
+    """This is the last row, because the model stays quantized."""
     before = outputs(model)
     model.quantize("int8")
     assert 0 < np.abs(outputs(model) - before).max() < 0.2
@@ -280,30 +280,30 @@ FORMATS = ("SavedModel", "ONNX", "LiteRT", "LiteRT, int8")
 
 
 def cell(feature, *arguments):
-    """The cell of a feature; errors that the page does not have are raised."""
+    """The cell of a feature; errors without a note are raised."""
     try:
         return feature(*arguments) or "✓"
     except Absent:
         return ""
     except ValueError as error:
-        found = refused(str(error))
-        if found is None:
+        text = refused(str(error))
+        if text is None:
             raise
-        return found
+        return text
 
 
 def exported(name):
-    """The cells of a kind that formats.md has."""
+    """The cells of a kind in formats.md."""
     page = FORMATS_PAGE.read_text(encoding="utf-8")
     (row,) = re.findall(rf"^\| `{name}` \| (.+) \|$", page, re.MULTILINE)
     return [
-        "✓" if found.startswith("works") else refused(found)
-        for found in row.split(" | ")[-len(FORMATS) :]
+        "✓" if text.startswith("works") else refused(text)
+        for text in row.split(" | ")[-len(FORMATS) :]
     ]
 
 
 def made_of(name):
-    """Names of a kind's classes, but of those that hold others."""
+    """Names of a kind's classes, without wrappers of others."""
     parts = [
         part
         for part in parts_of(name)
@@ -317,7 +317,7 @@ def row(*cells):
     return f"| {' | '.join(cells)} |"
 
 
-def of_page():
+def cells_of_page():
     """The page's cells of each kind, by its first preset."""
     rows = [
         line.strip("|").split("|")
@@ -346,7 +346,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture(scope="module")
 def table():
-    """Cells by name, as far as tests have made them."""
+    """Cells by name, filled by tests."""
     return {}
 
 
@@ -358,13 +358,13 @@ def test_every_kind(name, table, tmp_path):
         for feature in FEATURES.values()
     ]
     table[name] += exported(name)
-    assert table[name] == of_page()[name]
+    assert table[name] == cells_of_page()[name]
 
 
-def test_the_page_has_these_tables(table):
+def test_tables_of_the_page(table):
     if table.keys() != families().keys():
-        pytest.skip("only some kinds were tried")
-    # Kinds that can do the same stand in one column.
+        pytest.skip("only some kinds were tested")
+    # Kinds with the same cells share a column.
     called = {tuple(table[name]): kind for name, kind in KINDS.items()}
     lines = [
         row("", *KINDS.values()),
