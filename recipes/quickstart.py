@@ -44,7 +44,7 @@ def main(argv):
     begin = time.time()
     command_line.import_keras(FLAGS.backend)
     import memlm_keras as memlm
-    from memlm_keras.experiments.provenance import provenance
+    from memlm_keras.experiments.process import provenance
     from memlm_keras.experiments.run_folder import write_json
 
     run_dir = pathlib.Path(FLAGS.run_dir)

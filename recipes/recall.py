@@ -27,7 +27,7 @@ from absl import app
 from absl import flags
 
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import subcommands
+from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
@@ -48,7 +48,7 @@ FLAGS_OF = {
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
 
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("backend", None, subcommands.BACKENDS, "Keras backend.")
+flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", list(FLAGS_OF), "The task.")
 flags.DEFINE_string(
     "setting",

@@ -25,12 +25,12 @@ from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.paper_claims import CLAIMS
 from memlm_keras.experiments.paper_claims import SETTINGS
 from memlm_keras.experiments.paper_claims import Setting
 from memlm_keras.experiments.run_folder import RunFolder
-from memlm_keras.experiments.subcommands import as_flag
 from memlm_keras.experiments.table import experiment_of
 
 HOLDS = "holds"

@@ -1,207 +1,490 @@
-"""The `memlm` command.
+"""The `memlm` command: its commands, their arguments and flags.
 
-    memlm presets [PATTERN]
-    memlm train PRESET --dataset=NAME|FOLDER|FILE.txt
-    memlm evaluate RUN [RUN ...]
-    memlm score RUN [TEXT ...]
-    memlm surprisal RUN [RUN ...] FILE
-    memlm generate RUN [PROMPT]
-    memlm attention RUN
-    memlm export RUN [FOLDER]
-    memlm predict RUN PREMISE HYPOTHESIS
-    memlm table PAPER/TABLE
-    memlm claims [CLAIM ...]
-
-RUN is a run folder, or a `.keras` file. Exit status 0: done; 1: failed; 2:
-wrong use; 130 and 143: interrupted, with the line that goes on.
-
-Keras is imported once the backend is known, and not at all for what is wrong.
+Exit status: 0 done; 1 failed; 2 wrong use; 130 and 143 interrupted, with the
+command that continues. Keras is imported late: wrong use does not wait for it.
 """
 
-import contextlib
-import importlib.util
-import json
+import dataclasses
+import importlib
 import os
-import pathlib
+import re
 import shlex
 import signal
 import sys
+import textwrap
+import types
 
-from memlm_keras.experiments.interruption import Interrupted
-from memlm_keras.experiments.interruption import signals_raise
+from absl import flags
+
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.subcommands import COMMANDS
+from memlm_keras.experiments.process import import_keras  # noqa: F401
 
-# Of a message, which may quote what another process said.
+# Characters of an error, which may quote the output of another process.
 _LONGEST = 800
-_INSTALL = {"tensorflow": "tensorflow", "jax": "jax", "torch": "torch"}
+_EVERYWHERE = (
+    Option(
+        "backend",
+        str,
+        "Keras backend; by default the one that Keras is configured for.",
+        choices=process.BACKENDS,
+    ),
+    Option("traceback", bool, "Show the traceback of an error."),
+)
+_FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
+# How `--help` shows the values of options, and positional arguments.
+_VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
+_PLACES = {"1": "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of `memlm`; a function of its name in `commands` runs it.
+
+    Attributes:
+        name: string.
+        help: string.
+        places: dict of its positional arguments: by name, whether it is one
+            (`"1"`), at most one (`"?"`), at least one (`"+"`) or any number of
+            arguments (`"*"`).
+        options: tuple of its `Option`s.
+    """
+
+    name: str
+    help: str
+    places: dict
+    options: tuple
+
+    @property
+    def usage(self):
+        """The command with its positional arguments."""
+        places = (_PLACES[n].format(name) for name, n in self.places.items())
+        return " ".join(["memlm", self.name, *places])
+
+    def parse(self, arguments):
+        """Reads the arguments of the command.
+
+        Args:
+            arguments: list of strings.
+
+        Returns:
+            `(positional, values)`: an object with the positional arguments as
+            attributes, and a dict of the options that were given or have a
+            default.
+
+        Raises:
+            UsageError: for arguments that the command does not have.
+        """
+        known = {o.name: o for o in (*_EVERYWHERE, *self.options)}
+        values = flags.FlagValues()
+        for option in known.values():
+            define = {
+                bool: flags.DEFINE_bool,
+                list: flags.DEFINE_multi_string,
+            }.get(option.type, flags.DEFINE_string)
+            define(option.name, None, option.help, flag_values=values)
+        values.set_gnu_getopt()
+        try:
+            rest = values([self.name, *arguments], known_only=True)[1:]
+        except (flags.Error, ValueError) as error:
+            raise UsageError(f"memlm {self.name}: {error}") from None
+        end = rest.index("--") if "--" in rest else len(rest)
+        for argument in rest[:end]:
+            if unknown := _FLAG.fullmatch(argument):
+                flag = f"--{unknown[1]}"
+                raise UsageError(
+                    f"memlm {self.name} has no flag {flag}."
+                    f"{nearest(flag, [f'--{name}' for name in known])}"
+                )
+        positional = self._positional([*rest[:end], *rest[end + 1 :]])
+        given = values.flag_values_dict()
+        return positional, {
+            name: option.default
+            if given[name] is None
+            else option.read(given[name])
+            for name, option in known.items()
+            if given[name] is not None or option.default is not None
+        }
+
+    def _positional(self, arguments):
+        """Divides positional arguments among the places."""
+        left = list(arguments)
+        required = [n for n in self.places.values() if n in "1+"]
+        found = {}
+        for name, number in self.places.items():
+            # Arguments that the required places behind this one do not need.
+            required = required[number in "1+" :]
+            most = len(left) - len(required)
+            count = most if number in "+*" else min(most, 1)
+            if count < (number in "1+"):
+                raise UsageError(
+                    f"memlm {self.name} needs {name}. `memlm {self.name} "
+                    "--help` shows how to use it."
+                )
+            key = name.rpartition("/")[2].lower()
+            taken, left = left[:count], left[count:]
+            found[key] = taken
+            if number in "1?":
+                found[key] = taken[0] if taken else None
+        if left:
+            raise UsageError(
+                f"memlm {self.name} has no use for {left[0]!r}. `memlm "
+                f"{self.name} --help` shows how to use it."
+            )
+        return types.SimpleNamespace(**found)
+
+    def describe(self):
+        """The text of `--help`."""
+        lines = [f"usage: {self.usage} [flags]", "", *textwrap.wrap(self.help)]
+        if "RUN" in self.places:
+            lines += ["", "RUN is a run folder, or a .keras file."]
+        lines.append("")
+        for option in (*_EVERYWHERE, *self.options):
+            text = option.help
+            if option.default is not None:
+                text = f"{text.rstrip('.')}; by default {option.default}."
+            value = "|".join(map(str, option.choices or ()))
+            value = value or _VALUES.get(option.type, f"| --no{option.name}")
+            lines.append(f"  --{option.name} {value}")
+            lines += textwrap.wrap(
+                text, 80, initial_indent=" " * 6, subsequent_indent=" " * 6
+            )
+        return "\n".join(lines)
+
+
+_RUN_DIR = Option("run_dir", str, "Folder of run folders.", default="runs")
+_OVERWRITE = Option(
+    "overwrite", bool, "Move an older run aside, and start again."
+)
+_SEEDED = Option("seed", int, "Seed of weights, dropout and shuffling.")
+_FINISHED_ONLY = "Train nothing, and write the results of finished runs."
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command(
+            "presets",
+            "Lists the rows of the papers' tables: units, parameters and a "
+            "description.",
+            {"PATTERN": "?"},
+            tuple(options.OVERRIDES[n] for n in ("vocabulary_size", "scale")),
+        ),
+        Command(
+            "train",
+            "Trains a preset in a run folder, or continues an interrupted run.",
+            {"PRESET": "1"},
+            (
+                options.DATASET,
+                _RUN_DIR,
+                _OVERWRITE,
+                _SEEDED,
+                *options.OVERRIDES.values(),
+                *options.RUNNING,
+                *options.MEASURES,
+                *options.PICTURES,
+            ),
+        ),
+        Command(
+            "evaluate",
+            "Measures a trained model, or the average of several. A .keras "
+            "file without its run folder needs --dataset.",
+            {"RUN": "+"},
+            (
+                options.DATASET,
+                options.VERBOSE,
+                *options.READING,
+                *options.MEASURES,
+            ),
+        ),
+        Command(
+            "score",
+            "Prints the log-probability of each word of sentences, and their "
+            "perplexity; without TEXT, of the lines of the standard input.",
+            {"RUN": "1", "TEXT": "*"},
+            (),
+        ),
+        Command(
+            "surprisal",
+            "Prints surprisal, entropy and rank of each word of a text file "
+            "with one sentence a line, as a tab-separated table; for several "
+            "models, of their average.",
+            {"RUN": "+", "FILE": "1"},
+            (
+                Option(
+                    "unit",
+                    str,
+                    "Unit of information.",
+                    default="bits",
+                    choices=("bits", "nats"),
+                ),
+                Option(
+                    "reset",
+                    bool,
+                    "Read each sentence from the initial state; by default "
+                    "the state is carried through the file.",
+                ),
+                Option(
+                    "rate",
+                    float,
+                    "Train on the text while reading it, by dynamic "
+                    "evaluation with this rate of SGD.",
+                ),
+                Option(
+                    "segment_length",
+                    int,
+                    "For --rate: words to train on at once; by default 5, and "
+                    "with --reset a sentence.",
+                ),
+                Option("out", str, "File to write in place of the screen."),
+            ),
+        ),
+        Command(
+            "generate",
+            "Continues a text.",
+            {"RUN": "1", "PROMPT": "?"},
+            (
+                Option(
+                    "max_length",
+                    int,
+                    "Maximum number of words, with those of the prompt.",
+                    default=50,
+                ),
+                Option(
+                    "sampler",
+                    str,
+                    "How words are chosen.",
+                    default="top_k",
+                    choices=("top_k", "top_p", "greedy", "beam", "random"),
+                ),
+                Option("sentences", int, "Number of texts.", default=3),
+                Option("seed", int, "Seed of the sampler."),
+            ),
+        ),
+        Command(
+            "attention",
+            "Draws where a model attends, in its run folder; TEXT is a "
+            "sentence to draw as well. With --out, writes a page of TEXT.",
+            {"RUN": "1", "TEXT": "?"},
+            (
+                *options.DRAWING,
+                Option(
+                    "out",
+                    str,
+                    "HTML file to write in place of pictures: pointing at a "
+                    "word of TEXT shows where the model attended.",
+                ),
+                options.VERBOSE,
+            ),
+        ),
+        Command(
+            "export",
+            "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
+            "(saved_models/NAME or saved_models/NAME/VERSION; by default the "
+            "next version, with the name of the run), or in another format.",
+            {"RUN": "1", "FOLDER": "?"},
+            (
+                Option(
+                    "format",
+                    str,
+                    "Format to write; by default tf_saved_model.",
+                    choices=("tf_saved_model", "onnx", "triton", "litert"),
+                ),
+                Option("overwrite", bool, "Replace an older export."),
+                Option(
+                    "quantize",
+                    str,
+                    "For --format=litert: weights of eight bits.",
+                    choices=("int8",),
+                ),
+                Option(
+                    "for",
+                    str,
+                    "Server whose model repository to write; the server keeps "
+                    "the state.",
+                    choices=("triton",),
+                ),
+                Option(
+                    "contract",
+                    str,
+                    "For --format=onnx: inputs and outputs as sherpa-onnx "
+                    "expects them, for shallow fusion or rescoring.",
+                    choices=("sherpa", "sherpa_offline"),
+                ),
+                Option(
+                    "tokens",
+                    str,
+                    "The recogniser's tokens.txt, which must agree with the "
+                    "model's vocabulary.",
+                ),
+            ),
+        ),
+        Command(
+            "predict",
+            "Prints whether a hypothesis follows from a premise.",
+            {"RUN": "1", "PREMISE": "1", "HYPOTHESIS": "1"},
+            (),
+        ),
+        Command(
+            "table",
+            "Trains every row of a paper's table, and writes the table with "
+            "the paper's numbers.",
+            {"PAPER/TABLE": "1", "SETTINGS": "*"},
+            (
+                options.DATASET,
+                _RUN_DIR,
+                _OVERWRITE,
+                Option("rows", str, "Rows, with commas; by default all."),
+                Option("seeds", str, "Seeds, such as 0,1,2.", default="0"),
+                Option("finished_only", bool, _FINISHED_ONLY),
+                Option(
+                    "grid",
+                    list,
+                    "SETTING=VALUE,VALUE ...: train each row with all "
+                    "combinations of values, and choose by the validation "
+                    "text.",
+                ),
+                *options.OVERRIDES.values(),
+                *(o for o in options.RUNNING if o is not options.VERBOSE),
+                *options.MEASURES,
+                options.PASSAGE,
+                options.SENTENCE,
+            ),
+        ),
+        Command(
+            "claims",
+            "Tests claims of the papers: trains the models that they compare, "
+            "and writes verdicts. CLAIM is a paper, or PAPER/CLAIM as in "
+            "claims.md; by default all.",
+            {"CLAIM": "*"},
+            (
+                Option("setting", str, "Only the runs of this setting."),
+                Option(
+                    "size",
+                    str,
+                    "Sizes of models: small, or the paper's.",
+                    default="small",
+                    choices=("small", "paper"),
+                ),
+                Option(
+                    "queue", bool, "Show the missing runs, and train nothing."
+                ),
+                Option("finished_only", bool, _FINISHED_ONLY),
+                Option(
+                    "minutes",
+                    float,
+                    "Interrupt after this time; the same command continues.",
+                    at_least=0,
+                ),
+                Option(
+                    "jobs",
+                    int,
+                    "Number of runs to train at the same time.",
+                    default=1,
+                    at_least=1,
+                ),
+                Option(
+                    "out",
+                    str,
+                    "Folder of claims.md and of the logs that it uses.",
+                    default="claims",
+                ),
+                _RUN_DIR,
+                options.OVERRIDES["data_dir"],
+            ),
+        ),
+    )
+}
 
 
 def main(arguments=None):
     """Runs `memlm`; returns the exit status.
 
     Args:
-        arguments: list of strings; `None` are those of the process.
+        arguments: list of strings; `None` for those of the process.
     """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    traceback = "--traceback" in arguments
     try:
         status = _run(arguments)
         sys.stdout.flush()
         return status
-    except UsageError as error:
-        return _failed(error, 2, traceback)
     except KeyboardInterrupt:
         return _interrupted(arguments, signal.SIGINT)
-    except Interrupted as received:
-        return _interrupted(arguments, received.number)
+    except process.Interrupted as error:
+        return _interrupted(arguments, error.number)
     except BrokenPipeError:
-        # Who read what is printed here has read enough.
+        # The reader closed the pipe.
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        return _failed(error, 1, traceback)
+        if "--traceback" in arguments:
+            raise
+        print(f"memlm: {_one_line(error)}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
 
 
 def _run(arguments):
     """Runs a command; returns the exit status."""
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    name = arguments[0] if arguments else None
+    if name in (None, "-h", "--help", "help"):
         print(_help())
-        return 0 if arguments else 2
-    if arguments[0] == "--version":
+        return 2 if name is None else 0
+    if name == "--version":
         import memlm_keras
 
         print(memlm_keras.__version__)
         return 0
-    command = _command(arguments[0])
+    if name not in COMMANDS:
+        raise UsageError(
+            f"There is no command {name}.{nearest(name, COMMANDS)} Commands "
+            f"are {', '.join(COMMANDS)}."
+        )
+    command = COMMANDS[name]
+    if {"-h", "--help"} & set(arguments):
+        print(command.describe())
+        return 0
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
-    with signals_raise():
-        lists = command.name == "presets"
-        import_keras(values.pop("backend", None), only_keras=lists)
-        module = importlib.import_module(
-            f"memlm_keras.experiments.{command.module}"
-        )
+    with process.signals_raise():
+        process.choose_backend(values.pop("backend", None))
+        module = importlib.import_module("memlm_keras.experiments.commands")
         typed = shlex.join(["memlm", *arguments])
-        return getattr(module, command.name)(positional, values, typed) or 0
+        return getattr(module, name)(positional, values, typed) or 0
 
 
-def _command(name):
-    if name in COMMANDS:
-        return COMMANDS[name]
-    raise UsageError(
-        f"There is no command {name}.{nearest(name, COMMANDS)} "
-        f"Commands are {', '.join(COMMANDS)}."
-    )
-
-
-def import_keras(backend, only_keras=False):
-    """Imports Keras and this package on a backend, without TensorFlow's lines.
-
-    Args:
-        backend: string, or `None` for the one that Keras is configured for.
-        only_keras: whether TensorFlow, which takes seconds, is not imported
-            for another backend. It is whenever a model is trained or saved.
-
-    Raises:
-        UsageError: if Keras runs on another one already.
-        ImportError: if the backend is not installed.
-    """
-    loaded = sys.modules.get("keras")
-    if loaded is not None and backend not in (None, loaded.config.backend()):
-        raise UsageError(
-            f"Keras runs on {loaded.config.backend()} in this process already. "
-            f"Received: --backend={backend}"
-        )
-    if backend is not None:
-        os.environ["KERAS_BACKEND"] = backend
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    wanted = os.environ.get("KERAS_BACKEND") or _configured_backend()
-    if importlib.util.find_spec(wanted) is None:
-        raise ImportError(
-            f"The backend {wanted} is not installed: pip install "
-            f"{_INSTALL.get(wanted, wanted)}, or choose another with --backend."
-        )
-    from absl import logging
-
-    logging.set_verbosity(logging.ERROR)
-    with _quiet():
-        import memlm_keras
-
-        memlm_keras.load_all()
-        if not only_keras:
-            importlib.import_module("tensorflow").zeros(1)
-
-
-@contextlib.contextmanager
-def _quiet():
-    """Keeps from the screen what libraries say while they are imported.
-
-    TensorFlow writes some lines before it knows how much is wanted of it, and
-    not through Python. Errors come as exceptions.
-    """
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-
-
-def _configured_backend():
-    """The backend that Keras is configured for, without importing it."""
-    home = os.environ.get("KERAS_HOME")
-    folder = pathlib.Path(home) if home else pathlib.Path.home() / ".keras"
-    try:
-        return json.loads((folder / "keras.json").read_text())["backend"]
-    except (OSError, ValueError, KeyError):
-        return "tensorflow"
-
-
-def _failed(error, status, traceback):
-    if traceback:
-        raise error
-    line = " ".join(_text_of(error).split()) or type(error).__name__
+def _one_line(error):
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        # Without the system's number.
+        text = f"{error.strerror}: {error.filename}"
+    line = " ".join(text.split()) or type(error).__name__
     if len(line) > _LONGEST:
         half = _LONGEST // 2
         line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"
-    print(f"memlm: {line}", file=sys.stderr)
-    return status
-
-
-def _text_of(error):
-    """The text of an error, without the number of the system's."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.strerror}: {error.filename}"
-    return str(error)
+    return line
 
 
 def _interrupted(arguments, number):
-    told = "Interrupted."
+    line = "Interrupted."
     if arguments[0] in ("train", "table"):
-        again = shlex.join(
-            ["memlm", *(a for a in arguments if a != "--overwrite")]
-        )
-        told += f" The same command goes on: {again}"
-    print(f"\n{told}", file=sys.stderr)
+        command = [a for a in arguments if a != "--overwrite"]
+        line += f" The same command goes on: {shlex.join(['memlm', *command])}"
+    print(f"\n{line}", file=sys.stderr)
     return 128 + number
 
 
 def _help():
     lines = ["Memory-augmented recurrent language models.", ""]
     for command in COMMANDS.values():
-        lines.append(" ".join(["  memlm", command.name, *command.places]))
-        lines.append(f"      {command.help}")
+        lines += [f"  {command.usage}", f"      {command.help}"]
     lines += [
         "",
-        "memlm COMMAND --help tells the flags of a command. RUN is a run "
+        "memlm COMMAND --help shows the flags of a command. RUN is a run "
         "folder,",
-        "or a .keras file. For instance:",
+        "or a .keras file. Examples:",
         "",
         "  memlm train key_value_predict --dataset=my_text.txt --scale=0.3",
         "  memlm table daniluk2017/models --dataset=ptb --scale=0.2",

@@ -1,51 +1,77 @@
-"""Commands that list, train and tabulate, once Keras is there."""
+"""The commands of `memlm`: one function each.
 
+Each takes the positional arguments, a dict of options, and the command as it
+was typed. What needs Keras is imported late.
+"""
+
+import contextlib
 import fnmatch
 import itertools
+import math
 import pathlib
 import re
 import shlex
+import sys
 
+import memlm_keras as memlm
 from memlm_keras import registry
+from memlm_keras.experiments import datasets
 from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import options
-from memlm_keras.experiments import report
-from memlm_keras.experiments import settings
-from memlm_keras.experiments.evaluation_commands import print_numbers
+from memlm_keras.experiments import process
+from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.measures import perplexities
+from memlm_keras.experiments.measures import smoothing_of
+from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
-from memlm_keras.experiments.table import TableRuns
-from memlm_keras.experiments.tasks import smoothing_of
-from memlm_keras.presets import count_params
+from memlm_keras.experiments.report import outcome
+from memlm_keras.experiments.tasks import kind_of
+
+_END = "(end of sentence)"
+_TOP_K = 10
+_NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
+# Sentences that a bidirectional model reads at once, and the multiple that
+# lengths are padded to: neither changes what it predicts.
+_ROWS, _MULTIPLE = 64, 8
+
+# === Presets ===
 
 
 def presets(positional, values, command):
-    """Lists presets by paper: sizes, and what each is."""
+    """Lists presets by paper, with their sizes and a description."""
     pattern = positional.pattern or "*"
     names = registry.names()
-    found = [
+    matches = [
         name
         for name in names
         if pattern in name or fnmatch.fnmatch(name, pattern)
     ]
-    if not found:
+    if not matches:
         raise UsageError(
             f"No preset is like {pattern}.{options.nearest(pattern, names)}"
         )
     size = values.get("vocabulary_size", 10_000)
-    scale = values.get("scale", 1.0)
-    width = max(map(len, found))
+    sizes = {name: values[name] for name in ("scale",) if name in values}
+    width = max(map(len, matches))
     print(f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  what it is")
     last = None
-    for name in found:
-        paper = registry.find(name)[0]
+    for name in matches:
+        paper, row = registry.find(name)
         if paper is not last:
             print(f"\n{paper.source()}")
             last = paper
-        preset = registry.get(name, scale=scale)
-        count = count_params(name, size, scale=scale)
+        if registry.resized(name, row, sizes).parameters is None:
+            # They are counted in a model.
+            process.import_keras()
+        preset = registry.get(name, **sizes)
+        count = memlm.presets.count_params(name, size, **sizes)
         print(
             f"{name:{width}} {preset['units']:>5} {count:>12,}  "
             f"{describe(preset)}",
@@ -54,7 +80,7 @@ def presets(positional, values, command):
 
 
 def describe(preset):
-    """Says in words what a preset is.
+    """Describes a preset in words.
 
     Args:
         preset: dict, as `memlm_keras.presets.get` returns.
@@ -73,31 +99,33 @@ def describe(preset):
     ]
     layers += model.get("recurrent_above") or []
     words = []
-    for text, equal in itertools.groupby(map(_in_words, layers)):
+    for text, equal in itertools.groupby(map(_describe_layer, layers)):
         count = len(list(equal))
         words.append(text if count == 1 else f"{count} x {text}")
-    for part in ("memory", "mixture"):
-        if model.get(part) is not None:
-            words.append(_in_words(model[part]))
-    for what, noise in (
+    words += [
+        _describe_layer(model[part])
+        for part in ("memory", "mixture")
+        if model.get(part) is not None
+    ]
+    for kind, noise in (
         ("smoothing", smoothing_of(model)),
         ("data noising", preset.get("noise")),
     ):
         if noise:
             scheme = noise["scheme"].replace("_", " ")
             each = "element-wise " * noise.get("element_wise", False)
-            words.append(f"{each}{scheme} {what}")
+            words.append(f"{each}{scheme} {kind}")
     if model.get("tie_embeddings"):
         words.append("tied embeddings")
     return ", ".join(words)
 
 
-def _in_words(layer):
-    """A serialized layer as its name with the sizes that it is known by."""
+def _describe_layer(layer):
+    """Name and main size of a serialized layer."""
     while "cell" in layer["config"]:
         layer = layer["config"]["cell"]
     name = layer["class_name"].removesuffix("Cell")
-    # A hump begins a word, but of all that is written in capitals.
+    # Camel case as words, except names in capitals.
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)
     text = " ".join(w if w.isupper() else w.lower() for w in words)
     config = layer["config"]
@@ -111,18 +139,21 @@ def _in_words(layer):
     return text
 
 
+# === Training ===
+
+
 def train(positional, values, command):
-    """Trains, and tells what came of it and what may come next."""
-    running = take(settings.RUNNING, values)
-    pictures = take(settings.PICTURES, values)
-    measures = take(settings.MEASURES, values)
-    run_dir = values.pop("run_dir", "runs")
-    overwrite = values.pop("overwrite", False)
+    """Trains, and prints results and the commands that may follow."""
+    running = take(options.RUNNING, values)
+    pictures = take(options.PICTURES, values)
+    measures = take(options.MEASURES, values)
+    run_dir, overwrite = values.pop("run_dir"), values.pop("overwrite", False)
     experiment = Experiment(
         positional.preset, values.pop("dataset", "embedded"), **values
     )
-    measures = read_options(settings.MEASURES, measures, experiment.kind)
-    figures.check_pictures(experiment, pictures)
+    measures = read_options(options.MEASURES, measures, experiment.kind)
+    if pictures:
+        figures.check_pictures(experiment, pictures)
     folder = pathlib.Path(run_dir, experiment.name)
     results = experiment.run(
         folder,
@@ -132,56 +163,46 @@ def train(positional, values, command):
         overwrite=overwrite,
         command=command,
     )
-    _tell(experiment, folder, results, measures)
-
-
-def _tell(experiment, folder, results, measures):
-    """Prints what came of a run, and what may be typed next."""
-    print(report.outcome(results, experiment.task.measures))
-    wanted = experiment.task.wanted(experiment, measures)
-    print_numbers({key: results[key] for key in wanted})
+    task = experiment.task
+    print(outcome(results, task.columns))
+    requests = measuring.requests(experiment, measures)
+    print_numbers({request.name: results[request.name] for request in requests})
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
-    lines = []
-    if experiment.kind == options.LANGUAGE_MODEL:
-        words = figures.drawn_words(experiment.corpus)[:3]
-        prompt = " ".join(words).replace('"', "")
-        lines.append(f'memlm generate {path} "{prompt}"')
-    elif experiment.kind == options.CLASSIFIER:
-        decode = experiment.corpus.vocabulary.decode
-        test = experiment.corpus.test
-        pair = (test.premises[0], test.hypotheses[0])
-        texts = [shlex.quote(" ".join(decode(sequence))) for sequence in pair]
-        lines.append(f"memlm predict {path} {' '.join(texts)}")
+    lines = task.examples(experiment, path)
     if list(folder.glob("*.png")):
-        lines.append(f"memlm attention {path}")
-    if experiment.kind in (options.LANGUAGE_MODEL, options.CLASSIFIER):
-        lines.append(f"memlm export {path}")
+        lines.insert(1, f"memlm attention {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
 
 
 def table(positional, values, command):
     """Trains a table; returns the exit status."""
-    rows = values.pop("rows", None)
-    seeds = _integers(values.pop("seeds", "0"))
+    process.import_keras()
+    from memlm_keras.experiments.table import TableRuns
+
+    grid = values.pop("grid", [])
+    if positional.settings and not grid:
+        raise UsageError(
+            f"memlm table has no use for {positional.settings[0]!r} without "
+            "--grid."
+        )
+    rows, seeds = values.pop("rows", None), _integers(values.pop("seeds"))
     finished_only = values.pop("finished_only", False)
     overwrite = values.pop("overwrite", False)
+    run_dir, dataset = values.pop("run_dir"), values.pop("dataset", None)
     passed = {
-        **take(settings.RUNNING, values),
-        **take(settings.PICTURES, values),
+        **take(options.RUNNING, values),
+        **take(options.PICTURES, values),
     }
-    measures = take(settings.MEASURES, values)
-    run_dir = values.pop("run_dir", "runs")
-    dataset = values.pop("dataset", None)
-    overrides = read_options(settings.OVERRIDES.values(), values)
+    measures = take(options.MEASURES, values)
     runs = TableRuns(
         positional.table,
         dataset,
         run_dir=run_dir,
         rows=None if rows is None else rows.split(","),
-        grid=_grid(positional.grid or ()),
-        overrides=overrides,
+        grid=_grid([*grid, *positional.settings]),
+        overrides=read_options(options.OVERRIDES.values(), values),
         measures=measures,
     )
     failed = runs.fill(seeds, passed, finished_only, overwrite, command)
@@ -192,8 +213,8 @@ def _grid(texts):
     """`SETTING=VALUE,VALUE` as a dict of lists."""
     grid = {}
     for text in texts:
-        name, equals, values = text.partition("=")
-        if not equals or not values:
+        name, _, values = text.partition("=")
+        if not values:
             raise UsageError(
                 "--grid lists settings, such as learning_rate=0.1,1. "
                 f"Received: {text!r}"
@@ -203,12 +224,422 @@ def _grid(texts):
 
 
 def _integers(text):
-    parts = text.split(",")
-    if not all(p.strip().isdecimal() for p in parts) or len(
-        {int(p) for p in parts}
-    ) < len(parts):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(
+        parts
+    ):
         raise UsageError(
             "--seeds must list different integers, such as 0,1,2. Received: "
             f"{text!r}"
         )
     return [int(part) for part in parts]
+
+
+def claims(positional, values, command):
+    """Tests claims; returns the exit status."""
+    process.import_keras()
+    from memlm_keras.experiments import claims
+
+    return claims.claims(positional, values, command)
+
+
+# === Evaluation ===
+
+
+def evaluate(positional, values, command):
+    """Measures a run again, with the measurements that are asked for."""
+    verbose = values.pop("verbose")
+    measures = take(options.MEASURES, values)
+    folders = [run_folder.find(path) for path in positional.run]
+    if len(folders) > 1:
+        _evaluate_mean(positional.run, folders, {**values, **measures}, verbose)
+    elif folders[0] is None:
+        _evaluate_file(positional.run[0], values, measures, verbose)
+    else:
+        _evaluate_run(folders[0], values, measures, verbose)
+
+
+def _evaluate_run(folder, values, measures, verbose):
+    """Measures a run, on its own text or on another."""
+    kind = kind_of(folder.recipe()["preset"])
+    measures = read_options(options.MEASURES, measures, kind)
+    if kind == KNESER_NEY:
+        model, vocabulary, experiment = _count_again(folder, verbose)
+    else:
+        model = folder.model()
+        vocabulary = model.vocabulary
+        experiment = None if values else again(folder)
+    if values:
+        experiment = of_run(folder, **values)
+        # Another text is read with the model's vocabulary.
+        experiment.corpus = experiment.dataset.load(vocabulary)
+    measuring.check(experiment, measures)
+    results = experiment.task.measure(experiment, model, verbose)
+    before = {} if values else folder.results() or {}
+    requests = measuring.requests(experiment, measures)
+    for request in requests:
+        if not request.is_in(before):
+            results[request.name] = request.make(model, verbose)
+    if before:
+        folder.add_results(results)
+    for request in requests:
+        results.setdefault(request.name, before.get(request.name))
+    print_numbers(results)
+
+
+def _count_again(folder, verbose):
+    """The n-gram model of a run, its vocabulary and its experiment.
+
+    No file keeps the model, as counting takes seconds.
+    """
+    experiment = again(folder)
+    _, model = experiment.task.count(experiment, verbose)
+    return model, experiment.corpus.vocabulary, experiment
+
+
+def _evaluate_file(path, values, measures, verbose):
+    """Measures a language model without its run folder."""
+    if "dataset" not in values:
+        raise UsageError(
+            f"{path} is a model without its run folder, which would say what "
+            "text to measure it on. Give --dataset, or name the run folder."
+        )
+    for name, value in measures.items():
+        raise UsageError(
+            f"{name} needs the run folder of a model. Received: {name}={value} "
+            f"and {path}, a file without one"
+        )
+    dataset = values.pop("dataset")
+    reading = read_options(options.READING, values, LANGUAGE_MODEL)
+    model = run_folder.load_model(path)
+    if not hasattr(model, "score_batches"):
+        raise UsageError(
+            f"{path} is of a {type(model).__name__}. Of files without a run "
+            "folder, language models are measured; name the run folder."
+        )
+    _require_vocabulary(path, model)
+    corpus = datasets.Dataset(dataset, LANGUAGE_MODEL, reading=reading).load(
+        model.vocabulary
+    )
+    documents = reading.get("documents", False)
+    if not model.causal:
+        way = "each sentence by itself"
+    elif datasets.has_documents(corpus, documents) and not documents:
+        way = "the text as a single stream (--documents begins each afresh)"
+    elif documents:
+        way = "each document by itself"
+    else:
+        way = "the text as a single stream"
+    print(f"No run folder says how {path} was trained to read: it reads {way}.")
+
+    def batches(split):
+        if model.causal:
+            return corpus.batches(split, 1, 100, documents=documents)
+        return corpus.sentence_batches(split, _ROWS, length_multiple=_MULTIPLE)
+
+    print_numbers(perplexities(model, batches, verbose))
+
+
+def _evaluate_mean(paths, folders, given, verbose):
+    """Measures the average of the predictions of several models."""
+    for name, value in given.items():
+        raise UsageError(
+            f"{name} is of one RUN at a time: several are measured by the "
+            "perplexity of their average, on the text that they are of. "
+            f"Received: {name}={value} and {len(paths)} runs"
+        )
+    if None in folders:
+        raise UsageError("Several models are named by their run folders.")
+    seen = {}
+    for path, folder in zip(paths, folders):
+        other = seen.setdefault(folder.path.resolve(), path)
+        if other is not path:
+            raise UsageError(
+                "Several runs must be different ones. Received: "
+                f"{other} and {path}, which are the same"
+            )
+    experiments = [again(folder) for folder in folders]
+    first = experiments[0]
+    for path, experiment in zip(paths, experiments):
+        if experiment.kind != LANGUAGE_MODEL:
+            raise UsageError(f"{path} is no language model.")
+        if experiment.corpus.fingerprint != first.corpus.fingerprint:
+            raise UsageError(
+                f"{path} is of another text than {paths[0]}, or of another "
+                "vocabulary."
+            )
+        if experiment.dataset.sentences != first.dataset.sentences:
+            raise UsageError(
+                "Models that all read sentences can be averaged, or that none "
+                f"does. Received: {paths[0]} and {path}"
+            )
+    models = [folder.model() for folder in folders]
+    ensemble = memlm.Ensemble(models)
+
+    def batches(split):
+        return datasets.evaluation_batches(first, ensemble, split)
+
+    results = perplexities(ensemble, batches, verbose)
+    count = ensemble.count_params()
+    print(f"Average of {len(folders)} models, {count:,} parameters:")
+    print_numbers(results)
+
+
+def print_numbers(results):
+    """Prints the numbers of results, one a line.
+
+    Args:
+        results: dict, some of what `results.json` contains.
+    """
+    for key, value in results.items():
+        if not isinstance(value, dict):
+            continue
+        if "validation" in value or "test" in value or key == "cbt":
+            print_numbers({f"{key}, {k}": v for k, v in value.items()})
+            continue
+        for name in _NUMBERS:
+            if name in value:
+                print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
+
+
+# === Use of a trained model ===
+
+
+def score(positional, values, command):
+    """Prints the log-probability of each word, and of the end."""
+    model = _load(positional.run, "score")
+    vocabulary = model.vocabulary
+    total, length, count = 0.0, 0, 0
+    for text in positional.text or _typed_lines():
+        scores = list(map(float, model.score(text)))
+        words = [*vocabulary.decode(vocabulary.encode(text)), _END]
+        width = max(map(len, words))
+        for word, value in zip(words, scores, strict=True):
+            print(f"{word:{width}} {value:10.4f}")
+        print(_summary(sum(scores), len(scores)), end="\n\n")
+        total, length = total + sum(scores), length + len(scores)
+        count += 1
+    if count > 1:
+        print(f"{count} sentences: {_summary(total, length)}")
+
+
+def _typed_lines():
+    if sys.stdin.isatty():
+        print("Type sentences, one a line, and end with Ctrl-D:")
+    for line in sys.stdin:
+        if line.strip():
+            yield line.rstrip("\n")
+
+
+def _summary(total, length):
+    return (
+        f"log-probability {total:.4f}, {length} predicted tokens, perplexity "
+        f"{math.exp(-total / length):.2f}"
+    )
+
+
+def surprisal(positional, values, command):
+    """Writes a table of the words of a file, a line each."""
+    models = [_load_or_count(path) for path in positional.run]
+    model, vocabulary = models[0]
+    if len(models) > 1:
+        model = memlm.Ensemble([each for each, _ in models])
+    if "rate" in values:
+        evaluation = memlm.evaluation
+        model = evaluation.DynamicEvaluator(model, values["rate"])
+    elif "segment_length" in values:
+        raise UsageError("--segment_length is for --rate.")
+    lines = list(memlm.data.text_store.read_lines(positional.file))
+    if not any(map(str.strip, lines)):
+        raise UsageError(f"{positional.file} has no word.")
+    surprisals = memlm.evaluation.surprisal(
+        model,
+        lines,
+        vocabulary,
+        unit=values["unit"],
+        reset=values.get("reset", False),
+        segment_length=values.get("segment_length"),
+    )
+    if "out" in values:
+        surprisals.write(values["out"])
+    else:
+        print(surprisals.to_tsv(), end="")
+    if unknown := surprisals.unknown.sum():
+        print(
+            f"{unknown} of {len(surprisals)} tokens are the unknown word, or "
+            "are read as it.",
+            file=sys.stderr,
+        )
+
+
+def _load_or_count(path):
+    """The model of a run, and the vocabulary of an n-gram model."""
+    folder = run_folder.find(path)
+    if folder is None or kind_of(folder.recipe()["preset"]) != KNESER_NEY:
+        return _load(path, "score"), None
+    # The table alone goes to the standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        return _count_again(folder, verbose=0)[:2]
+
+
+def generate(positional, values, command):
+    """Prints continuations of a text."""
+    model = _load(positional.run, "generate")
+    if "seed" in values:
+        import keras
+
+        keras.utils.set_random_seed(values["seed"])
+    end = model.vocabulary.end_of_sentence
+    for text in model.generate(
+        [positional.prompt or end] * values["sentences"],
+        values["max_length"],
+        values["sampler"],
+    ):
+        print(text.removeprefix(end).removesuffix(end).strip())
+
+
+def attention(positional, values, command):
+    """Draws the attention of a trained model."""
+    verbose = values.pop("verbose")
+    if "out" in values:
+        _write_page(positional, values)
+        return
+    pictures = read_options(
+        options.PICTURES, {**values, "sentence": positional.text}
+    )
+    folder = run_folder.find(positional.run)
+    if folder is None:
+        raise UsageError(
+            f"{positional.run} is a model without its run folder, which this "
+            "needs."
+        )
+    experiment = again(folder)
+    if pictures:
+        figures.check_pictures(experiment, pictures)
+    paths = experiment.task.draw(
+        experiment, folder.model(), folder.path, pictures, verbose
+    )
+    if not paths:
+        raise UsageError(
+            f"{experiment.preset_name} attends to nothing that could be drawn."
+        )
+    print("\n".join(map(str, paths)))
+
+
+def _write_page(positional, values):
+    """Writes the page of one text."""
+    if positional.text is None or len(values) > 1:
+        raise UsageError(
+            "--out needs a TEXT, and no other option: memlm attention RUN "
+            '"some words" --out=map.html'
+        )
+    model = _load(positional.run, "attention")
+    # Classifiers attend from one sentence to another, and have no such page.
+    if getattr(model, "attending", None) is None:
+        raise UsageError(
+            f"{positional.run} attends to nothing that could be drawn."
+        )
+    analysis = memlm.analysis
+    predictions = analysis.sentence_predictions(
+        model, positional.text, top=min(_TOP_K, model.vocabulary_size)
+    )
+    name = _name_of(positional.run, run_folder.find(positional.run))
+    analysis.write_sentence_page(
+        predictions, values["out"], f"Attention of {name}"
+    )
+    print(values["out"])
+
+
+def predict(positional, values, command):
+    """Prints the probability of each label of a pair."""
+    model = _load(positional.run, "classify")
+    labels = model.classify(positional.premise, positional.hypothesis)
+    for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
+        print(f"{probability:.3f} {label}")
+
+
+def export(positional, values, command):
+    """Writes a model for other programs."""
+    if "for" in values and "format" in values:
+        raise UsageError("--for says the format: leave out --format.")
+    format = values.get("for") or values.get("format", "tf_saved_model")
+    model = _load(positional.run)
+    folder = run_folder.find(positional.run)
+    name = _name_of(positional.run, folder)
+    server, default = {
+        "tf_saved_model": ("TensorFlow Serving", f"saved_models/{name}"),
+        "onnx": ("onnxruntime", f"{name}.onnx"),
+        "litert": ("LiteRT", f"{name}.tflite"),
+        "triton": ("Triton", f"model_repository/{name}"),
+    }[format]
+    path = memlm.serving.export(
+        model,
+        positional.folder or default,
+        top_k=min(_TOP_K, model.vocabulary_size),
+        overwrite=values.get("overwrite", False),
+        format=format,
+        quantize=values.get("quantize"),
+        contract=values.get("contract"),
+        tokens=values.get("tokens"),
+        card=_facts_of(folder) if format == "tf_saved_model" else None,
+    )
+    print(f"Exported for {server}: {path}")
+    parent = shlex.quote(str(path.parent.resolve()))
+    if format == "triton":
+        print(f"  tritonserver --model-repository={parent}")
+    elif format == "tf_saved_model":
+        print(
+            "  tensorflow_model_server --rest_api_port=8501 "
+            f"--model_name={shlex.quote(path.resolve().parent.name)} "
+            f"--model_base_path={parent}"
+        )
+
+
+def _facts_of(folder):
+    """Facts of a model for its card, from its run folder, if any."""
+    results = folder and folder.results()
+    if not results:
+        return {}
+    paper = registry.papers().get(results["preset"].partition("/")[0])
+    facts = {
+        "preset": results["preset"],
+        "paper": paper and paper.source(),
+        "data": results["dataset"],
+        "seed": results.get("seed"),
+        **{
+            f"{split} {name}": f"{results[split][name]:.2f}"
+            for split in ("validation", "test")
+            for name in ("perplexity", "accuracy")
+            if name in results.get(split, {})
+        },
+        # The tokens that the perplexity is over.
+        "perplexity": results.get("test", {}).get("protocol"),
+        "trained": f"{results['date']}, {results['backend']}",
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _name_of(path, folder):
+    """Name of a run folder, or of the file of a model without one."""
+    if folder is None:
+        return pathlib.Path(path).resolve().stem
+    return folder.path.resolve().name
+
+
+def _load(path, method=None):
+    """The model of a run, which must have a method and a vocabulary."""
+    folder = run_folder.find(path)
+    model = run_folder.load_model(path) if folder is None else folder.model()
+    if method is not None and not hasattr(model, method):
+        raise UsageError(
+            f"{path} is of a {type(model).__name__}, which cannot {method}."
+        )
+    _require_vocabulary(path, model)
+    return model
+
+
+def _require_vocabulary(path, model):
+    if model.vocabulary is None:
+        raise UsageError(
+            f"{path} does not know its words: it was made without `vocabulary`."
+        )

@@ -1,4 +1,4 @@
-"""The texts and pairs that experiments are of, and how they are read."""
+"""The texts and pairs of experiments, and how they are read."""
 
 import functools
 import pathlib
@@ -6,16 +6,14 @@ import re
 
 import numpy as np
 
-from memlm_keras import data
+import memlm_keras as memlm
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import PAIRS
+from memlm_keras.experiments.options import TEXTS
 from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.training.distribution import num_devices
-
-PUBLIC = ("embedded", "ptb", "wikitext-2", "cbt")
-PAIRS = ("embedded", "snli", "sick")
 
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
@@ -23,20 +21,13 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """A corpus that is described, and loaded where it is first needed.
+    """A corpus that is described, and loaded on request.
 
     Args:
-        name: `"embedded"`, `"ptb"`, `"wikitext-2"` or `"cbt"`; of classifiers
-            `"embedded"`, `"snli"` or `"sick"`; or text of one's own: a file,
-            which is split as `memlm_keras.data.load_text` does; three files
-            with commas between; a folder that holds train, valid and test
-            (`.txt` files, or folders of documents); a folder that holds a
-            treebank in CoNLL-U; or documents to be dealt to the three, as a
-            folder of one `.txt` file each, or as one file with
-            `document_start`.
+        name: string, as the option `dataset` describes it.
         kind: string, the kind of model that reads it.
-        sentences: whether lines that hold several sentences are split at them.
-        reading: dict of the options of `settings.READING` that are given.
+        sentences: whether lines with several sentences are split at them.
+        reading: dict of the options of `options.READING` that are given.
 
     Raises:
         UsageError: if there is no such corpus, or options contradict it.
@@ -63,36 +54,35 @@ class Dataset:
 
     @functools.cached_property
     def treebank(self):
-        """Lists of the paths of training, validation and test of the treebank
-        that it is, or `None`."""
+        """Lists of the paths of the training, validation and test files of a
+        treebank, or `None`."""
         folder = self.paths[0]
-        if len(self.paths) > 1 or self.name in PUBLIC or not folder.is_dir():
+        if len(self.paths) > 1 or self.name in TEXTS or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
-        # Beside a text, its parses may stand.
+        # A text may have its parses in the same folder.
         if not files or _find_splits(folder) is not None:
             return None
         matches = [(_TREEBANK_FILE.fullmatch(f.stem), f) for f in files]
         names = {match[1] for match, _ in matches if match}
-        found = [
+        paths = [
             [file for match, file in matches if match and match[2] == split]
             for split in _TREEBANK
         ]
-        if len(names) > 1 or not all(found):
+        if len(names) > 1 or not all(paths):
             raise UsageError(
                 f"dataset={folder} must hold one treebank, as files "
                 "NAME-ud-train.conllu, NAME-ud-dev.conllu and "
                 "NAME-ud-test.conllu, or the same without NAME-ud-. Received: "
                 f"{', '.join(file.name for file in files)}"
             )
-        return found
+        return paths
 
     def load(self, vocabulary=None):
-        """Loads it, and prints what was decided for who did not decide.
+        """Loads the corpus, and prints the defaults that were chosen.
 
         Args:
-            vocabulary: `Vocabulary` to read it with; `None` builds one of the
-                training text.
+            vocabulary: `Vocabulary`; `None` builds one of the training text.
 
         Returns:
             `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
@@ -102,37 +92,22 @@ class Dataset:
         return corpus if lines is None else corpus.with_first_lines(lines)
 
     def _load(self, vocabulary):
-        data_dir = self.reading.get("data_dir")
+        data = memlm.data
+        words = {"vocabulary": vocabulary}
         if vocabulary is None:
-            words = self._those("vocabulary_size", "minimum_count")
-        else:
-            words = {"vocabulary": vocabulary}
+            words = self._given("vocabulary_size", "minimum_count")
+        words["data_dir"] = self.reading.get("data_dir")
         if self.kind == CLASSIFIER:
             lowercase = self.reading.get("lowercase", False)
-            return data.load_pairs(
-                self.name, data_dir, lowercase=lowercase, **words
-            )
+            return data.load_pairs(self.name, lowercase=lowercase, **words)
         if self.name == "cbt":
             train_on = self.reading.get("cbt_train_on", "books")
-            return data.load_cbt(train_on, data_dir, **words)
-        if self.name in PUBLIC:
-            if self.name == "wikitext-2":
-                words["sentences"] = self.sentences
-            return data.load(self.name, data_dir=data_dir, **words)
-        return self._load_own(words)
-
-    def _load_own(self, words):
-        words.update(self._those("document_start", "tokenize"))
-        if self.treebank:
-            return data.load_conllu(*self.treebank, **words)
-        paths = self.paths
-        one_text = paths[0].is_file() and "document_start" not in words
-        if len(paths) == 1 and not one_text:
-            paths = _find_splits(paths[0])
-        if paths is None:
-            corpus = data.load_documents(self.paths[0], **words)
-        else:
-            corpus = data.load_text(*paths, **words)
+            return data.load_cbt(train_on, **words)
+        if self.name in TEXTS:
+            return data.load(self.name, sentences=self.sentences, **words)
+        del words["data_dir"]
+        words.update(self._given("document_start", "tokenize"))
+        corpus = self._load_own(words)
         if corpus.description:
             print(corpus.description)
         known = corpus.vocabulary
@@ -144,26 +119,36 @@ class Dataset:
         )
         return corpus
 
+    def _load_own(self, words):
+        if self.treebank:
+            return memlm.data.load_conllu(*self.treebank, **words)
+        paths = self.paths
+        one_text = paths[0].is_file() and "document_start" not in words
+        if len(paths) == 1 and not one_text:
+            paths = _find_splits(paths[0])
+        if paths is None:
+            return memlm.data.load_documents(self.paths[0], **words)
+        return memlm.data.load_text(*paths, **words)
+
     def _check(self):
-        known = PAIRS if self.kind == CLASSIFIER else PUBLIC
         if self.kind == CLASSIFIER:
-            if self.name not in known:
+            if self.name not in PAIRS:
                 raise UsageError(
                     f"Classifiers are trained on {', '.join(PAIRS)}. Received: "
-                    f"dataset={self.name}.{nearest(self.name, known)}"
+                    f"dataset={self.name}.{nearest(self.name, PAIRS)}"
                 )
             return
         wrong = [] if self.name == "cbt" else ["cbt_train_on"]
-        if self.name in PUBLIC or self.treebank:
+        if self.name in TEXTS or self.treebank:
             wrong += ["document_start", "tokenize"]
-            if self.name in PUBLIC and self.name != "cbt":
+            if self.name in TEXTS and self.name != "cbt":
                 wrong.append("minimum_count")
         else:
             missing = [str(path) for path in self.paths if not path.exists()]
             if missing:
                 raise MissingTextError(
                     f"There is no file, folder or corpus {missing[0]}; corpora "
-                    f"are {', '.join(known)}.{nearest(missing[0], known)}"
+                    f"are {', '.join(TEXTS)}.{nearest(missing[0], TEXTS)}"
                 )
             if len(self.paths) not in (1, 3):
                 raise UsageError(
@@ -171,19 +156,19 @@ class Dataset:
                     "of training, validation and test. Received: "
                     f"{self.name}"
                 )
-        for option in self._those(*wrong):
+        for option in self._given(*wrong):
             raise UsageError(
                 f"{option} cannot be given for dataset={self.name}, which is "
                 "always read in the same way."
             )
 
-    def _those(self, *names):
+    def _given(self, *names):
         return {k: self.reading[k] for k in names if k in self.reading}
 
 
 def _find_splits(path):
     """Paths of the three splits in a folder, or `None` if it has none."""
-    found = [
+    matches = [
         [
             path / f"{name}{ending}"
             for name in names
@@ -192,15 +177,15 @@ def _find_splits(path):
         ]
         for names in _SPLITS
     ]
-    if not any(found):
+    if not any(matches):
         return None
-    for names, paths in zip(_SPLITS, found):
+    for names, paths in zip(_SPLITS, matches):
         if not paths:
             raise UsageError(
                 f"dataset={path} must hold {names[0]}.txt, or a folder "
                 f"{names[0]} of documents, as it holds other splits."
             )
-    return [paths[0] for paths in found]
+    return [paths[0] for paths in matches]
 
 
 # === How the text of an experiment is read ===
@@ -213,14 +198,14 @@ def reads_sentences(preset):
     )
 
 
-def has_documents(corpus, wanted=False):
-    """Whether a corpus says where documents begin.
+def has_documents(corpus, required=False):
+    """Whether it is known where the documents of a corpus begin.
 
     Raises:
-        UsageError: if it does not, and that is wanted.
+        UsageError: if it is not, and it is required.
     """
     has = corpus.train.document_starts is not None
-    if wanted and not has:
+    if required and not has:
         raise UsageError(
             "documents needs a corpus that says where they begin; "
             f"{corpus.name} does not. Give --document_start, or a folder of "
@@ -231,11 +216,11 @@ def has_documents(corpus, wanted=False):
 
 def reads_documents(experiment):
     """Whether an experiment begins each document afresh."""
-    wanted = experiment.overrides.get("documents")
-    has = has_documents(experiment.corpus, wanted)
-    if wanted is None:
-        wanted = experiment.preset["data"].get("documents", False)
-    return bool(wanted and has)
+    documents = experiment.overrides.get("documents")
+    has = has_documents(experiment.corpus, documents)
+    if documents is None:
+        documents = experiment.preset["data"].get("documents", False)
+    return bool(documents and has)
 
 
 def sentence_batches(experiment, split, **arguments):
@@ -260,13 +245,14 @@ def evaluation_batches(experiment, model, split):
     if not settings["documents"]:
         # One row reads a continuous text as published figures do.
         return corpus.batches(split, 1, 100)
-    # Documents are independent, so more rows change nothing, empty ones that
-    # give each device as many neither.
+    # The number of rows changes no result, as documents are independent. Empty
+    # rows give each device the same number.
     starts = getattr(corpus, split).document_starts
     rows = min(settings["batch_size"], len(starts))
+    devices = memlm.training.distribution.num_devices(model)
     return corpus.batches(
         split,
-        batch_size=rows + -rows % num_devices(model),
+        batch_size=rows + -rows % devices,
         segment_length=settings["segment_length"],
         documents=True,
     )

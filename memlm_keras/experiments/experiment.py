@@ -3,25 +3,25 @@
 import contextlib
 import functools
 import shlex
+import statistics
 
-import keras
-
-from memlm_keras import training
-from memlm_keras.experiments import interruption
-from memlm_keras.experiments import report
+import memlm_keras as memlm
+from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import reads_sentences
-from memlm_keras.experiments.dual_sequences import AutoencoderTask
-from memlm_keras.experiments.dual_sequences import ClassifierTask
-from memlm_keras.experiments.language_models import LanguageModelTask
 from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import MEASURES
+from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.pairs import AutoencoderTask
+from memlm_keras.experiments.pairs import ClassifierTask
 from memlm_keras.experiments.run_folder import RunFolder
-from memlm_keras.experiments.settings import OVERRIDES
-from memlm_keras.experiments.settings import READING
 from memlm_keras.experiments.tasks import KneserNeyTask
+from memlm_keras.experiments.tasks import LanguageModelTask
 from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
 
@@ -34,43 +34,33 @@ TASKS = {
         KneserNeyTask,
     )
 }
-# Overrides that are no settings by themselves: others follow from them.
-_READING = ("document_start", "tokenize")
-# In run folders' names, without their value.
-_SWITCHES = {
-    "match_parameters": "matched",
-    "lowercase": "lowercase",
-    "distribution": "data_parallel",
-}
-# Paths: the texts that they lead to are known by the fingerprint.
-_UNNAMED = ("data_dir", "document_start", "tokenize", "vectors")
 
 
 class Experiment:
     """A preset trained on a dataset, and measured.
 
-    The same experiment has the same settings and the same results, whichever
-    way it is asked for: here, by `memlm train` or as a row of a table.
+    Equal experiments have equal settings and results, whether they are made in
+    Python, by `memlm train` or as rows of a table.
 
     Args:
-        preset: string, one of `memlm_keras.presets.names()`, its row alone
-            where no other paper has one of that name, or `"kneser_ney_5"` or
+        preset: string, one of `memlm_keras.presets.names()`, its row alone if
+            no other paper has a row of that name, or `"kneser_ney_5"` or
             `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016).
-        dataset: string, as for `memlm_keras.experiments.datasets.Dataset`.
+        dataset: string, as the flag `--dataset` of `memlm train --help`.
         seed: integer, of weights, dropout and shuffling.
-        **overrides: what is to be other than in the preset, by the names of
-            `memlm_keras.experiments.settings.OVERRIDES`, such as `scale`,
-            `batch_size` or `tokenize`; `None` is the preset's.
+        **overrides: changes of the preset, by the names of
+            `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
+            `batch_size` or `tokenize`; `None` is the preset's value.
 
     Attributes:
-        preset: the preset as a plain value, at the sizes that are asked for.
+        preset: the preset as a plain value, with its overrides.
         kind: string, the kind of model.
         dataset: `Dataset`.
         overrides: dict of the overrides that are given.
 
     Raises:
-        UsageError: (a `ValueError`) for a name, an override or a path that
-            cannot be; nothing has been written then.
+        UsageError: (a `ValueError`) for an unknown name, an override that is
+            not accepted or a path without a text; nothing is written then.
 
     Example:
 
@@ -110,14 +100,14 @@ class Experiment:
 
     @property
     def name(self):
-        """Name of the run's folder: dataset, row, what is changed, seed."""
+        """Name of the run's folder: dataset, row, overrides, seed."""
         parts = [self.dataset.label, self.preset_name.replace("/", "-")]
         parts += name_parts(self.overrides)
         return "-".join([*parts, f"seed{self.seed}"])
 
     @property
     def recipe(self):
-        """All arguments, plain: `Experiment(**recipe)` is this one again."""
+        """All arguments: `Experiment(**recipe)` is an equal experiment."""
         return {
             "preset": self.preset_name,
             "dataset": self.dataset.name,
@@ -132,7 +122,9 @@ class Experiment:
 
     @functools.cached_property
     def settings(self):
-        """Plain values that say what the run is."""
+        """Plain values that identify the run."""
+        # Other overrides are in the settings of the task.
+        reading = ("document_start", "tokenize")
         own = self.task.settings(self)
         settings = {
             "preset": self.preset_name,
@@ -140,15 +132,15 @@ class Experiment:
             "dataset": self.dataset.label,
             "corpus": self.corpus.fingerprint,
             "vocabulary_size": len(self.corpus.vocabulary),
-            **{k: v for k, v in self.overrides.items() if k in _READING},
+            **{k: v for k, v in self.overrides.items() if k in reading},
             **own,
             "seed": self.seed,
-            "backend": keras.backend.backend(),
+            "backend": process.backend(),
         }
         return {k: v for k, v in settings.items() if v is not None}
 
     def epochs(self, epochs=None, patience=None):
-        """Most epochs, and patience, where they are not given."""
+        """Returns epochs and patience, of the preset where they are `None`."""
         return self.task.epochs(self, epochs, patience)
 
     def make(self):
@@ -176,36 +168,35 @@ class Experiment:
     ):
         """Trains to the best epoch, measures and draws, in a run folder.
 
-        Nothing is destroyed: a run that is finished is not trained again but
-        measured by what is new in `measures`, one that was interrupted goes on,
-        and a folder of other settings is refused.
+        Nothing is lost: a finished run is not trained again but measured by
+        what is new in `measures`, an interrupted one continues, and a folder
+        with other settings is refused.
 
         Args:
             folder: path of the run folder.
-            epochs, patience: integers; `None` is the preset's, and, of a
-                finished run, what it was trained with.
-            devices: integer, of an experiment with a `distribution`, how many
-                to train on; `None` for all.
+            epochs, patience: integers; `None` is the preset's, and for a
+                finished run, those that it was trained with.
+            devices: integer, for an experiment with a `distribution`, the
+                number of devices to train on; `None` for all.
             checkpoint_frequency: integer, batches between checkpoints.
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
-            measures: dict of what is measured besides, by the names of
-                `memlm_keras.experiments.settings.MEASURES`.
-            pictures: dict of what is drawn, by those of `PICTURES`.
-            overwrite: whether to move an older folder aside, and begin anew.
-            command: string, what to tell that was typed, in the results.
+            measures: dict of further measurements, by the names of
+                `memlm_keras.experiments.options.MEASURES`.
+            pictures: dict of pictures, by the names of `PICTURES` there.
+            overwrite: whether to move an older folder aside, and start again.
+            command: string, the command to record in the results.
 
         Returns:
-            What `results.json` holds, a dict.
+            The contents of `results.json`, a dict.
 
         Raises:
-            UsageError: if the folder holds a run of other settings, something
-                cannot be measured of this model, or there are not so many
-                devices.
+            UsageError: if the folder has a run of other settings, the model
+                cannot be measured so, or there are fewer devices.
             OSError: if the folder cannot be written.
         """
-        measures = measures or {}
-        self.task.check_measures(self, measures)
+        measures = read_options(MEASURES, measures or {}, self.kind)
+        measuring.check(self, measures)
         scope = self._scope(devices)
         run_folder = RunFolder(folder)
         if overwrite:
@@ -214,6 +205,9 @@ class Experiment:
         if state == "finished":
             print(f"{folder} is finished, and is not trained again.")
             return self._measure_more(run_folder, None, measures, verbose)
+        process.import_keras()
+        import keras
+
         keras.utils.set_random_seed(self.seed)
         epochs, patience = self.epochs(epochs, patience)
         run_folder.write_config(self.settings, self.recipe, command)
@@ -240,14 +234,14 @@ class Experiment:
                 frequency=checkpoint_frequency,
                 verbose=verbose,
             )
-            measured = {
+            results = {
                 "parameters": model.count_params(),
                 "finite": finite,
-                **report.summary_of_log(run_folder.log(), self.task.monitor),
+                **self._summary(run_folder.log()),
                 **self.task.measure(self, model, verbose),
             }
         run_folder.write_results(
-            self.settings, measured, epochs, patience, command
+            self.settings, results, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
@@ -262,21 +256,38 @@ class Experiment:
                     f"devices={devices}"
                 )
             return contextlib.nullcontext()
+        process.import_keras()
         try:
-            return training.data_parallel(devices)
+            return memlm.training.data_parallel(devices)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
     def _measure_more(self, run_folder, model, measures, verbose):
-        """Adds what is asked for and lacking to the results; returns them."""
+        """Adds missing measurements to the results; returns all of them."""
         results = run_folder.results()
-        missing = self.task.missing(self, measures, results)
+        missing = [
+            request
+            for request in measuring.requests(self, measures)
+            if not request.is_in(results)
+        ]
         if not missing:
             return results
         model = model or run_folder.model()
         return run_folder.add_results(
-            {key: make(model, verbose) for key, make in missing.items()}
+            {request.name: request.make(model, verbose) for request in missing}
         )
+
+    def _summary(self, log):
+        """Epochs and speed of a run; the first of equal epochs is the best."""
+        best = max if self.task.mode == "max" else min
+        monitor = [row[self.task.monitor] for row in log]
+        speed = next(name for name in log[0] if name.endswith("_per_second"))
+        return {
+            "epochs": len(log),
+            "best_epoch": 1 + monitor.index(best(monitor)),
+            "seconds_per_epoch": statistics.median(r["seconds"] for r in log),
+            speed: statistics.median(row[speed] for row in log),
+        }
 
     def _train(
         self,
@@ -289,17 +300,19 @@ class Experiment:
         frequency,
         verbose,
     ):
-        """Trains, or goes on; returns whether the loss stayed finite."""
+        """Trains or continues; returns whether the loss stayed finite."""
+        import keras
+
+        training = memlm.training
         batches, validation = self.task.training_batches(self, model)
         stop_on_nan = training.StopOnNaN()
-        monitor = self.task.monitor
         callbacks = [
             *callbacks,
             training.Throughput(batches),
             stop_on_nan,
             keras.callbacks.EarlyStopping(
-                monitor=monitor,
-                mode=report.better(monitor).__name__,
+                monitor=self.task.monitor,
+                mode=self.task.mode,
                 patience=patience,
                 restore_best_weights=True,
                 verbose=verbose,
@@ -314,7 +327,7 @@ class Experiment:
             batches,
             callbacks,
             frequency=frequency,
-            # The settings of the folder say that it began with the same.
+            # The run started with the learning rate of its settings.
             learning_rate="checkpoint",
         )
         if checkpoint.resumed_from:
@@ -327,7 +340,7 @@ class Experiment:
             batches,
             epochs=epochs,
             validation_data=validation,
-            callbacks=[*callbacks, checkpoint, interruption.between_batches()],
+            callbacks=[*callbacks, checkpoint, process.interruptible()],
             verbose=verbose,
         )
         run_folder.save(model)
@@ -337,14 +350,15 @@ class Experiment:
 
 
 def name_parts(overrides):
-    """Parts of a folder's name that say what is other than in the preset."""
+    """Parts of a folder's name for the overrides of an experiment."""
     parts = []
     for name, value in overrides.items():
-        if name in _SWITCHES:
-            parts += [_SWITCHES[name]] if value else []
-        elif name not in _UNNAMED:
+        label = OVERRIDES[name].label
+        if label is None:
             text = f"{value:g}" if isinstance(value, float) else value
             parts.append(f"{name}{text}")
+        elif label and value:
+            parts.append(label)
     return parts
 
 
@@ -356,7 +370,7 @@ def of_run(folder, **changes):
         **changes: arguments of `Experiment` in place of the run's.
 
     Raises:
-        UsageError: if its text is not there any more, or a change cannot be.
+        UsageError: if its text is missing, or a change is not accepted.
     """
     recipe = folder.recipe()
     try:
@@ -364,27 +378,27 @@ def of_run(folder, **changes):
     except MissingTextError:
         if "dataset" in changes:
             raise
-        told = (
+        message = (
             f"The text of {folder.path} was at {recipe['dataset']}, as its "
             "config.json says, and is not there now. Put it there again"
         )
         # Without its text, an n-gram model cannot be counted.
         if kind_of(recipe["preset"]) != KNESER_NEY:
-            told += (
+            message += (
                 ", or say where it is: memlm evaluate "
                 f"{shlex.quote(str(folder.path))} --dataset=NEWPATH"
             )
-        raise UsageError(told) from None
+        raise UsageError(message) from None
 
 
 def again(folder):
-    """The experiment of a run, of the text that it was of.
+    """The experiment of a run, on the text that it was trained on.
 
     Args:
         folder: `RunFolder` of the run.
 
     Raises:
-        UsageError: if the text is another one now, or not there.
+        UsageError: if the text has changed, or is missing.
     """
     experiment = of_run(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:

@@ -5,9 +5,8 @@ import pathlib
 
 import numpy as np
 
-from memlm_keras import analysis
+import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.data import sentence_starts
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -38,7 +37,7 @@ def check_pictures(experiment, pictures):
 
     Args:
         experiment: `Experiment`.
-        pictures: dict, by the names of `settings.PICTURES`.
+        pictures: dict, by the names of `options.PICTURES`.
 
     Raises:
         UsageError: for an unknown analysis, a model that does not attend, and
@@ -97,7 +96,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
         experiment: `Experiment`.
         model: trained `LanguageModel`.
         folder: `pathlib.Path` of the run folder.
-        pictures: dict, by the names of `settings.PICTURES`.
+        pictures: dict, by the names of `options.PICTURES`.
         verbose: as of `Experiment.run`.
 
     Returns:
@@ -114,7 +113,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
     tokens = _passage(corpus, batches, pictures.get("passage", _PASSAGE))
     # Slots before these have nothing in them yet.
     weights = model.attention(tokens[None])[0][:, -len(tokens) :]
-    analysis.plot_attention(
+    memlm.analysis.plot_attention(
         weights,
         corpus.vocabulary.decode(tokens),
         drawn[0],
@@ -144,10 +143,12 @@ def draw_sentence(models, corpus, path, sentence=None):
     """
     words = drawn_words(corpus, sentence)
     found = {
-        name: analysis.sentence_predictions(model, words, corpus.vocabulary)
+        name: memlm.analysis.sentence_predictions(
+            model, words, corpus.vocabulary
+        )
         for name, model in models.items()
     }
-    analysis.plot_sentence_attention(found, path)
+    memlm.analysis.plot_sentence_attention(found, path)
 
 
 def drawn_words(corpus, sentence=None):
@@ -174,7 +175,7 @@ def drawn_words(corpus, sentence=None):
         length = len(found) if short else -len(found)
         return short, unknown not in found, length
 
-    starts = sentence_starts(tokens, vocabulary.end_of_sentence_id)
+    starts = memlm.data.sentence_starts(tokens, vocabulary.end_of_sentence_id)
     chosen = max(np.split(tokens, starts[1:]), key=preference)
     return vocabulary.decode(chosen[:-1])
 
@@ -254,13 +255,13 @@ def _passage(corpus, batches, length):
 
 def _draw_mean(model, name, corpus, batches, folder):
     try:
-        mean = analysis.mean_attention(model, batches)
+        mean = memlm.analysis.mean_attention(model, batches)
     except ValueError as error:
         print(f"Mean attention is not drawn: {error}")
         return []
     write_mean_attention(folder, mean)
     path = folder / "mean_attention.png"
-    analysis.plot_mean_attention(
+    memlm.analysis.plot_mean_attention(
         {name: mean}, path, title=f"Mean attention, test text of {corpus.name}"
     )
     return [path]
@@ -270,7 +271,7 @@ def _draw_columns(experiment, model, title, paths, pictures, verbose):
     corpus = experiment.corpus
     end = corpus.vocabulary.end_of_sentence_id
     words = np.count_nonzero(corpus.test.tokens != end)
-    columns = analysis.attention_columns(
+    columns = memlm.analysis.attention_columns(
         model,
         corpus.test,
         corpus.vocabulary,
@@ -278,21 +279,21 @@ def _draw_columns(experiment, model, title, paths, pictures, verbose):
         seed=experiment.seed,
         verbose=int(verbose == 1),
     )
-    analysis.plot_attention_columns(columns, paths[0], title)
-    analysis.write_attention_columns(columns, paths[1])
+    memlm.analysis.plot_attention_columns(columns, paths[0], title)
+    memlm.analysis.write_attention_columns(columns, paths[1])
 
 
 def _draw_predictions(experiment, model, title, paths, pictures, verbose):
     corpus = experiment.corpus
     words = drawn_words(corpus, pictures.get("sentence"))
-    found = analysis.sentence_predictions(model, words, corpus.vocabulary)
-    analysis.plot_sentence_predictions(found, paths[0], title)
-    analysis.write_sentence_predictions(found, paths[1])
+    found = memlm.analysis.sentence_predictions(model, words, corpus.vocabulary)
+    memlm.analysis.plot_sentence_predictions(found, paths[0], title)
+    memlm.analysis.write_sentence_predictions(found, paths[1])
 
 
 def _draw_pairs(experiment, model, title, paths, pictures, verbose):
     corpus = experiment.corpus
-    pairs = analysis.distant_pairs(
+    pairs = memlm.analysis.distant_pairs(
         model,
         corpus.test,
         corpus.train,
@@ -300,9 +301,9 @@ def _draw_pairs(experiment, model, title, paths, pictures, verbose):
         minimum_distance=_NEAREST,
         verbose=int(verbose == 1),
     )
-    analysis.plot_distant_pairs(pairs, paths[0], title)
-    analysis.write_distant_pairs(pairs, paths[1])
-    analysis.write_counts_by_distance(pairs, paths[2])
+    memlm.analysis.plot_distant_pairs(pairs, paths[0], title)
+    memlm.analysis.write_distant_pairs(pairs, paths[1])
+    memlm.analysis.write_counts_by_distance(pairs, paths[2])
 
 
 def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
@@ -316,17 +317,17 @@ def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
         f"{name}: {len(parses):,} sentences, {len(words):,} words, of which "
         f"the vocabulary lacks {unknown:.1%}."
     )
-    attention = analysis.dependency_attention(
+    attention = memlm.analysis.dependency_attention(
         model, parses, vocabulary, verbose=int(verbose == 1)
     )
-    analysis.plot_dependency_attention(
+    memlm.analysis.plot_dependency_attention(
         attention,
         paths[0],
         attention.most_frequent(_DEPENDENCIES_DRAWN),
         f"{title}, {name}",
         minimum_pairs=_FEWEST_PAIRS,
     )
-    analysis.write_dependency_attention(attention, paths[1])
+    memlm.analysis.write_dependency_attention(attention, paths[1])
 
 
 _DRAW = {
@@ -340,7 +341,7 @@ _DRAW = {
 def _parses(experiment, pictures):
     parsed = _parsed_files(experiment, pictures)
     return list(
-        itertools.chain.from_iterable(map(analysis.read_conllu, parsed))
+        itertools.chain.from_iterable(map(memlm.analysis.read_conllu, parsed))
     )
 
 

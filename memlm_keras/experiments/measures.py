@@ -1,149 +1,347 @@
-"""Measures of trained language models besides their perplexity."""
+"""Measurements of trained models.
 
+`perplexities` is made of every language model. `MEASURES` are made on request,
+and each is one entry: `Measure(name, function, needs, check)`.
+"""
+
+import dataclasses
 import functools
 import pathlib
 import zlib
+from collections.abc import Callable
+from typing import NamedTuple
 
-from memlm_keras.data import cbt_questions
-from memlm_keras.data import completion_questions
-from memlm_keras.evaluation import choose_cache
-from memlm_keras.evaluation import choose_dynamic
-from memlm_keras.evaluation import cloze_accuracy
-from memlm_keras.evaluation import mean_squared_gradients
-from memlm_keras.evaluation import monte_carlo_perplexity
-from memlm_keras.evaluation import perplexity
-from memlm_keras.evaluation import sampled_perplexity
-from memlm_keras.experiments import report
+import memlm_keras as memlm
+from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.tasks import smoothing_of
-from memlm_keras.models import copies
 
 WORD_TYPES = ("NE", "CN", "V", "P")
-COMPLETION = "completion"
-_FILES = ("questions", "answers")
-# As Krause et al. (2018) and their code have them: steps that are learned from
-# at once, rows of the gradient statistics, and a part of the validation text.
+_SPLITS = ("validation", "test")
+# Rows of autoencoding batches.
+_ROWS = 50
+# Steps that are learned from at once, rows of the gradient statistics, and
+# segments of the validation text, as in Krause et al. (2018) and their code.
 _DYNAMIC_STEPS = 5
 _DYNAMIC_ROWS = 100
 _DYNAMIC_SEGMENTS = 6000
 
 
-def wanted(experiment, measures):
-    """The measures of an experiment: what is asked for, and its preset's.
+@dataclasses.dataclass(frozen=True)
+class Measure:
+    """A measurement that is made on request.
+
+    Attributes:
+        name: string, its key in `results.json`.
+        function: function of experiment, model, requested options and
+            verbosity; returns a dict of plain values.
+        needs: dict of the options that request it together: by their names,
+            the keys of their values in the results, or `None`.
+        check: function of experiment and requested options that raises
+            `UsageError` if the model cannot be measured; or `None`.
+    """
+
+    name: str
+    function: Callable
+    needs: dict
+    check: Callable | None = None
+
+    def settings(self, asked):
+        """What identifies it in the results; `None` if it is not requested."""
+        if not all(asked.get(option) for option in self.needs):
+            return None
+        if self.name == COMPLETION:
+            return {"files": identity([asked[o] for o in self.needs])}
+        return {key: asked[o] for o, key in self.needs.items() if key}
+
+
+class Request(NamedTuple):
+    """A measurement that is asked for.
+
+    `make` is a function of model and verbosity.
+    """
+
+    name: str
+    settings: dict
+    make: Callable
+
+    def is_in(self, results):
+        """Whether results have it, made with the same settings."""
+        made = results.get(self.name)
+        return made is not None and all(
+            made.get(key) == value for key, value in self.settings.items()
+        )
+
+
+def requests(experiment, asked):
+    """The measurements that options ask for, and those of the preset.
 
     Args:
-        experiment: `Experiment` of a language model.
-        measures: dict, by the names of `settings.MEASURES`.
+        experiment: `Experiment`.
+        asked: dict, by the names of `options.MEASURES`.
 
     Returns:
-        A dict, as of `Task.wanted`.
+        List of `Request`s.
     """
-    found = {}
-
-    def add(key, apart, make, *arguments):
-        found[key] = apart, functools.partial(make, experiment, *arguments)
-
     cache = experiment.preset.get("cache")
-    if "cache_size" in measures:
-        cache = {**(cache or {}), "size": measures["cache_size"]}
-    if cache is not None:
-        add("cache", {"size": cache["size"]}, _with_cache, cache)
-    if measures.get("dynamic"):
-        add("dynamic", {}, _by_dynamic_evaluation)
-        if cache is not None:
-            size = {"size": cache["size"]}
-            add("dynamic_with_cache", size, _by_both, cache)
-    if "monte_carlo" in measures:
-        draws = measures["monte_carlo"]
-        add("monte_carlo", {"samples": draws}, _by_masks, draws)
-    if "samples" in measures:
-        draws = measures["samples"]
-        add("by_samples", {"samples": draws}, _by_samples, draws)
-        add("by_mode", {}, _by_mode)
-    if "questions" in measures:
-        paths = [measures[name] for name in _FILES]
-        files = {"files": identity(paths)}
-        add(COMPLETION, files, _answer_completion, paths)
-    return found
+    if cache:
+        asked = {"cache_size": cache["size"], **asked}
+
+    def make(measure, settings, model, verbose):
+        values = measure.function(experiment, model, asked, verbose)
+        return {**settings, **values}
+
+    return [
+        Request(
+            measure.name,
+            settings,
+            functools.partial(make, measure, settings),
+        )
+        for measure in MEASURES
+        if (settings := measure.settings(asked)) is not None
+    ]
 
 
-def check(experiment, measures):
-    """Refuses what cannot be measured, before anything is trained.
+def check(experiment, asked):
+    """Checks that a model can be measured, before it is trained.
 
     Raises:
         UsageError: if a model or a file does not allow it.
     """
-    name, model = experiment.preset_name, experiment.preset["model"]
-    if "cache_size" in measures and model.get("mixture") is not None:
+    for measure in MEASURES:
+        if measure.check and any(option in asked for option in measure.needs):
+            measure.check(experiment, asked)
+    if experiment.dataset.name == "cbt":
+        _cbt_questions(experiment)
+
+
+# === Perplexities ===
+
+
+def plain_perplexity(result):
+    """A `Perplexity` as plain values, with those of other protocols.
+
+    Args:
+        result: `memlm_keras.evaluation.Perplexity`.
+    """
+    return {
+        "perplexity": result.perplexity,
+        "loss": result.loss,
+        "predicted_tokens": result.predicted_tokens,
+        "total_tokens": result.total_tokens,
+        "protocol": result.protocol,
+        **{
+            name: plain_perplexity(other)
+            for name, other in result.others.items()
+        },
+    }
+
+
+def perplexities(model, batches, verbose, also=(), splits=_SPLITS):
+    """Perplexities by split, as plain values.
+
+    Args:
+        model: what `memlm_keras.evaluation.perplexity` takes.
+        batches: function of the name of a split.
+        verbose, also: see `memlm_keras.evaluation.perplexity`.
+        splits: names of splits.
+    """
+    return {
+        split: plain_perplexity(
+            memlm.evaluation.perplexity(
+                model, batches(split), verbose=verbose, also=also
+            )
+        )
+        for split in splits
+    }
+
+
+def _cached(experiment, model, asked, verbose):
+    """The model with the best cache, and its settings."""
+    chosen = memlm.evaluation.choose_cache(
+        model,
+        evaluation_batches(experiment, model, "validation"),
+        verbose=verbose,
+        **{
+            **(experiment.preset.get("cache") or {}),
+            "size": asked["cache_size"],
+        },
+    ).cache
+    return model.with_mixture(chosen), {
+        name: getattr(chosen, name) for name in ("size", "theta", "weight")
+    }
+
+
+def _with_cache(experiment, model, asked, verbose):
+    cached, settings = _cached(experiment, model, asked, verbose)
+
+    def batches(split):
+        return evaluation_batches(experiment, cached, split)
+
+    return {**settings, **perplexities(cached, batches, verbose)}
+
+
+def _check_cache(experiment, asked):
+    if experiment.preset["model"].get("mixture") is not None:
         raise UsageError(
             "cache_size is of models without a mixture of their own. Received: "
-            f"preset={name}"
+            f"preset={experiment.preset_name}"
         )
-    if "samples" in measures and not smoothing_of(model):
+
+
+def _dynamic_with_cache(experiment, model, asked, verbose):
+    cached, settings = _cached(experiment, model, asked, verbose)
+    name = "Dynamic evaluation with a cache"
+    return {**settings, **_dynamic(experiment, cached, asked, verbose, name)}
+
+
+def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
+    evaluation = memlm.evaluation
+
+    def batches(split, rows=1):
+        return experiment.corpus.batches(
+            split,
+            rows,
+            _DYNAMIC_STEPS,
+            sentences=reads_sentences(experiment.preset),
+            documents=bool(experiment.settings.get("documents")),
+        )
+
+    def report(part, text):
+        if verbose:
+            print(f"{name}, part {part} of 3: {text}")
+
+    report(1, "mean squares of gradients, one pass over the training text")
+    squares = evaluation.mean_squared_gradients(
+        model, batches("train", _DYNAMIC_ROWS), verbose=verbose
+    )
+    report(2, "rate and decay, chosen on the validation text")
+    best = evaluation.choose_dynamic(
+        model,
+        batches("validation"),
+        squares,
+        segments=_DYNAMIC_SEGMENTS,
+        verbose=verbose,
+    ).evaluator
+    report(3, "the validation and the test text by the best of them")
+    results = perplexities(best, batches, verbose)
+    return {"rate": best.rate, "decay": best.decay, **results}
+
+
+def _monte_carlo(experiment, model, asked, verbose):
+    result = memlm.evaluation.monte_carlo_perplexity(
+        model,
+        evaluation_batches(experiment, model, "test"),
+        samples=asked["monte_carlo"],
+        seed=experiment.seed,
+        verbose=int(verbose == 1),
+    )
+    return {"test": plain_perplexity(result)}
+
+
+def _check_monte_carlo(experiment, asked):
+    process.import_keras()
+    from memlm_keras.models import copies
+
+    name = experiment.preset_name
+    model = experiment.task.make(experiment)
+    if not copies.drops(model):
+        raise UsageError(
+            f"monte_carlo is of models with dropout. Received: preset={name}, "
+            "without"
+        )
+    try:
+        copies.require_masks(model)
+    except ValueError as error:
+        raise UsageError(f"monte_carlo cannot read {name}: {error}") from None
+
+
+def smoothing_of(model):
+    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
+    embedding = model.get("embedding") or {"config": {}}
+    smoothing = embedding["config"].get("smoothing")
+    return smoothing and smoothing["config"]
+
+
+def _by_samples(experiment, model, asked, verbose):
+    batches = evaluation_batches(experiment, model, "validation")
+    return plain_perplexity(
+        memlm.evaluation.sampled_perplexity(
+            model, batches, asked["samples"], experiment.seed, verbose
+        )
+    )
+
+
+def _by_mode(experiment, model, asked, verbose):
+    mode = model.with_prediction("mode")
+
+    def batches(split):
+        return evaluation_batches(experiment, mode, split)
+
+    return perplexities(mode, batches, verbose, splits=_SPLITS[:1])[_SPLITS[0]]
+
+
+def _check_samples(experiment, asked):
+    if not smoothing_of(experiment.preset["model"]):
         raise UsageError(
             "samples needs a smoothed model, such as kong2019/vs_linear_512. "
-            f"Received: preset={name}"
+            f"Received: preset={experiment.preset_name}"
         )
-    given = [name for name in _FILES if name in measures]
-    if len(given) == 1:
-        raise UsageError(
-            "questions and answers need each other. Received: "
-            f"{given[0]}={measures[given[0]]}"
-        )
-    for file in given:
-        if not pathlib.Path(measures[file]).is_file():
-            raise UsageError(f"There is no file {file}={measures[file]}.")
-    if given:
-        completion_questions(*(measures[file] for file in given))
-    if experiment.dataset.name == "cbt":
-        _read_cbt(experiment)
-    if "monte_carlo" in measures:
-        made = experiment.task.make(experiment)
-        if not copies.drops(made):
-            raise UsageError(
-                "monte_carlo is of models with dropout. Received: "
-                f"preset={name}, without"
-            )
-        try:
-            copies.require_masks(made)
-        except ValueError as error:
-            raise UsageError(f"monte_carlo cannot read {name}: {error}") from (
-                None
-            )
+
+
+# === Cloze questions ===
+
+COMPLETION = "completion"
 
 
 def answer_cbt(experiment, model, verbose):
     """Accuracy on the test questions of each word type, as plain values."""
     return {
-        word_type: _answered(experiment, model, questions, verbose)
-        for word_type, questions in _read_cbt(experiment).items()
+        word_type: _answer(experiment, model, questions, verbose)
+        for word_type, questions in _cbt_questions(experiment).items()
     }
 
 
-def identity(paths):
-    """Numbers that say which files these are."""
-    return [zlib.crc32(pathlib.Path(path).read_bytes()) for path in paths]
-
-
-def _read_cbt(experiment):
+def _cbt_questions(experiment):
     data_dir = experiment.overrides.get("data_dir")
     return {
-        word_type: cbt_questions(word_type, "test", data_dir=data_dir)
+        word_type: memlm.data.cbt_questions(
+            word_type, "test", data_dir=data_dir
+        )
         for word_type in WORD_TYPES
     }
 
 
-def _answer_completion(experiment, paths, model, verbose):
-    questions = completion_questions(*paths)
-    found = _answered(experiment, model, questions, verbose)
-    return {**found, "files": identity(paths)}
+def identity(paths):
+    """Checksums that identify files, a list of integers."""
+    return [zlib.crc32(pathlib.Path(path).read_bytes()) for path in paths]
 
 
-def _answered(experiment, model, questions, verbose):
-    vocabulary = experiment.corpus.vocabulary
-    result = cloze_accuracy(model, questions, vocabulary, verbose=verbose)
+def _complete(experiment, model, asked, verbose):
+    questions = memlm.data.completion_questions(
+        asked["questions"], asked["answers"]
+    )
+    return _answer(experiment, model, questions, verbose)
+
+
+def _check_completion(experiment, asked):
+    paths = {n: asked[n] for n in ("questions", "answers") if n in asked}
+    if len(paths) == 1:
+        ((name, path),) = paths.items()
+        raise UsageError(
+            f"questions and answers need each other. Received: {name}={path}"
+        )
+    for name, path in paths.items():
+        if not pathlib.Path(path).is_file():
+            raise UsageError(f"There is no file {name}={path}.")
+    memlm.data.completion_questions(*paths.values())
+
+
+def _answer(experiment, model, questions, verbose):
+    result = memlm.evaluation.cloze_accuracy(
+        model, questions, experiment.corpus.vocabulary, verbose=verbose
+    )
     return {
         "accuracy": result.accuracy,
         "interval": result.interval,
@@ -154,97 +352,53 @@ def _answered(experiment, model, questions, verbose):
     }
 
 
-def _measured(experiment, model, split, verbose):
-    batches = evaluation_batches(experiment, model, split)
-    return report.plain_perplexity(perplexity(model, batches, verbose=verbose))
+# === Autoencoders ===
 
 
-def _cached(experiment, cache, model, verbose):
-    """A model with the best cache, and what that is."""
-    validation = evaluation_batches(experiment, model, "validation")
-    chosen = choose_cache(model, validation, verbose=verbose, **cache).cache
-    told = {name: getattr(chosen, name) for name in ("size", "theta", "weight")}
-    return model.with_mixture(chosen), told
-
-
-def _with_cache(experiment, cache, model, verbose):
-    cached, told = _cached(experiment, cache, model, verbose)
+def reconstruction(experiment, model, split, sampler, verbose):
+    """Accuracies of a reconstructed split in percent, as plain values."""
+    batches = memlm.data.AutoencodingBatches(
+        getattr(experiment.corpus, split).tokens,
+        _ROWS,
+        longest=experiment.settings["longest"],
+    )
+    result = memlm.evaluation.reconstruction(model, batches, sampler, verbose)
     return {
-        **told,
-        **{
-            split: _measured(experiment, cached, split, verbose)
-            for split in ("validation", "test")
-        },
+        **result._asdict(),
+        "token_accuracy": 100 * result.token_accuracy,
+        "sequence_accuracy": 100 * result.sequence_accuracy,
     }
 
 
-def _by_both(experiment, cache, model, verbose):
-    cached, told = _cached(experiment, cache, model, verbose)
-    name = "Dynamic evaluation with a cache"
-    return {**told, **_by_dynamic_evaluation(experiment, cached, verbose, name)}
+def _by_beams(experiment, model, asked, verbose):
+    # Importing it takes seconds.
+    import keras_nlp
+
+    sampler = keras_nlp.samplers.BeamSampler(num_beams=asked["beams"])
+    return reconstruction(experiment, model, "test", sampler, verbose)
 
 
-def _by_dynamic_evaluation(
-    experiment, model, verbose, name="Dynamic evaluation"
-):
-    def batches(split, rows=1):
-        return experiment.corpus.batches(
-            split,
-            rows,
-            _DYNAMIC_STEPS,
-            sentences=reads_sentences(experiment.preset),
-            documents=bool(experiment.settings.get("documents")),
-        )
-
-    def tell(part, what):
-        if verbose:
-            print(f"{name}, part {part} of 3: {what}")
-
-    tell(1, "mean squares of gradients, one pass over the training text")
-    squares = mean_squared_gradients(
-        model, batches("train", _DYNAMIC_ROWS), verbose=verbose
-    )
-    tell(2, "rate and decay, chosen on the validation text")
-    choice = choose_dynamic(
-        model,
-        batches("validation"),
-        squares,
-        segments=_DYNAMIC_SEGMENTS,
-        verbose=verbose,
-    )
-    best = choice.evaluator
-    tell(3, "the validation and the test text by the best of them")
-    return {
-        "rate": best.rate,
-        "decay": best.decay,
-        **{
-            split: report.plain_perplexity(
-                perplexity(best, batches(split), verbose=verbose)
-            )
-            for split in ("validation", "test")
-        },
-    }
-
-
-def _by_masks(experiment, samples, model, verbose):
-    found = monte_carlo_perplexity(
-        model,
-        evaluation_batches(experiment, model, "test"),
-        samples=samples,
-        seed=experiment.seed,
-        verbose=int(verbose == 1),
-    )
-    return {"samples": samples, "test": report.plain_perplexity(found)}
-
-
-def _by_samples(experiment, samples, model, verbose):
-    batches = evaluation_batches(experiment, model, "validation")
-    found = sampled_perplexity(
-        model, batches, samples, experiment.seed, verbose
-    )
-    return {"samples": samples, **report.plain_perplexity(found)}
-
-
-def _by_mode(experiment, model, verbose):
-    mode = model.with_prediction("mode")
-    return _measured(experiment, mode, "validation", verbose)
+MEASURES = (
+    Measure("cache", _with_cache, {"cache_size": "size"}, _check_cache),
+    Measure("dynamic", _dynamic, {"dynamic": None}),
+    Measure(
+        "dynamic_with_cache",
+        _dynamic_with_cache,
+        {"dynamic": None, "cache_size": "size"},
+    ),
+    Measure(
+        "monte_carlo",
+        _monte_carlo,
+        {"monte_carlo": "samples"},
+        _check_monte_carlo,
+    ),
+    Measure("by_samples", _by_samples, {"samples": "samples"}, _check_samples),
+    Measure("by_mode", _by_mode, {"samples": None}),
+    Measure(
+        COMPLETION,
+        _complete,
+        {"questions": "files", "answers": "files"},
+        _check_completion,
+    ),
+    Measure("test_by_beams", _by_beams, {"beams": "beams"}),
+)

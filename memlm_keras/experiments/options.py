@@ -1,29 +1,29 @@
-"""Options: one thing each that can be told to an experiment or a command.
+"""Options of experiments, each declared once.
 
-Nothing here imports Keras: the command line reads these before it knows on
-which backend Keras is to be imported.
+The flags of `memlm`, its `--help`, run folders, grids and the arguments of
+`Experiment` follow from these declarations. What is not given is the preset's.
+Nothing here imports Keras.
 """
 
 import dataclasses
 import difflib
+import functools
 
 CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
 LANGUAGE_MODEL = "LanguageModel"
 KNESER_NEY = "KneserNey"
-# As sentences have them.
+# Kinds of models, as errors name them.
 KINDS = {
     LANGUAGE_MODEL: "language models",
     CLASSIFIER: "classifiers",
     AUTOENCODER: "autoencoders",
     KNESER_NEY: "n-gram models, which count and have no weights",
 }
-# Kinds of models that have a recurrent layer.
-NEURAL = (LANGUAGE_MODEL, CLASSIFIER, AUTOENCODER)
 
 
 class UsageError(ValueError):
-    """A name, a flag or a path is wrong: nothing was tried."""
+    """A name, a flag or a path is wrong, and nothing was done."""
 
 
 class MissingTextError(UsageError):
@@ -31,10 +31,10 @@ class MissingTextError(UsageError):
 
 
 class NoUseError(UsageError):
-    """A preset has no use for an override that others have.
+    """A preset does not use an option that other presets use.
 
     Args:
-        option: string, name of the override.
+        option: string, name of the option.
         message: string.
     """
 
@@ -44,61 +44,59 @@ class NoUseError(UsageError):
 
 
 def nearest(name, names):
-    """End of a message that an unknown name has: the one that was meant.
-
-    Args:
-        name: string, what was received.
-        names: names that there are.
-
-    Returns:
-        `" Did you mean NAME?"`, or an empty string if no name is alike.
-    """
-    found = difflib.get_close_matches(str(name), list(names), 1, 0.5)
-    return f" Did you mean {found[0]}?" if found else ""
+    """Returns `" Did you mean NAME?"`, or `""` if no name is similar."""
+    matches = difflib.get_close_matches(str(name), list(names), 1, 0.5)
+    return f" Did you mean {matches[0]}?" if matches else ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One thing that can be told.
+    """An option of experiments or of a command.
 
     Attributes:
         name: string, name of the argument and of the flag.
-        type: `str`, `int`, `float` or `bool`.
+        type: `str`, `int`, `float`, `bool`, or `list` for a flag that may be
+            repeated.
         help: string.
-        choices: tuple of the values that there are, or `None`.
+        default: value where it is not given, or `None`.
+        choices: tuple of the accepted values, or `None`.
         at_least, at_most: numbers, or `None`.
-        kinds: tuple of the kinds of model that have a use for it.
+        kinds: tuple of the kinds of model that use it.
+        label: string that stands for a true value in the names of run folders;
+            `""` for none, `None` for name and value.
     """
 
     name: str
     type: type
     help: str
+    default: object = None
     choices: tuple | None = None
     at_least: float | None = None
     at_most: float | None = None
-    kinds: tuple = (*NEURAL, KNESER_NEY)
+    kinds: tuple = tuple(KINDS)
+    label: str | None = None
 
     def read(self, value):
-        """Returns a value, or a text of it, as what it should be.
+        """Converts a value or its text to `type`.
 
         Raises:
-            UsageError: if it cannot be.
+            UsageError: if that is impossible or the value is not accepted.
         """
-        found = self._converted(value)
+        converted = self._convert(value)
         if (
-            found is None
-            or (self.choices is not None and found not in self.choices)
-            or (self.at_least is not None and found < self.at_least)
-            or (self.at_most is not None and found > self.at_most)
+            converted is None
+            or (self.choices is not None and converted not in self.choices)
+            or (self.at_least is not None and converted < self.at_least)
+            or (self.at_most is not None and converted > self.at_most)
         ):
             hint = nearest(value, self.choices) if self.choices else ""
             raise UsageError(
-                f"{self.name} must be {self._expected()}. Received: "
-                f"{value!r}{hint and '.'}{hint}"
+                f"{self.name} must be {self.expected}. Received: {value!r}"
+                f"{hint and '.'}{hint}"
             )
-        return found
+        return converted
 
-    def _converted(self, value):
+    def _convert(self, value):
         """The value as `type`, or `None`."""
         if self.type is bool and isinstance(value, str):
             return {"true": True, "false": False}.get(value.lower())
@@ -111,7 +109,9 @@ class Option:
         except (TypeError, ValueError):
             return None
 
-    def _expected(self):
+    @property
+    def expected(self):
+        """The accepted values, in words."""
         if self.choices is not None:
             return f"one of {', '.join(map(str, self.choices))}"
         names = {int: "an integer", float: "a number", bool: "true or false"}
@@ -124,46 +124,413 @@ class Option:
 
 
 def read_options(options, values, kind=None):
-    """Checks values by the options that they are of.
+    """Checks the values of options.
 
     Args:
-        options: tuple of `Option`s.
-        values: dict by name; those that are `None` count as not given.
+        options: iterable of `Option`s.
+        values: dict by name, in which `None` is not given.
         kind: string, the kind of model that they are for, or `None`.
 
     Returns:
-        Dict of the values that are given, in the order of the options, so
-        that the same ones are the same experiment in whatever order.
+        Dict of the given values in the order of the options, so that equal
+        values name equal experiments.
 
     Raises:
-        UsageError: for a name that there is not, a value that cannot be, and
-            one that the kind of model has no use for.
+        UsageError: for an unknown name, a value that is not accepted, and an
+            option that this kind of model does not use.
     """
     known = {option.name: option for option in options}
-    found = {}
-    for name, value in values.items():
+    for name in values:
         if name not in known:
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
+    given = {}
+    for name, option in known.items():
+        value = values.get(name)
         if value is None:
             continue
-        option = known[name]
         if kind is not None and kind not in option.kinds:
             raise NoUseError(
                 name,
                 f"{name} has no meaning for {KINDS[kind]}. Received: "
                 f"{name}={value}",
             )
-        found[name] = option.read(value)
-    return {name: found[name] for name in known if name in found}
+        given[name] = option.read(value)
+    return given
 
 
-def take(options, values, kind=None):
-    """Takes the values of a group of options out of `values`, and checks them.
+def take(options, values):
+    """Removes options from `values`; returns those that are not defaults."""
+    given = {option: values.pop(option.name, None) for option in options}
+    return read_options(
+        options, {o.name: v for o, v in given.items() if v != o.default}
+    )
 
-    Returns:
-        Dict, as of `read_options`.
-    """
-    taken = {o.name: values.pop(o.name) for o in options if o.name in values}
-    return read_options(options, taken, kind)
+
+def as_flag(name, value):
+    """The flag that gives an option a value."""
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no{name}"
+    return f"--{name}={value}"
+
+
+_neural = functools.partial(
+    Option, kinds=(LANGUAGE_MODEL, CLASSIFIER, AUTOENCODER)
+)
+_of_texts = functools.partial(
+    Option, kinds=(LANGUAGE_MODEL, AUTOENCODER, KNESER_NEY)
+)
+_of_language = functools.partial(Option, kinds=(LANGUAGE_MODEL,))
+_of_pairs = functools.partial(Option, kinds=(CLASSIFIER,))
+_of_autoencoders = functools.partial(Option, kinds=(AUTOENCODER,))
+
+# Corpora by name, for models of texts and of sentence pairs.
+TEXTS = ("embedded", "ptb", "wikitext-2", "cbt")
+PAIRS = ("embedded", "snli", "sick")
+
+DATASET = Option(
+    "dataset",
+    str,
+    f"Corpus: {', '.join(TEXTS)} (for sentence pairs: {', '.join(PAIRS)}); "
+    "a .txt file with one sentence a line, which is split into three "
+    "parts; three files with commas between them; a folder with train, valid "
+    "and test (.txt files, or folders of documents); a folder with a treebank "
+    "in CoNLL-U (NAME-ud-train.conllu and so on); or documents, which are "
+    "divided among the three parts: a folder with one .txt file each, or one "
+    "file with --document_start.",
+)
+
+# How the text is read.
+READING = (
+    Option(
+        "data_dir",
+        str,
+        "Folder with the files of a public corpus; downloaded by default.",
+        label="",
+    ),
+    _of_texts(
+        "document_start",
+        str,
+        "For your own files: regular expression that matches the first line of "
+        "each document.",
+        label="",
+    ),
+    _of_texts(
+        "tokenize",
+        str,
+        "For your own files: how text is split into words; by default at white "
+        "space.",
+        choices=("unicode_script", "characters"),
+        label="",
+    ),
+    Option(
+        "vocabulary_size",
+        int,
+        "Number of most frequent words to keep, with the special tokens; by "
+        "default 77,003 for a folder of documents, and otherwise all.",
+        at_least=2,
+    ),
+    Option(
+        "minimum_count",
+        int,
+        "Words with fewer occurrences in the training text are unknown. By "
+        "default, words that occur once are, unless the text contains unknown "
+        "words already.",
+        at_least=1,
+    ),
+    _of_texts(
+        "training_lines",
+        int,
+        "Number of first lines of the training text to train on; other words "
+        "are unknown.",
+        at_least=1,
+    ),
+    _of_language(
+        "cbt_train_on",
+        str,
+        "For --dataset=cbt: the books, or the questions of one word type.",
+        choices=("books", "NE", "CN", "V", "P"),
+    ),
+    _of_pairs(
+        "lowercase",
+        bool,
+        "Convert all tokens to lower case.",
+        label="lowercase",
+    ),
+    _of_language(
+        "documents",
+        bool,
+        "Start each document from the initial state, or read all documents as "
+        "one continuous text.",
+    ),
+)
+
+# Sizes of the model, and its initial weights.
+SIZES = (
+    _neural(
+        "scale",
+        float,
+        "Factor on all sizes of the paper's model.",
+        at_least=1e-6,
+    ),
+    _neural("units", int, "Units of the recurrent layers.", at_least=1),
+    _neural("embedding_dim", int, "Size of the embeddings.", at_least=1),
+    _of_language("window", int, "Window of the memory.", at_least=1),
+    _neural(
+        "initial_range",
+        float,
+        "Initial weights are drawn from U(-r, r) with this r. With --scale=s, "
+        "the paper's r divided by sqrt(s) gives outputs of the paper's size.",
+        at_least=0,
+    ),
+    _of_language(
+        "match_parameters",
+        bool,
+        "Choose the hidden size so that the model has as many parameters as "
+        "the paper's LSTM at this scale and vocabulary, as Daniluk et al. do. "
+        "Rows that are larger in the paper stay larger.",
+        label="matched",
+    ),
+    _of_language(
+        "memory",
+        str,
+        "Memory to add above the recurrent layers of a preset without one; the "
+        "last recurrent layer then has three times the units.",
+        choices=("key_value_predict",),
+    ),
+    _neural(
+        "key",
+        str,
+        "Keys of an associative memory: length at most one, or exactly one.",
+        choices=("bound", "unit"),
+    ),
+)
+
+TRAINING = (
+    _neural(
+        "dropout",
+        float,
+        "Dropout rate of the embeddings, layers and outputs that the preset "
+        "applies dropout to; not of recurrent connections.",
+        at_least=0,
+        at_most=1,
+    ),
+    _neural("batch_size", int, "Rows of a batch.", at_least=1),
+    Option(
+        "segment_length",
+        int,
+        "Time steps of back-propagation. For presets that read sentences, and "
+        "for autoencoders: longer sentences are cut at this length.",
+        at_least=1,
+        kinds=(LANGUAGE_MODEL, AUTOENCODER),
+    ),
+    _of_language(
+        "length_multiple",
+        int,
+        "For presets that read sentences: lengths are padded to a multiple of "
+        "this number, so that few shapes are compiled; by default 8.",
+        at_least=1,
+    ),
+    _neural("learning_rate", float, "Initial learning rate.", at_least=0),
+    _neural(
+        "distribution",
+        str,
+        "Train on several devices, each with some rows of every batch (JAX and "
+        "TensorFlow).",
+        choices=("data_parallel",),
+        label="data_parallel",
+    ),
+    _of_language(
+        "halve_after", int, "Epochs at the initial learning rate.", at_least=0
+    ),
+    _of_language(
+        "rate",
+        float,
+        "Rate gamma_0 of noise or smoothing.",
+        at_least=0,
+        at_most=1,
+    ),
+    _of_language(
+        "l2",
+        float,
+        "For presets of kong2019: weight of the divergence of smoothed "
+        "matrices and of the squares of all other matrices.",
+        at_least=0,
+    ),
+    _of_language(
+        "output_bias",
+        bool,
+        "For presets of kong2019: whether the output layer has a bias.",
+    ),
+    _of_language(
+        "other_words",
+        str,
+        "For Kneser-Ney smoothing: output vectors of the words other than the "
+        "target in training; a sample needs an --output_bias.",
+        choices=("sample", "mean", "mode"),
+    ),
+    _of_pairs(
+        "vectors",
+        str,
+        "File of word vectors, such as glove.840B.300d.txt or its .zip. They "
+        "are frozen for one pass over the pairs, and then trained.",
+        label="",
+    ),
+    _of_pairs(
+        "embedding_range",
+        float,
+        "Initial embeddings are drawn from U(-r, r) with this r; by default "
+        "0.5, the size of GloVe's vectors. Keras' default is 0.05.",
+        at_least=0,
+    ),
+    _of_pairs(
+        "halve",
+        bool,
+        "Halve the learning rate when accuracy falls, as the presets do.",
+    ),
+)
+
+# The settings of an experiment besides preset, dataset and seed.
+OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
+
+VERBOSE = Option(
+    "verbose",
+    int,
+    "0 silent, 1 progress bar, 2 lines.",
+    default=1,
+    choices=(0, 1, 2),
+)
+# These do not change what a run is.
+RUNNING = (
+    Option("epochs", int, "Maximum number of epochs.", at_least=1),
+    Option(
+        "patience",
+        int,
+        "Epochs without a better validation perplexity or accuracy before "
+        "training stops.",
+        at_least=0,
+    ),
+    _neural(
+        "devices",
+        int,
+        "For --distribution: number of devices; by default all. A run may "
+        "continue on another number.",
+        at_least=1,
+    ),
+    Option(
+        "checkpoint_frequency",
+        int,
+        "Batches between checkpoints.",
+        default=500,
+        at_least=1,
+    ),
+    Option(
+        "tensorboard",
+        bool,
+        "Log for TensorBoard too; needs `pip install tensorboard`.",
+    ),
+    VERBOSE,
+)
+
+# Measurements of a trained model; `measures.MEASURES` has their functions.
+MEASURES = (
+    _of_language(
+        "cache_size",
+        int,
+        "Outputs in a neural cache (Grave et al., 2017) added to the trained "
+        "model; theta and weight are chosen on the validation text.",
+        at_least=1,
+    ),
+    _of_language(
+        "dynamic",
+        bool,
+        "Dynamic evaluation (Krause et al., 2018), which trains on the text "
+        "while reading it; rate and decay are chosen on the validation text. "
+        "Costs one pass over the training text, nine over up to 6,000 segments "
+        "of 5 tokens of the validation text, and one over validation and test. "
+        "With --cache_size, all of it again for the model with its cache.",
+    ),
+    _of_language(
+        "monte_carlo",
+        int,
+        "Samples of a Monte Carlo average (Gal and Ghahramani, 2016) over the "
+        "test text, for a model trained with dropout.",
+        at_least=1,
+    ),
+    _of_language(
+        "samples",
+        int,
+        "For smoothed models: evaluate the validation text also by the mode "
+        "and by the mean of this many samples.",
+        at_least=1,
+    ),
+    _of_language(
+        "questions",
+        str,
+        "Questions of the Sentence Completion Challenge, a file such as "
+        "Holmes.machine_format.questions.txt, for a model of novels prepared "
+        "with memlm_keras.data.prepare_novels.",
+    ),
+    _of_language("answers", str, "For --questions: their answers."),
+    _of_autoencoders(
+        "beams",
+        int,
+        "For autoencoders: also write by beam search with this many beams.",
+        at_least=2,
+    ),
+)
+
+SENTENCE = Option(
+    "sentence",
+    str,
+    "Sentence to draw; by default the longest of the test text with at most 20 "
+    "words and no unknown word.",
+)
+PASSAGE = Option(
+    "passage",
+    int,
+    "Tokens of the test text in the attention picture; by default 24.",
+    at_least=2,
+)
+# Pictures of a trained model, without `SENTENCE`.
+DRAWING = (
+    PASSAGE,
+    Option(
+        "analyses",
+        str,
+        "Analyses of Tran et al. (2016), separated by commas: columns "
+        "(attention after sampled words, Figure 4), predictions (a sentence "
+        "with the most probable next words, Figure 5), pairs (words joined by "
+        "distant attention, Table 3), dependencies (attention by dependency in "
+        "parsed sentences, Figure 6).",
+    ),
+    Option(
+        "columns",
+        int,
+        "For --analyses=columns: words to sample from the test text; by "
+        "default 100.",
+        at_least=1,
+    ),
+    Option(
+        "conllu",
+        str,
+        "For --analyses=dependencies: file of parsed sentences in CoNLL-U; by "
+        "default the test text, if --dataset is a treebank.",
+    ),
+    Option(
+        "premise",
+        str,
+        "For classifiers: premise to draw; by default that of the first test "
+        "pair.",
+    ),
+    Option("hypothesis", str, "For --premise: its hypothesis."),
+    Option(
+        "written",
+        str,
+        "For associative memories: compare with what a step adds to the "
+        "memory, or with the whole state after it.",
+        choices=("written", "state"),
+    ),
+)
+PICTURES = (SENTENCE, *DRAWING)

@@ -16,7 +16,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.recall import RecallBatches
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import run_folder
-from memlm_keras.experiments.provenance import provenance
+from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.recall_rows import ROWS
 from memlm_keras.experiments.recall_rows import SETTINGS
 from memlm_keras.experiments.recall_rows import make_model

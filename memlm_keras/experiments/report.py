@@ -30,42 +30,6 @@ def better(monitor):
     return max if monitor.endswith("accuracy") else min
 
 
-def summary_of_log(log, monitor):
-    """Summarizes the log of a whole run.
-
-    Args:
-        log: list of dicts of floats, one per epoch.
-        monitor: string, the metric that chooses the best epoch, the first of
-            equal ones.
-
-    Returns:
-        Dict of plain values.
-    """
-    speed = next(name for name in log[0] if name.endswith("_per_second"))
-    best = better(monitor)(range(len(log)), key=lambda e: log[e][monitor])
-    return {
-        "epochs": len(log),
-        "best_epoch": 1 + best,
-        "seconds_per_epoch": statistics.median(row["seconds"] for row in log),
-        speed: statistics.median(row[speed] for row in log),
-    }
-
-
-def plain_perplexity(result):
-    """A `Perplexity` as plain values, with those of other protocols by name."""
-    return {
-        "perplexity": result.perplexity,
-        "loss": result.loss,
-        "predicted_tokens": result.predicted_tokens,
-        "total_tokens": result.total_tokens,
-        "protocol": result.protocol,
-        **{
-            name: plain_perplexity(other)
-            for name, other in result.others.items()
-        },
-    }
-
-
 def outcome(results, measures):
     """The results of a run in one line.
 

@@ -1,6 +1,7 @@
-"""Run folders: what a run is, how far it came, and what came of it."""
+"""Run folders: settings, progress and results of a run."""
 
 import csv
+import itertools
 import json
 import pathlib
 import shlex
@@ -10,17 +11,18 @@ from memlm_keras import registry
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.provenance import provenance
-from memlm_keras.experiments.provenance import typed
+from memlm_keras.experiments.process import import_keras
+from memlm_keras.experiments.process import provenance
+from memlm_keras.experiments.process import typed
 from memlm_keras.experiments.tasks import kind_of
 
 CONFIG = "config.json"
 RESULTS = "results.json"
-# No settings: how `Experiment` is told again what the run is, and what was
-# typed.
+# Keys of `config.json` that are no settings: arguments of `Experiment`, and the
+# command.
 _RECIPE, _COMMAND = "experiment", "command"
 _REMEDY = (
-    "Put it right, or give --overwrite to move the run aside and begin anew."
+    "Repair it, or give --overwrite to move the run aside and start again."
 )
 
 
@@ -29,22 +31,22 @@ class RunFolder:
 
     | file | |
     |---|---|
-    | `config.json` | settings that say what the run is, and how it was asked for |
+    | `config.json` | settings that identify the run, arguments, command |
     | `log.csv` | one line an epoch |
-    | `checkpoint.npz` | from which training goes on |
+    | `checkpoint.npz` | from which training continues |
     | `model.keras` | the model of the best epoch, with its vocabulary |
-    | `results.json` | what was measured, how, when and on what |
+    | `results.json` | measurements, their date, versions and hardware |
 
     and pictures. Each file is written whole or not at all.
 
     Args:
-        path: path of the folder, which need not be there.
+        path: path of the folder, which may not exist yet.
 
     Example:
 
     >>> RunFolder("runs/none").is_run
     False
-    """  # noqa: E501
+    """
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -54,60 +56,58 @@ class RunFolder:
 
     @property
     def is_run(self):
-        """Whether a run was begun here."""
+        """Whether a run was started here."""
         return (self.path / CONFIG).exists()
 
     def open(self, settings, epochs=None, patience=None):
-        """Says what is to be done here, and makes the folder if need be.
+        """Returns the state of the run, and makes the folder if necessary.
 
         Args:
-            settings: dict of plain values that say what the run is.
-            epochs, patience: integers that are asked for; `None` stands for
-                those of the run that is here.
+            settings: dict of plain values that identify the run.
+            epochs, patience: integers, or `None` for those of the run.
 
         Returns:
             `"finished"`, `"interrupted"` or `"new"`.
 
         Raises:
-            UsageError: if the folder holds a run of other settings, or what is
-                no run.
+            UsageError: if the folder has a run of other settings, or files
+                that belong to no run.
             ValueError: if a file of the run is damaged.
             OSError: if the folder cannot be made.
         """
+        remedy = (
+            "Choose another --run_dir, or give --overwrite to move it aside."
+        )
         if not self.is_run:
-            held = [
-                f for f in (RESULTS, "model.keras") if (self.path / f).exists()
-            ]
-            if held:
-                raise UsageError(
-                    f"{self.path} holds {held[0]} and no {CONFIG}, so nobody "
-                    "knows what it is of. Choose another --run_dir, or give "
-                    "--overwrite to move it aside."
-                )
+            for name in (RESULTS, self.model_path.name):
+                if (self.path / name).exists():
+                    raise UsageError(
+                        f"{self.path} holds {name} and no {CONFIG}, which "
+                        f"would say what run it is. {remedy}"
+                    )
             self.path.mkdir(parents=True, exist_ok=True)
             return "new"
-        changed = self.changed(settings)
+        changed = ", ".join(
+            f"{name} {before!r} there and {now!r} now"
+            for name, (before, now) in self.changed(settings).items()
+        )
         if changed:
-            told = ", ".join(
-                f"{name} {before!r} there and {now!r} now"
-                for name, (before, now) in changed.items()
-            )
             raise UsageError(
-                f"{self.path} holds a run of other settings: {told}. Choose "
-                "another --run_dir, or give --overwrite to move it aside."
+                f"{self.path} holds a run of other settings: {changed}. "
+                f"{remedy}"
             )
         if self.finished_results(epochs, patience) is not None:
             return "finished"
         return "interrupted" if self.checkpoint.exists() else "new"
 
     def changed(self, settings):
-        """Compares the settings of the run that is here with others.
+        """Compares the settings of the run with others.
 
         Returns:
-            Dict of `(here, there)` by name; empty where all are equal.
+            Dict of pairs by name; empty if all are equal.
         """
         before = self.settings()
-        # As they are once written.
+        # As JSON has them: tuples become lists.
         settings = json.loads(json.dumps(settings))
         return {
             name: (before.get(name), settings.get(name))
@@ -116,18 +116,17 @@ class RunFolder:
         }
 
     def settings(self):
-        """The settings that say what the run is."""
-        found = self._read(CONFIG)
-        for name in (_RECIPE, _COMMAND):
-            found.pop(name, None)
-        return found
+        """The settings that identify the run."""
+        config = self._read(CONFIG)
+        return {k: v for k, v in config.items() if k not in (_RECIPE, _COMMAND)}
 
     def recipe(self):
-        """Arguments of the `Experiment` that the run is."""
+        """Arguments of the run's `Experiment`."""
         config = self._read(CONFIG)
         if _RECIPE not in config:
             raise ValueError(
-                f"{self.path / CONFIG} does not say how its run was asked for."
+                f"{self.path / CONFIG} lacks {_RECIPE!r}, the arguments of its "
+                "experiment."
             )
         return config[_RECIPE]
 
@@ -138,10 +137,10 @@ class RunFolder:
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """Content of `results.json`, `None` if the run can go on.
+        """Content of `results.json`, or `None` if the run may continue.
 
-        A run has come to its end with the epochs that are asked for, when
-        patience ended, when its loss was not finite, or if it has no epochs.
+        A run has finished after `epochs`, when `patience` ended, when its loss
+        was not finite, or if it has no epochs.
         """
         results = self.results()
         if results is None:
@@ -159,9 +158,7 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """List of dicts of floats, one an epoch.
-
-        An epoch that was repeated counts once, the last time.
+        """List of dicts of floats, one an epoch; the last of a repeated epoch.
 
         Raises:
             ValueError: if the log is damaged.
@@ -182,27 +179,25 @@ class RunFolder:
             ValueError: if it cannot be read.
         """
         if not self.model_path.exists():
-            raise FileNotFoundError(self._why_no_model())
+            raise FileNotFoundError(self._missing_model())
         return load_model(self.model_path)
 
-    def _why_no_model(self):
+    def _missing_model(self):
+        """Says why there is no model."""
         if self.results() is None:
-            told = (
+            # Folders of older versions have no command.
+            command = shlex.split(self._read(CONFIG).get(_COMMAND, ""))
+            kept = [p for p in command if not p.startswith("--overwrite")]
+            return (
                 f"Training in {self.path} is not finished, so there is no "
-                "model yet."
+                "model yet. This goes on: "
+                f"{shlex.join(kept) or 'the command that started it'}"
             )
-            command = self._read(CONFIG).get(_COMMAND)
-            # Folders of older versions do not say.
-            if command is None:
-                return f"{told} The command that began it goes on."
-            parts = shlex.split(command)
-            kept = [p for p in parts if not p.startswith("--overwrite")]
-            return f"{told} This goes on: {shlex.join(kept)}"
         if kind_of(self.recipe()["preset"]) == KNESER_NEY:
             return (
                 f"{self.path} is of an n-gram model, which is counted again "
-                "where it is needed, and keeps no model. Use memlm evaluate or "
-                "memlm surprisal."
+                "for each use, and has no file. Use memlm evaluate or memlm "
+                "surprisal."
             )
         return (
             f"There is no trained model at {self.model_path}, though training "
@@ -215,30 +210,27 @@ class RunFolder:
             model.save(temporary)
 
     def write_config(self, settings, recipe, command=None):
-        """Writes what the run is.
+        """Writes `config.json`.
 
         Args:
-            settings: dict of plain values that say what the run is.
+            settings: dict of plain values that identify the run.
             recipe: dict, all arguments of its `Experiment`.
-            command: string, what was typed; `None` asks the process.
+            command: string, or `None` for the command of the process.
         """
-        command = command or typed()
-        write_json(
-            self.path / CONFIG,
-            {**settings, _RECIPE: recipe, _COMMAND: command},
-        )
+        config = {**settings, _RECIPE: recipe, _COMMAND: command or typed()}
+        write_json(self.path / CONFIG, config)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
-        """Writes what came of the run.
+        """Writes `results.json`.
 
         Args:
-            settings: dict of plain values that say what the run is.
+            settings: dict of plain values that identify the run.
             measured: dict of plain values.
-            epochs, patience: integers, what it was trained with.
-            command: string, what was typed; `None` asks the process.
+            epochs, patience: integers that the run was trained with.
+            command: string, or `None` for the command of the process.
 
         Returns:
-            All that was written.
+            The contents of the file, a dict.
         """
         results = {
             **settings,
@@ -260,23 +252,20 @@ class RunFolder:
         """Renames the folder, if it is there, to a name that is free."""
         if not self.path.exists():
             return None
-        number = 1
-        while True:
-            aside = self.path.with_name(f"{self.path.name}-old{number}")
-            if not aside.exists():
-                break
-            number += 1
+        names = (f"{self.path.name}-old{n}" for n in itertools.count(1))
+        paths = map(self.path.with_name, names)
+        aside = next(path for path in paths if not path.exists())
         self.path.rename(aside)
         print(f"What was in {self.path} is now in {aside}.")
         return aside
 
     def _read(self, name):
         what = f"{pathlib.Path(name).stem} of a run"
-        found = files.read_json(self.path / name, what, _REMEDY)
+        content = files.read_json(self.path / name, what, _REMEDY)
         with files.reading(self.path / name, what, _REMEDY):
-            if not isinstance(found, dict):
+            if not isinstance(content, dict):
                 raise ValueError("it is no object")
-        return found
+        return content
 
 
 def load_model(path):
@@ -286,13 +275,14 @@ def load_model(path):
         FileNotFoundError: if there is no such file.
         ValueError: if it cannot be read.
     """
-    # Papers of other packages bring layers of their own.
+    import_keras()
+    # Papers of other packages may have their own layers.
     registry.papers()
     return files.load_model(path, "trained model")
 
 
 def find(path):
-    """The run folder that a path means: itself, or the only one in it.
+    """The run folder at a path, or the only one in it.
 
     Args:
         path: path of a run folder, of a file in it, or of a folder that holds
@@ -313,9 +303,10 @@ def find(path):
             )
         return folder if folder.is_run and path == folder.model_path else None
     if not path.is_dir():
+        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
         raise UsageError(
             f"There is no run folder and no .keras file {path}."
-            f"{_nearest_folder(path)}"
+            f"{nearest(path, map(str, siblings))}"
         )
     if RunFolder(path).is_run:
         return RunFolder(path)
@@ -332,9 +323,3 @@ def write_json(path, values):
     """Writes plain values as JSON, whole or not at all."""
     with files.atomic_path(path) as temporary:
         temporary.write_text(json.dumps(values, indent=2) + "\n")
-
-
-def _nearest_folder(path):
-    parent = path.parent
-    names = [str(p) for p in parent.iterdir()] if parent.is_dir() else []
-    return nearest(path, names)

@@ -14,8 +14,8 @@ import time
 
 import keras
 
-from memlm_keras.experiments.command_line import import_keras
-from memlm_keras.experiments.subcommands import as_flag
+from memlm_keras.experiments.options import as_flag
+from memlm_keras.experiments.process import import_keras
 
 _PACKAGE = pathlib.Path(__file__).parents[2]
 _LINES_OF_A_FAILURE = 8

@@ -19,11 +19,11 @@ from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
 from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.run_folder import RunFolder
-from memlm_keras.experiments.settings import OVERRIDES
 from memlm_keras.experiments.tasks import kind_of
 
 

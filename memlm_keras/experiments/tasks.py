@@ -1,47 +1,65 @@
-"""Tasks: models of one kind, made, trained and measured in an experiment.
+"""Tasks: how models of one kind are made, trained and measured.
 
-The kinds that are trained extend `Task` in `language_models` and
-`dual_sequences`; `experiment` chooses among them.
+`pairs` has those of models of two sequences, `experiment` chooses among them.
 """
 
+import functools
+import math
 import re
 import time
 
-import keras
+import numpy as np
 
-from memlm_keras import models
-from memlm_keras import ngrams
-from memlm_keras import presets
+import memlm_keras as memlm
 from memlm_keras import registry
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures
+from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import reads_documents
+from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.datasets import sentence_batches
+from memlm_keras.experiments.measures import smoothing_of
 from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.report import plain_perplexity
+from memlm_keras.presets import Measure
+from memlm_keras.presets.rows import serialized
+
+# The protocols of papers, which results have next to the standard one.
+_ALSO = {"salton2017": ("salton2017",)}
+# Bytes of the logits of a batch that are worth a warning.
+LARGE_LOGITS = 2**30
+_MEMORY_WINDOW = 5
+# Models above this share of the perplexity of frequencies learned little.
+_LEARNED = 0.8
 
 
 class Task:
-    """Experiments of one kind of model.
+    """Experiments with one kind of model.
 
-    A task has no state: all that it knows stands in the experiment.
+    A task has no state; methods take the experiment.
 
     Attributes:
-        kind: string, as presets have it.
+        kind: string, as in presets.
         monitor: string, the metric that the best epoch is chosen by.
-        measures: list of `memlm_keras.presets.Measure`s, what is printed.
-        is_trained: whether it has epochs at all.
+        mode: `"min"` or `"max"`, which values of it are better.
+        columns: list of `memlm_keras.presets.Measure`s to print.
+        is_trained: whether there are epochs.
     """
 
     kind = None
     monitor = "val_perplexity"
-    measures = [
-        presets.Measure("validation", ("validation", "perplexity")),
-        presets.Measure("test", ("test", "perplexity")),
+    mode = "min"
+    columns = [
+        Measure("validation", ("validation", "perplexity")),
+        Measure("test", ("test", "perplexity")),
     ]
     is_trained = True
 
     def preset(self, name, overrides):
-        """The preset of an experiment, with what is changed of it."""
+        """Returns the preset of an experiment, with its overrides."""
         sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
         row = registry.find(name)[1]
         for size in ("window", "key", "l2", "output_bias"):
@@ -52,15 +70,15 @@ class Task:
                     f"Received: {size}={sizes[size]}",
                 )
         try:
-            preset = presets.get(name, **sizes)
+            preset = registry.get(name, **sizes)
         except ValueError as error:
             raise UsageError(str(error)) from None
         if "dropout" in overrides:
-            set_dropout(preset["model"], overrides["dropout"])
+            _set_dropout(preset["model"], overrides["dropout"])
         return preset
 
     def settings(self, experiment):
-        """Sizes and rates of an experiment."""
+        """Returns sizes and rates of an experiment, a dict of plain values."""
         preset, overrides = experiment.preset, experiment.overrides
         rate = preset["optimizer"]["config"]["learning_rate"]
         return {
@@ -76,8 +94,8 @@ class Task:
         }
 
     def make(self, experiment, **arguments):
-        """The model of an experiment, not compiled, with its words."""
-        return getattr(models, self.kind).from_config(
+        """Returns the model of an experiment, not compiled."""
+        return getattr(memlm, self.kind).from_config(
             {
                 "vocabulary": experiment.corpus.vocabulary,
                 **experiment.preset["model"],
@@ -86,22 +104,22 @@ class Task:
         )
 
     def compile(self, experiment, model):
-        """Compiles it; returns the callbacks that its preset trains with."""
+        """Compiles a model; returns the callbacks that its preset needs."""
+        from keras.saving import deserialize_keras_object
+
         preset = experiment.preset
-        optimizer = keras.saving.deserialize_keras_object(preset["optimizer"])
+        optimizer = deserialize_keras_object(preset["optimizer"])
         optimizer.learning_rate = experiment.settings["learning_rate"]
-        loss = keras.saving.deserialize_keras_object(
-            preset.get("loss") or "auto"
-        )
+        loss = deserialize_keras_object(preset.get("loss") or "auto")
         model.compile(optimizer, loss)
         return self.callbacks(experiment, model)
 
     def callbacks(self, experiment, model):
-        """Callbacks that only this kind has."""
+        """Returns the callbacks of this kind."""
         return []
 
     def epochs(self, experiment, epochs, patience):
-        """Most epochs, and patience, where they are not given."""
+        """Returns epochs and patience, of the preset where they are `None`."""
         schedule = experiment.preset["schedule"]
         planned = schedule.get("epochs")
         if epochs is None:
@@ -113,55 +131,310 @@ class Task:
         return epochs, patience
 
     def training_batches(self, experiment, model):
-        """Batches to train on, and those to choose the best epoch on."""
+        """Returns batches to train on, and those to choose the best epoch."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `training_batches`."
         )
 
     def measure(self, experiment, model, verbose):
-        """Measures a trained model; returns plain values for its results."""
+        """Measures a trained model; returns plain values by split."""
         raise NotImplementedError(
             f"{type(self).__name__} must implement `measure`."
         )
 
-    def check_measures(self, experiment, measures):
-        """Refuses what cannot be measured, before anything is trained."""
+    def draw(self, experiment, model, folder, pictures, verbose):
+        """Draws pictures in a folder; returns a list of their paths."""
+        return []
 
-    def wanted(self, experiment, measures):
-        """Measures that are asked for, besides those of `measure`.
+    def examples(self, experiment, path):
+        """Returns a list of commands that use the model of a run folder."""
+        return []
 
-        Args:
-            experiment: `Experiment`.
-            measures: dict, by the names of `settings.MEASURES`.
 
-        Returns:
-            Dict by the key of `results.json` of pairs: a dict of what sets the
-            measure apart there, and a function of model and verbosity that
-            makes it.
-        """
-        return {}
+class LanguageModelTask(Task):
+    """A language model of continuous text, documents or sentences."""
 
-    def missing(self, experiment, measures, results):
-        """Functions of `wanted` whose values are not in `results` yet."""
+    kind = LANGUAGE_MODEL
+
+    def preset(self, name, overrides):
+        sizes = dict(overrides)
+        window = sizes.pop("window", None) if "memory" in sizes else None
+        preset = super().preset(name, sizes)
+        _change_smoothing(name, preset, overrides)
+        if "memory" in overrides:
+            _add_memory(name, preset["model"], window or _MEMORY_WINDOW)
+        return preset
+
+    def settings(self, experiment):
+        preset, overrides = experiment.preset, experiment.overrides
+        data, schedule = preset["data"], preset["schedule"]
+        smoothing = smoothing_of(preset["model"]) or {}
+        noise = preset.get("noise") or {}
+        if reads_sentences(preset):
+            reading = {
+                "longest": overrides.get("segment_length", data.get("longest")),
+                "length_multiple": overrides.get("length_multiple", 8),
+            }
+        else:
+            length = overrides.get("segment_length", data["segment_length"])
+            reading = {
+                "segment_length": length,
+                "documents": reads_documents(experiment),
+            }
         return {
-            key: make
-            for key, (apart, make) in self.wanted(experiment, measures).items()
-            if key not in results
-            or any(results[key].get(k) != v for k, v in apart.items())
+            "units": _units_of(experiment),
+            **super().settings(experiment),
+            **reading,
+            "halve_after": overrides.get(
+                "halve_after", schedule.get("halve_after")
+            ),
+            "factor": schedule.get("factor"),
+            "rate": noise.get("rate", smoothing.get("rate")),
+            "l2": preset.get("l2"),
+            **{
+                name: overrides.get(name)
+                for name in (
+                    "match_parameters",
+                    "window",
+                    "other_words",
+                    "memory",
+                )
+            },
         }
 
-    def draw(self, experiment, model, folder, pictures, verbose):
-        """Draws what a trained model shows, in a folder.
+    def make(self, experiment):
+        overrides = experiment.overrides
+        if overrides.get("match_parameters"):
+            names = ("window", "initial_range", "dropout")
+            sizes = {n: overrides[n] for n in names if n in overrides}
+            sizes["units"] = _units_of(experiment)
+            sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
+            matched = Task.preset(self, experiment.preset_name, sizes)
+            experiment.preset["model"] = matched["model"]
+        model = super().make(experiment)
+        if model.smoothing is not None:
+            model.smoothing.adapt(_statistics(experiment))
+        return model
 
-        Returns:
-            List of the paths of the pictures.
-        """
-        return []
+    def callbacks(self, experiment, model):
+        """Returns schedules of the learning rate."""
+        from keras import callbacks
+
+        settings = experiment.settings
+        if "halve_after" in settings:
+            schedule = memlm.training.halve_after(
+                settings["halve_after"], settings.get("factor", 0.5)
+            )
+            return [callbacks.LearningRateScheduler(schedule)]
+        plateau = experiment.preset["schedule"].get("reduce_on_plateau")
+        return [callbacks.ReduceLROnPlateau(**plateau)] if plateau else []
+
+    def training_batches(self, experiment, model):
+        settings, corpus = experiment.settings, experiment.corpus
+        validation = None
+        if reads_sentences(experiment.preset):
+            _warn_of_long_sentences(experiment)
+            batches = sentence_batches(
+                experiment,
+                "train",
+                shuffle=True,
+                longest=settings.get("longest"),
+                equal_lengths=experiment.preset["data"].get(
+                    "equal_lengths", True
+                ),
+            )
+        else:
+            size, length = settings["batch_size"], settings["segment_length"]
+            documents = settings["documents"]
+            batches = corpus.batches(
+                "train",
+                batch_size=size,
+                segment_length=length,
+                documents=documents,
+                shuffle=documents,
+                seed=experiment.seed,
+            )
+            if not documents:
+                validation = corpus.batches("validation", size, length)
+                if corpus.train.document_starts is not None:
+                    print(
+                        f"{corpus.name} has documents, and this run reads "
+                        "across them; --documents begins each afresh."
+                    )
+        if validation is None:
+            validation = evaluation_batches(experiment, model, "validation")
+        if noise := experiment.preset.get("noise"):
+            batches = memlm.smoothing.NoisedBatches(
+                batches,
+                statistics=_statistics(experiment),
+                seed=experiment.seed,
+                **noise,
+            )
+        return batches, validation
+
+    def measure(self, experiment, model, verbose):
+        """Measures perplexities, and answers the questions of a corpus."""
+        results = measures.perplexities(
+            model,
+            lambda split: evaluation_batches(experiment, model, split),
+            verbose,
+            also=_ALSO.get(experiment.preset_name.partition("/")[0], ()),
+        )
+        _warn_if_little_is_learned(experiment.corpus, results["test"])
+        if experiment.dataset.name == "cbt":
+            results["cbt"] = measures.answer_cbt(experiment, model, verbose)
+        return results
+
+    def draw(self, experiment, model, folder, pictures, verbose):
+        return figures.draw_language_model(
+            experiment, model, folder, pictures, verbose
+        )
+
+    def examples(self, experiment, path):
+        words = figures.drawn_words(experiment.corpus)[:3]
+        prompt = " ".join(words).replace('"', "")
+        return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _warn_if_little_is_learned(corpus, test):
+    """Compares a test perplexity with that of the words' frequencies."""
+    counts = np.bincount(
+        np.asarray(corpus.train.tokens), minlength=len(corpus.vocabulary)
+    )
+    # No word is impossible.
+    nats = np.log(np.sum(counts + 1)) - np.log(counts + 1)
+    by_frequency = np.exp(np.mean(nats[np.asarray(corpus.test.tokens)]))
+    if not test["perplexity"] < _LEARNED * by_frequency:
+        print(
+            "The model knows little more than how frequent words are: that "
+            f"alone has a perplexity of {by_frequency:.0f} on the test text. "
+            "The preset's settings may suit a larger text: try a smaller "
+            "--batch_size, a higher --learning_rate, with --scale a larger "
+            "--initial_range, or more --epochs."
+        )
+
+
+def _units_of(experiment):
+    """Units of the recurrent layers, matched if that is asked for."""
+    units, overrides = experiment.preset["units"], experiment.overrides
+    if not overrides.get("match_parameters"):
+        return units
+    name = experiment.preset_name
+    paper, row = registry.find(name)[0], name.partition("/")[2]
+    if paper.matched_to is None:
+        raise UsageError(
+            f"match_parameters: {paper.citation} has no row that the others "
+            f"are as large as. Received: preset={name}"
+        )
+    if row in paper.unmatched:
+        return units
+    return _matched_units(
+        f"{paper.name}/{paper.matched_to}",
+        name,
+        len(experiment.corpus.vocabulary),
+        experiment.preset["model"]["embedding_dim"],
+        overrides.get("scale", 1.0),
+        overrides.get("window"),
+    )
+
+
+@functools.cache
+def _matched_units(reference, name, size, embedding_dim, scale, window):
+    """Units of a preset with as many parameters as the `reference`."""
+    budget = memlm.presets.count_params(reference, size, scale=scale)
+    sizes = {} if window is None else {"window": window}
+    return memlm.presets.match_parameters(
+        budget, name, size, embedding_dim=embedding_dim, **sizes
+    )
+
+
+def _statistics(experiment):
+    """Counts of the training text, for noise and smoothing."""
+    return memlm.smoothing.StreamStatistics.count(
+        experiment.corpus.train.tokens, len(experiment.corpus.vocabulary)
+    )
+
+
+def _warn_of_long_sentences(experiment):
+    """Prints the size of the largest batch, if that is very large."""
+    settings, corpus = experiment.settings, experiment.corpus
+    tokens = np.asarray(corpus.train.tokens)
+    starts = memlm.data.sentence_starts(
+        tokens, corpus.vocabulary.end_of_sentence_id
+    )
+    longest = int(np.diff([*starts, len(tokens)]).max())
+    longest = min(longest, settings.get("longest", longest))
+    rows = settings["batch_size"]
+    size = 4 * math.prod((rows, longest, len(corpus.vocabulary)))
+    if size > LARGE_LOGITS:
+        print(
+            f"The longest sentence of the training text has {longest:,} "
+            f"tokens: the logits of {rows} such rows take "
+            f"{size / 2**30:.1f} GiB, and training several times that. "
+            "Lower --batch_size, or divide such lines in the text."
+        )
+
+
+def _set_dropout(model, rate):
+    """Sets all rates of dropout that a model has, or else that of layers."""
+    layers = [
+        layer["config"]
+        for layer in model.get("recurrent") or ()
+        if isinstance(layer, dict)
+    ]
+    rates = model.get("dropout")
+    if isinstance(rates, dict):
+        places = [place for place in rates if place != "variational"]
+        stated = [(rates, place) for place in places if rates[place]]
+    else:
+        stated = [(model, "dropout")] if rates else []
+    stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
+    for config, name in stated or [(model, "dropout")]:
+        config[name] = rate
+
+
+def _change_smoothing(name, preset, overrides):
+    """Sets the rate of noise or smoothing, and `other_words`."""
+    noise = preset.get("noise")
+    smoothing = smoothing_of(preset["model"])
+    if "rate" in overrides:
+        if not (noise or smoothing):
+            raise NoUseError(
+                "rate",
+                "rate is of models that are noised or smoothed. Received: "
+                f"preset={name}",
+            )
+        for config in filter(None, (noise, smoothing)):
+            config["rate"] = overrides["rate"]
+    if "other_words" in overrides:
+        if not smoothing or smoothing["scheme"] != "kneser_ney":
+            raise NoUseError(
+                "other_words",
+                "other_words is of Kneser-Ney smoothing, such as "
+                f"kong2019/vs_kneser_ney_512. Received: preset={name}",
+            )
+        smoothing["other_words"] = overrides["other_words"]
+
+
+def _add_memory(name, model, window):
+    """Adds a key-value-predict memory above the recurrent layers."""
+    if model.get("memory") is not None:
+        raise NoUseError(
+            "memory",
+            f"memory is of presets without one. Received: preset={name}",
+        )
+    last = model["recurrent"][-1]["config"]
+    while "cell" in last:
+        last = last["cell"]["config"]
+    last["units"] *= 3
+    model["memory"] = serialized(
+        "memlm_keras.memory.KeyValuePredict", window=window
+    )
 
 
 # === n-gram models of Tran et al. (2016, Table 2) ===
 
-# Those of the paper; any order may be asked for.
+# Those of the paper; other orders are accepted too.
 NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
 _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 
@@ -173,7 +446,6 @@ class KneserNeyTask(Task):
     is_trained = False
 
     def preset(self, name, overrides):
-        """Nothing of it can be changed."""
         return {
             "name": name,
             "kind": self.kind,
@@ -182,16 +454,15 @@ class KneserNeyTask(Task):
         }
 
     def settings(self, experiment):
-        """See `Task`."""
         return {"order": experiment.preset["order"]}
 
     def epochs(self, experiment, epochs, patience):
-        """It is counted once."""
         return 1, 0
 
     def count(self, experiment, verbose=1):
         """Counts; returns the model without cache, and that of the preset."""
         corpus, order = experiment.corpus, experiment.preset["order"]
+        ngrams = memlm.ngrams
         counted = ngrams.KneserNey(len(corpus.vocabulary), order=order)
         counted.fit(corpus.train, verbose)
         if not experiment.preset_name.endswith("cache"):
@@ -200,9 +471,8 @@ class KneserNeyTask(Task):
         return counted, cached
 
     def measure(self, experiment, model, verbose):
-        """See `Task`."""
         return {
-            split: plain_perplexity(
+            split: measures.plain_perplexity(
                 model.perplexity(getattr(experiment.corpus, split))
             )
             for split in ("validation", "test")
@@ -237,27 +507,27 @@ def kind_of(name):
 
 
 def resolve(name):
-    """Full name of a preset whose row alone may be given.
+    """Returns the full name of a preset.
 
     Args:
-        name: string, `"paper/row"`, or `"row"`.
+        name: string, `"paper/row"`, or `"row"` if one paper alone has it.
 
     Returns:
-        One of `memlm_keras.presets.names()`, or of `NGRAM_MODELS`.
+        One of `memlm_keras.presets.names()`, or the name of an n-gram model.
 
     Raises:
         UsageError: if there is none, or several papers have such a row.
     """
-    names = [*presets.names(), *NGRAM_MODELS]
+    names = [*registry.names(), *NGRAM_MODELS]
     if name in names or _NGRAM_MODEL.fullmatch(name):
         return name
-    found = [full for full in names if full.partition("/")[2] == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    matches = [full for full in names if full.partition("/")[2] == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
         raise UsageError(
-            f"Several papers have a row {name}: {', '.join(found)}. Name the "
-            "paper too."
+            f"Several papers have a row {name}: {', '.join(matches)}. Name "
+            "the paper too."
         )
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(name, names if "/" in name else [*rows, *names])
@@ -266,28 +536,3 @@ def resolve(name):
     raise UsageError(
         f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
     )
-
-
-def set_dropout(model, rate):
-    """Sets the rates of dropout that a model has, or that of all layers."""
-    layers = [
-        layer["config"]
-        for layer in model.get("recurrent") or ()
-        if isinstance(layer, dict)
-    ]
-    rates = model.get("dropout")
-    if isinstance(rates, dict):
-        places = [place for place in rates if place != "variational"]
-        stated = [(rates, place) for place in places if rates[place]]
-    else:
-        stated = [(model, "dropout")] if rates else []
-    stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
-    for config, name in stated or [(model, "dropout")]:
-        config[name] = rate
-
-
-def smoothing_of(model):
-    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
-    embedding = model.get("embedding") or {"config": {}}
-    smoothing = embedding["config"].get("smoothing")
-    return smoothing and smoothing["config"]

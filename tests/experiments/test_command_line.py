@@ -411,9 +411,7 @@ def test_help_tells_of_all_flags(capfd):
     assert command_line.main(["--help"]) == 0
     out = capfd.readouterr().out
     assert all(f"memlm {name}" in out for name in command_line.COMMANDS)
-    with pytest.raises(SystemExit) as ended:
-        command_line.main(["train", "--help"])
-    assert not ended.value.code
+    assert command_line.main(["train", "lstm", "--help"]) == 0
     out = capfd.readouterr().out
     for flag in ("dataset", "scale", "analyses", "cache_size", "backend"):
         assert f"--{flag} " in out

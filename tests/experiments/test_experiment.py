@@ -16,7 +16,7 @@ import memlm_keras
 from memlm_keras.evaluation.dynamic import RATES
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import datasets
-from memlm_keras.experiments import language_models
+from memlm_keras.experiments import tasks
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
@@ -395,13 +395,13 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     assert f"that alone has a perplexity of {frequencies:.0f} on" in told
     for share, said in ((0.5, False), (1.1, True)):
         found = {"perplexity": share * frequencies}
-        language_models._say_if_little_is_learnt(corpus, found)
+        tasks._warn_if_little_is_learned(corpus, found)
         assert ("a higher --learning_rate" in capsys.readouterr().out) == said
 
 
 @pytest.mark.parametrize("limit, said", [(2**30, False), (99, True)])
 def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
-    monkeypatch.setattr(language_models, "LARGE_LOGITS", limit)
+    monkeypatch.setattr(tasks, "LARGE_LOGITS", limit)
     experiment = Experiment("tran2016/lstm_1", "text", scale=0.05)
     model, _ = experiment.make()
     experiment.task.training_batches(experiment, model)

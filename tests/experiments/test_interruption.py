@@ -1,17 +1,15 @@
-"""Signals: told of while compiled code runs, and never lost for long."""
+"""Signals whose exceptions are lost are raised again."""
 
-import hashlib
 import os
 import signal
 import sys
-import threading
 import time
 
 import pytest
 from keras.src.utils import python_utils
 
 import memlm_keras
-from memlm_keras.experiments import interruption
+from memlm_keras.experiments import process
 
 from .conftest import SMALL
 
@@ -26,30 +24,30 @@ class Signals:
 
 
 def test_a_signal_lost_in_the_garbage_collector(monkeypatch):
-    monkeypatch.setattr(interruption, "_AGAIN_AFTER", 0.2)
+    monkeypatch.setattr(process, "_AGAIN_AFTER", 0.2)
     said = []
     monkeypatch.setattr(sys, "unraisablehook", said.append)
     before = sys.unraisablehook
-    with pytest.raises(interruption.Interrupted):
-        with interruption.signals_raise():
+    with pytest.raises(process.Interrupted):
+        with process.signals_raise():
             Signals()
             time.sleep(60)
     assert not said and sys.unraisablehook is before
 
 
 def test_a_lost_signal_raises_again(monkeypatch):
-    monkeypatch.setattr(interruption, "_AGAIN_AFTER", 0.2)
+    monkeypatch.setattr(process, "_AGAIN_AFTER", 0.2)
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
     happened = []
-    with pytest.raises(interruption.Interrupted) as received:
-        with interruption.signals_raise():
+    with pytest.raises(process.Interrupted) as received:
+        with process.signals_raise():
             try:
                 os.kill(os.getpid(), signal.SIGTERM)
-            except interruption.Interrupted:
+            except process.Interrupted:
                 happened.append("lost")
             try:
                 time.sleep(60)
-            except interruption.Interrupted:
+            except process.Interrupted:
                 happened.append("raised again")
                 # What is left behind in order is let alone.
                 time.sleep(0.5)
@@ -68,7 +66,7 @@ def test_training_ends_with_the_step_that_lost_a_signal(
     split, memlm, folder, monkeypatch
 ):
     """As all do that come where Keras waits for the numbers of a step."""
-    monkeypatch.setattr(interruption, "_AGAIN_AFTER", 1000)
+    monkeypatch.setattr(process, "_AGAIN_AFTER", 1000)
     convert, calls = python_utils.pythonify_logs, []
 
     def lose(logs):
@@ -93,16 +91,3 @@ def test_training_ends_with_the_step_that_lost_a_signal(
     told = memlm("train", "daniluk2017/lstm", *flags)
     assert told.status == 143 and "The same command goes on" in told.err
     assert 20 <= len(calls) < 24
-
-
-def test_a_signal_is_told_of_while_compiled_code_runs(capfd, monkeypatch):
-    monkeypatch.setattr(interruption, "_TOLD_AFTER", 0.05)
-    before = signal.set_wakeup_fd(-1)
-    kill = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM))
-    with pytest.raises(interruption.Interrupted):
-        with interruption.signals_raise():
-            kill.start()
-            # Not interrupted, as compiling is not.
-            hashlib.pbkdf2_hmac("sha256", b"", b"", 5_000_000)
-    assert "Stopping once the running step" in capfd.readouterr().err
-    assert signal.set_wakeup_fd(before) == -1

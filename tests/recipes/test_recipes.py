@@ -11,8 +11,8 @@ import pytest
 from memlm_keras import presets
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import recipe
+from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import read_options
-from memlm_keras.experiments.settings import OVERRIDES
 from memlm_keras.experiments.tasks import resolve
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"

@@ -1,0 +1,208 @@
+"""Tasks of models of two sequences: classifiers and autoencoders."""
+
+import math
+import shlex
+
+import memlm_keras as memlm
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures
+from memlm_keras.experiments.options import AUTOENCODER
+from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.tasks import Task
+from memlm_keras.presets import Measure
+
+# Rows of batches that are only measured.
+_ROWS = 64
+
+
+class DualSequenceTask(Task):
+    """Common parts of both kinds."""
+
+    monitor = "val_accuracy"
+    mode = "max"
+
+    def preset(self, name, overrides):
+        # The size of the embeddings depends on no other size.
+        sizes = dict(overrides)
+        embedding_dim = sizes.pop("embedding_dim", None)
+        preset = super().preset(name, sizes)
+        if embedding_dim is not None:
+            preset["model"]["embedding_dim"] = embedding_dim
+        return preset
+
+    def sequences(self, experiment, pictures):
+        """Returns the two sequences to draw, as lists of tokens."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must implement `sequences`."
+        )
+
+    def draw(self, experiment, model, folder, pictures, verbose):
+        """Draws what an associative memory read, if there is one."""
+        cells = [getattr(reader, "cell", None) for reader in model.readers]
+        if not all(hasattr(cell, "trace") for cell in cells):
+            return []
+        analysis = memlm.analysis
+        source, target = self.sequences(experiment, pictures)
+        encode = experiment.corpus.vocabulary.encode
+        written = pictures.get("written", "written")
+        similarity = analysis.associations(
+            model, encode(source), encode(target), written
+        ).similarity
+        path = folder / "associations.png"
+        name = experiment.preset_name.partition("/")[2]
+        analysis.plot_associations(similarity, source, target, path, name)
+        analysis.write_associations(
+            similarity, source, target, path.with_suffix(".csv")
+        )
+        return [path]
+
+
+class ClassifierTask(DualSequenceTask):
+    """A classifier of sentence pairs."""
+
+    kind = CLASSIFIER
+    # In percent, as in the paper.
+    columns = [
+        Measure("validation accuracy", ("validation", "accuracy")),
+        Measure("test accuracy", ("test", "accuracy")),
+    ]
+
+    def settings(self, experiment):
+        overrides, model = experiment.overrides, experiment.preset["model"]
+        settings = super().settings(experiment)
+        batches = math.ceil(
+            len(experiment.corpus.train) / settings["batch_size"]
+        )
+        between = experiment.preset["schedule"]["batches_between_checks"]
+        between = min(batches, between)
+        return {
+            **settings,
+            "batches_per_epoch": between,
+            "epochs_of_a_pass": math.ceil(batches / between),
+            "embedding_range": model["embeddings_initializer"]["config"][
+                "maxval"
+            ],
+            "halve": None if overrides.get("halve", True) else False,
+            "lowercase": overrides.get("lowercase", False),
+            "vectors": overrides.get("vectors"),
+        }
+
+    def epochs(self, experiment, epochs, patience):
+        # An epoch of the paper is a pass, which may be several of ours.
+        if epochs is None:
+            passes = experiment.preset["schedule"]["epochs"]
+            epochs = passes * experiment.settings["epochs_of_a_pass"]
+        return epochs, epochs if patience is None else patience
+
+    def training_batches(self, experiment, model):
+        settings, corpus = experiment.settings, experiment.corpus
+        size = settings["batch_size"]
+        batches = corpus.batches(
+            "train",
+            size,
+            shuffle=True,
+            seed=experiment.seed,
+            batches_per_epoch=settings["batches_per_epoch"],
+        )
+        return batches, corpus.batches("validation", size)
+
+    def make(self, experiment):
+        return super().make(experiment, labels=experiment.corpus.labels)
+
+    def callbacks(self, experiment, model):
+        """Returns the schedules of the learning rate and of the vectors."""
+        overrides, training = experiment.overrides, memlm.training
+        epochs_of_a_pass = experiment.settings["epochs_of_a_pass"]
+        callbacks = []
+        if overrides.get("halve", True):
+            callbacks.append(
+                training.HalveOnDrop(self.monitor, epochs_of_a_pass)
+            )
+        if "vectors" in overrides:
+            vectors = memlm.embeddings.read_vectors(
+                overrides["vectors"], experiment.corpus.vocabulary.tokens
+            )
+            vectors.assign_to(model.embedding)
+            number = int(vectors.found.sum())
+            print(f"Vectors of {number:,} of {len(vectors.found):,} words.")
+            callbacks.append(
+                training.FreezeEmbeddings(epochs_of_a_pass, vectors.found)
+            )
+        return callbacks
+
+    def measure(self, experiment, model, verbose):
+        results = {}
+        for split in ("validation", "test"):
+            batches = experiment.corpus.batches(split, _ROWS)
+            logs = model.evaluate(batches, verbose=verbose, return_dict=True)
+            results[split] = {
+                "accuracy": 100 * float(logs["accuracy"]),
+                "pairs": batches.num_pairs,
+                "protocol": "accuracy in percent, over all pairs that have a "
+                "label",
+            }
+        return results
+
+    def sequences(self, experiment, pictures):
+        if "premise" in pictures:
+            return pictures["premise"].split(), pictures["hypothesis"].split()
+        decode, test = (
+            experiment.corpus.vocabulary.decode,
+            experiment.corpus.test,
+        )
+        return decode(test.premises[0]), decode(test.hypotheses[0])
+
+    def examples(self, experiment, path):
+        texts = [
+            shlex.quote(" ".join(words))
+            for words in self.sequences(experiment, {})
+        ]
+        return [
+            f"memlm predict {path} {' '.join(texts)}",
+            f"memlm export {path}",
+        ]
+
+
+class AutoencoderTask(DualSequenceTask):
+    """An autoencoder, which writes the sentence that it has read."""
+
+    kind = AUTOENCODER
+    columns = [
+        Measure("test tokens", ("test", "token_accuracy")),
+        Measure("test sequences", ("test", "sequence_accuracy")),
+    ]
+
+    def settings(self, experiment):
+        longest = experiment.overrides.get(
+            "segment_length", experiment.preset["data"]["longest"]
+        )
+        return {**super().settings(experiment), "longest": longest}
+
+    def training_batches(self, experiment, model):
+        corpus, settings = experiment.corpus, experiment.settings
+
+        def batches(split, **arguments):
+            return memlm.data.AutoencodingBatches(
+                split.tokens,
+                settings["batch_size"],
+                longest=settings["longest"],
+                **arguments,
+            )
+
+        train = batches(corpus.train, shuffle=True, seed=experiment.seed)
+        return train, batches(corpus.validation)
+
+    def measure(self, experiment, model, verbose):
+        return {
+            split: measures.reconstruction(
+                experiment, model, split, "greedy", verbose
+            )
+            for split in ("validation", "test")
+        }
+
+    def sequences(self, experiment, pictures):
+        vocabulary = experiment.corpus.vocabulary
+        words = figures.drawn_words(experiment.corpus, pictures.get("sentence"))
+        end = vocabulary.tokens[vocabulary.end_of_sentence_id]
+        # As it is read, and as the decoder reads it.
+        return [*words, end], [end, *words]

@@ -1,0 +1,239 @@
+"""The process of an experiment: its backend, signals and provenance."""
+
+import contextlib
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import memlm_keras as memlm
+from memlm_keras.experiments.options import UsageError
+
+BACKENDS = ("tensorflow", "jax", "torch")
+
+# === Keras is imported late ===
+
+
+def backend():
+    """Name of the backend that Keras runs on, or would be imported with."""
+    if "keras" in sys.modules:
+        return sys.modules["keras"].config.backend()
+    if "KERAS_BACKEND" in os.environ:
+        return os.environ["KERAS_BACKEND"]
+    home = os.environ.get("KERAS_HOME")
+    folder = pathlib.Path(home) if home else pathlib.Path.home() / ".keras"
+    try:
+        return json.loads((folder / "keras.json").read_text())["backend"]
+    except (OSError, ValueError, KeyError):
+        return "tensorflow"
+
+
+def choose_backend(name=None):
+    """Sets the backend that Keras will be imported with.
+
+    Args:
+        name: string, or `None` for the backend that Keras is configured for.
+
+    Raises:
+        UsageError: if Keras runs on another backend already.
+        ImportError: if the backend is not installed.
+    """
+    if name is not None:
+        if "keras" in sys.modules and name != backend():
+            raise UsageError(
+                f"Keras runs on {backend()} in this process already. Received: "
+                f"--backend={name}"
+            )
+        os.environ["KERAS_BACKEND"] = name
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    name = backend()
+    if importlib.util.find_spec(name) is None:
+        raise ImportError(
+            f"The backend {name} is not installed: pip install {name}, or "
+            "choose another with --backend."
+        )
+
+
+def import_keras(name=None):
+    """Imports Keras, this package and TensorFlow, without TensorFlow's log.
+
+    Args: see `choose_backend`.
+
+    Raises: see `choose_backend`.
+    """
+    choose_backend(name)
+    if "memlm_keras.models" in sys.modules:
+        return
+    from absl import logging
+
+    logging.set_verbosity(logging.ERROR)
+    # TensorFlow writes some lines before it reads its log level, and not
+    # through Python. Errors come as exceptions.
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        memlm.load_all()
+        importlib.import_module("tensorflow").zeros(1)
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+
+
+# === Signals ===
+
+# Seconds until a signal whose exception was lost raises again.
+_AGAIN_AFTER = 1.0
+# Number of the first signal within `signals_raise`, or `None`.
+_received = None
+
+
+class Interrupted(BaseException):
+    """The process was asked to end, by the signal `number`."""
+
+    def __init__(self, number):
+        super().__init__(number)
+        self.number = number
+
+
+@contextlib.contextmanager
+def signals_raise():
+    """Context in which SIGINT and SIGTERM raise `Interrupted`.
+
+    An exception that is raised within an `except` of everything, or in a
+    callback of the garbage collector, is lost. It is raised again each second,
+    and by `interruptible` between two batches.
+    """
+    global _received
+    hook = sys.unraisablehook
+
+    def handle(number, frame):
+        global _received
+        _received = _received or number
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
+        is_handled = isinstance(sys.exception(), Interrupted)
+        if number != signal.SIGALRM or not is_handled:
+            raise Interrupted(_received)
+
+    def report_lost(lost):
+        if not isinstance(lost.exc_value, Interrupted):
+            hook(lost)
+
+    before = {
+        number: signal.signal(number, handle)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+        # A shell's background process ignores SIGINT, and so do we then.
+        if signal.getsignal(number) != signal.SIG_IGN
+    }
+    sys.unraisablehook = report_lost
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _received = None
+
+
+def interruptible():
+    """A Keras callback that raises a lost signal again between two batches.
+
+    Keras converts logs to numbers within an `except` of everything. On JAX,
+    training waits for each step there, so nearly every signal is lost.
+    """
+    import keras
+
+    def check(batch, logs=None):
+        if _received is not None:
+            raise Interrupted(_received)
+
+    # Keras may call `on_..._batch_end` in another thread.
+    return keras.callbacks.LambdaCallback(
+        on_train_batch_begin=check, on_test_batch_begin=check
+    )
+
+
+# === Provenance ===
+
+
+def typed():
+    """The command that this process was started with."""
+    return shlex.join(["python", *sys.argv])
+
+
+def provenance(command=None):
+    """Command, date, memory, versions and hardware, as plain values.
+
+    Args:
+        command: string, what was typed; `None` for the command of the process.
+    """
+    import keras
+
+    name = backend()
+    hardware = [f"{os.cpu_count()} CPU cores", platform.machine()]
+    return {
+        "peak_memory_mib": _peak_memory_mib(),
+        "command": command or typed(),
+        "date": time.strftime("%Y-%m-%d"),
+        "memlm_keras": _version(),
+        "backend": f"{name} {sys.modules[name].__version__}",
+        "keras": keras.__version__,
+        "python": platform.python_version(),
+        "hardware": ", ".join([*hardware, *_accelerators(name)]),
+    }
+
+
+def _version():
+    """Version of this package, with the commit in a git checkout."""
+    package = pathlib.Path(__file__).parents[1]
+    version = memlm.__version__
+    if (package.parent / ".git").exists():
+        command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+        with contextlib.suppress(OSError):
+            commit = subprocess.run(
+                command, cwd=package, capture_output=True, text=True
+            ).stdout.strip()
+            return f"{version}+{commit}" if commit else version
+    return version
+
+
+def _peak_memory_mib():
+    """Largest memory of this process so far, in MiB."""
+    status = pathlib.Path("/proc/self/status")
+    if status.exists():
+        # On Linux, `getrusage` includes the parent process up to the fork.
+        return int(re.search(r"VmHWM:\s+(\d+)", status.read_text())[1]) // 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak // (2**20 if sys.platform == "darwin" else 1024)
+
+
+def _accelerators(name):
+    """Names of the accelerators that a backend sees."""
+    if name == "jax":
+        import jax
+
+        return [d.device_kind for d in jax.devices() if d.platform != "cpu"]
+    if name == "tensorflow":
+        import tensorflow as tf
+
+        details = tf.config.experimental.get_device_details
+        return [
+            details(device).get("device_name", device.name)
+            for device in tf.config.list_physical_devices("GPU")
+        ]
+    import torch
+
+    return [
+        torch.cuda.get_device_name(index)
+        for index in range(torch.cuda.device_count())
+    ]
