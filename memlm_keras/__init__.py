@@ -36,8 +36,6 @@ def load_all():
     """Imports the whole package, which registers its classes with Keras."""
     for name in __all__:
         globals()[name] = __getattr__(name)
-    # `data` imports its modules late; this one needs all of its saved classes.
-    importlib.import_module("memlm_keras.data.subwords")
 
 
 def __getattr__(name):

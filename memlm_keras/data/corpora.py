@@ -9,8 +9,6 @@ import tempfile
 import time
 import warnings
 
-import keras
-
 from memlm_keras.data.corpus import SPLITS
 from memlm_keras.data.corpus import cache_folder
 from memlm_keras.data.corpus import encode_sources
@@ -307,7 +305,9 @@ def _fetch(urls, folder, checksum, extract):
                 with warnings.catch_warnings():
                     message = "Could not extract archive"
                     warnings.filterwarnings("error", message)
-                    return keras.utils.get_file(
+                    from keras.utils import get_file
+
+                    return get_file(
                         fname="contents",
                         origin=url,
                         file_hash=checksum,

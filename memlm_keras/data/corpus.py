@@ -11,9 +11,7 @@ import warnings
 
 import numpy as np
 
-from memlm_keras.data.batches import Batches
-from memlm_keras.data.batches import SentenceBatches
-from memlm_keras.data.batches import sentence_starts
+from memlm_keras import data
 from memlm_keras.data.text_store import Split
 from memlm_keras.data.text_store import TextPart
 from memlm_keras.data.text_store import TextSource
@@ -94,7 +92,7 @@ class Corpus:
         """
         old = self.vocabulary
         tokens, documents = self.train.tokens, self.train.document_starts
-        starts = sentence_starts(tokens, old.end_of_sentence_id)
+        starts = data.sentence_starts(tokens, old.end_of_sentence_id)
         if not 1 <= lines <= len(starts):
             raise ValueError(
                 f"`lines` must be 1 .. {len(starts)}, the number of lines of "
@@ -162,8 +160,8 @@ class Corpus:
         end_of_sentence_id = self.vocabulary.end_of_sentence_id
         starts = split.document_starts if documents else None
         if sentences:
-            starts = sentence_starts(split.tokens, end_of_sentence_id)
-        batches = Batches(
+            starts = data.sentence_starts(split.tokens, end_of_sentence_id)
+        batches = data.Batches(
             split.tokens,
             batch_size=batch_size,
             segment_length=segment_length,
@@ -191,7 +189,7 @@ class Corpus:
         Raises:
             ValueError: There is no such split.
         """
-        batches = SentenceBatches(
+        batches = data.SentenceBatches(
             split_of(self, split).tokens,
             batch_size=batch_size,
             end_of_sentence_id=self.vocabulary.end_of_sentence_id,

@@ -5,7 +5,6 @@ import functools
 import pathlib
 import re
 
-import keras
 import numpy as np
 
 from memlm_keras.arguments import require_one_of
@@ -132,7 +131,6 @@ _UNKNOWN = ("<unk>", "<UNK>", "[UNK]")
 _UNITS = ("pieces", "characters", "words")
 
 
-@keras.saving.register_keras_serializable(package="memlm_keras")
 class SubwordVocabulary(Vocabulary):
     """Pieces of words with the ids that another program gave them.
 

@@ -9,7 +9,6 @@ import re
 import warnings
 import zlib
 
-import keras
 import numpy as np
 
 from memlm_keras.data.tokenizer import split_sentences
@@ -262,7 +261,7 @@ def stored_split(source, vocabulary, cache_dir, name):
 
 def _write(source, vocabulary, folder):
     count, starts, next_update = 0, [], _TOKENS_BEFORE_PROGRESS
-    progress = keras.utils.Progbar(None, unit_name="token")
+    progress = None
     header = {"descr": "<i4", "fortran_order": False, "shape": (0,)}
     with open(folder / "tokens.npy", "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -273,13 +272,17 @@ def _write(source, vocabulary, folder):
             file.write(ids.astype("<i4").tobytes())
             count += len(ids)
             if count >= next_update:
+                if progress is None:
+                    from keras.utils import Progbar
+
+                    progress = Progbar(None, unit_name="token")
                 progress.update(count)
                 next_update = count + _TOKENS_PER_UPDATE
         # NumPy pads the header so that a longer length fits in its place.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
-    if count >= _TOKENS_BEFORE_PROGRESS:
+    if progress is not None:
         progress.update(count, finalize=True)
     _check(source, count, starts)
     if source.has_documents:

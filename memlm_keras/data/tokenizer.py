@@ -9,7 +9,6 @@ import importlib
 import importlib.metadata
 import re
 
-import keras
 import numpy as np
 
 SPLITS = ("white_space", "unicode_script", "characters")
@@ -28,7 +27,6 @@ _CODE_POINTS = 0x110000
 _SPACE_CLASS = 255
 
 
-@keras.saving.register_keras_serializable(package="memlm_keras")
 class Tokenizer:
     """Splits texts into tokens, and normalizes case and numbers.
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import pathlib
 
-import keras
 import numpy as np
 
 from memlm_keras import data
@@ -15,7 +14,6 @@ from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.files import atomic_path
 
 
-@keras.saving.register_keras_serializable(package="memlm_keras")
 class Vocabulary:
     """A fixed list of tokens, each with its id, and a tokenizer for text.
 
@@ -224,7 +222,11 @@ class Vocabulary:
         Raises:
             ValueError: An id is not in the vocabulary.
         """
-        ids = [int(id) for id in keras.ops.convert_to_numpy(ids)]
+        if not isinstance(ids, (list, tuple, np.ndarray)):
+            from keras import ops
+
+            ids = ops.convert_to_numpy(ids)
+        ids = list(map(int, ids))
         for id in ids:
             if not 0 <= id < len(self):
                 raise ValueError(

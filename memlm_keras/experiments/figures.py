@@ -175,8 +175,8 @@ def drawn_words(corpus, sentence=None):
         length = len(found) if short else -len(found)
         return short, unknown not in found, length
 
-    starts = memlm.data.sentence_starts(tokens, vocabulary.end_of_sentence_id)
-    chosen = max(np.split(tokens, starts[1:]), key=preference)
+    ends = np.flatnonzero(tokens == vocabulary.end_of_sentence_id)
+    chosen = max(np.split(tokens, ends[:-1] + 1), key=preference)
     return vocabulary.decode(chosen[:-1])
 
 

@@ -48,7 +48,7 @@ class Measure:
     check: Callable | None = None
 
     def settings(self, asked):
-        """What identifies it in the results; `None` if it is not requested."""
+        """Values that identify it in results, or `None` if not requested."""
         if not all(asked.get(option) for option in self.needs):
             return None
         if self.name == COMPLETION:

@@ -1,5 +1,10 @@
 """Models: layers assembled as functional Keras models."""
 
+import keras
+
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
 from memlm_keras.models.autoencoder import SequenceAutoencoder
 from memlm_keras.models.ensemble import Ensemble
 from memlm_keras.models.entailment import EntailmentClassifier
@@ -11,3 +16,7 @@ __all__ = [
     "LanguageModel",
     "SequenceAutoencoder",
 ]
+
+# Saved models contain them; `data` itself does not import Keras.
+for _class in (SubwordVocabulary, Tokenizer, Vocabulary):
+    keras.saving.register_keras_serializable(package="memlm_keras")(_class)

@@ -58,7 +58,7 @@ def test_other_settings_are_refused_and_nothing_is_lost(run):
 
 def test_what_is_no_run_is_refused(tmp_path):
     (tmp_path / "model.keras").write_text("somebody's")
-    with pytest.raises(UsageError, match="nobody knows"):
+    with pytest.raises(UsageError, match="would say what run it is"):
         RunFolder(tmp_path).open(SETTINGS)
 
 
