@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import revived
 
 from memlm_keras import EntailmentClassifier
-from memlm_keras import LanguageModel
 from memlm_keras.cells import LSTMNetworkCell
 from memlm_keras.cells import ProjectedRNN
 from references.cheng2016 import lstm_network
@@ -95,8 +93,6 @@ def test_outputs_equal_the_reference(time, units, window, source, seed):
             inputs[row].astype("float64"), by_name(cell), window, pairs
         )
         assert_close(found[row], np.array([h for h, _ in expected]))
-    plain = keras.layers.RNN(cell, return_sequences=True)
-    assert_close(plain(inputs, initial_state=start), found)
 
 
 @pytest.mark.parametrize("fusion", [False, True])
@@ -155,40 +151,6 @@ def test_an_empty_source_changes_nothing(random):
         arrays(ProjectedRNN(plain)(inputs)),
         atol=1e-6,
     )
-
-
-def test_a_language_model_of_it(random):
-    lm = LanguageModel(11, 4, [LSTMNetworkCell(6, window=5)])
-    tokens = random.integers(11, size=(2, 8))
-    whole = arrays(lm(tokens))
-    state = lm.initial_state(2)
-    for step in range(8):
-        logits, state = lm.step(tokens[:, step : step + 1], state)
-        assert_close(logits[:, 0], whole[:, step])
-
-
-def test_config_and_files(random, tmp_path):
-    cell = LSTMNetworkCell(4, 3, True, kernel_initializer="he_normal")
-    revived(cell)
-    model = keras.Sequential([keras.Input((5, 2)), ProjectedRNN(cell)])
-    inputs = random.normal(size=(2, 5, 2)).astype("float32")
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(
-        arrays(loaded(inputs)), arrays(model(inputs)), atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"units": 0}, "`units` must be an integer"),
-        ({"units": 3, "window": 0}, "`window` must be an integer"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        LSTMNetworkCell(**arguments)
 
 
 def test_conditioning_of_a_classifier():

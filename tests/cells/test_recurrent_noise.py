@@ -1,7 +1,5 @@
 """Zoneout and recurrent dropout."""
 
-import inspect
-
 import keras
 import numpy as np
 import pytest
@@ -9,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import revived as revived_layer
 from layers import sequence_loss
 from layers import uniform
 
@@ -138,14 +135,11 @@ def test_without_noise_it_is_the_layer_of_keras(name, training, random):
 
 
 @every_cell
-def test_not_training_rnn_of_keras_gives_the_same(name, random):
+def test_a_single_step_is_not_trained(name):
     cell = make(name, 5, 4)
-    inputs = random.normal(size=(2, 6, 4)).astype("float32")
-    plain = keras.layers.RNN(cell, return_sequences=True)
-    outputs, *_ = arrays(layer_of(cell)(inputs))
-    assert_close(plain(inputs), outputs, rtol=1e-5, atol=1e-6)
+    inputs = np.ones((2, 4), "float32")
     with pytest.raises(ValueError, match="trained inside .*ProjectedRNN"):
-        cell(inputs[:, 0], cell.get_initial_state(2), training=True)
+        cell(inputs, cell.get_initial_state(2), training=True)
 
 
 @every_cell
@@ -198,67 +192,23 @@ def test_masks_of_recurrent_dropout(kind, masks):
 
 
 @every_cell
-def test_a_model_is_trained_and_streams(name):
+def test_noise_is_drawn_anew_for_each_batch(name):
     model = LanguageModel(11, 4, [make(name, 6), make(name, 5)])
     model.compile(keras.optimizers.SGD(0.0))
     tokens = np.random.default_rng(0).integers(11, size=61).astype("int32")
     batches = Batches(tokens, batch_size=2, segment_length=10)
     history = model.fit(batches, epochs=3, verbose=0).history
-    # Noise is drawn anew for each batch, and none to evaluate.
     assert len(set(history["loss"])) == 3
-    rows = tokens[:12].reshape(2, 6)
-    whole = arrays(model(rows))
-    state = model.initial_state(2)
-    for step in range(6):
-        logits, state = model.step(rows[:, step : step + 1], state)
-        np.testing.assert_allclose(
-            arrays(logits)[:, 0], whole[:, step], atol=1e-5
-        )
 
 
 @every_cell
-def test_masked_steps_are_passed_over(name, random):
+def test_masked_steps_in_training(name, random):
     layer = layer_of(make(name, 5, 4))
     inputs = random.normal(size=(1, 4, 4)).astype("float32")
     mask = np.array([[True, False, True, False]])
-    for training in (False, True):
-        keras.utils.set_random_seed(0)
-        outputs, *_ = arrays(layer(inputs, mask=mask, training=training))
-        np.testing.assert_array_equal(outputs[:, 0], outputs[:, 1])
-        np.testing.assert_array_equal(outputs[:, 2], outputs[:, 3])
-        assert (outputs[:, 1] != outputs[:, 2]).any()
-
-
-@every_cell
-def test_every_argument_survives_its_configuration(name, random):
-    kind, rates, _ = CELLS[name]
-    arguments = {"units": 5, **rates}
-    if "dropout" in name:
-        arguments["masks"] = "sequence"
-    signature = inspect.signature(kind.__init__).parameters
-    assert set(signature) - {"self", "kwargs"} == set(arguments)
-    layer = layer_of(
-        kind(**arguments, use_bias=False, seed=3, name="cell"), name="layer"
-    )
-    revived = revived_layer(layer)
-    assert type(revived.cell) is kind
-    for argument, value in arguments.items():
-        assert getattr(revived.cell, argument) == value
-    assert not revived.cell.use_bias
-    inputs = random.normal(size=(2, 3, 4)).astype("float32")
-    expected = arrays(layer(inputs))
-    revived.build(inputs.shape)
-    revived.set_weights(layer.get_weights())
-    assert_close(revived(inputs), expected, rtol=0, atol=0)
-
-
-@every_cell
-def test_lower_precision(name, random):
-    layer = layer_of(make(name, 5, 4, dtype="mixed_bfloat16"))
-    inputs = random.normal(size=(2, 3, 4)).astype("float32")
-    outputs, *_ = layer(inputs, training=True)
-    assert keras.backend.standardize_dtype(outputs.dtype) == "bfloat16"
-    assert np.isfinite(arrays(keras.ops.cast(outputs, "float32"))).all()
+    outputs, *_ = arrays(layer(inputs, mask=mask, training=True))
+    np.testing.assert_array_equal(outputs[:, ::2], outputs[:, 1::2])
+    assert (outputs[:, 1] != outputs[:, 2]).any()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,3 @@
-import json
-
 import keras
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from layers import assert_close
 from layers import sequence_loss
 from layers import uniform
 
-from memlm_keras import LanguageModel
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import AssociativeMemoryCell
 from memlm_keras.cells import DualAssociativeGRUCell
@@ -172,29 +169,6 @@ def test_outputs_and_states_equal_the_reference(
     assert_close((outputs, new_states), expected, rtol=1e-3, atol=1e-4)
 
 
-@every_kind
-@every_source
-def test_keras_rnn_and_masks_give_the_same(kind, source_key, random):
-    cell = make(kind, source_key)
-    inputs, states = random_arrays(random, cell, 2, 5)
-    arguments = {"return_sequences": True, "return_state": True}
-    projected = ProjectedRNN(cell, **arguments)
-    expected = arrays(projected(inputs, initial_state=states))
-    plain = arrays(
-        keras.layers.RNN(cell, **arguments)(inputs, initial_state=states)
-    )
-    assert_close(plain, expected)
-
-    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], "bool")
-    masked = arrays(projected(inputs, initial_state=states, mask=mask))
-    cut = arrays(
-        projected(inputs[:1, :3], initial_state=[s[:1] for s in states])
-    )
-    np.testing.assert_allclose(masked[0][0, :3], cut[0][0], atol=1e-5)
-    for found, wanted in zip(masked[1:], cut[1:]):
-        np.testing.assert_allclose(found[0], wanted[0], atol=1e-5)
-
-
 @pytest.mark.parametrize(
     "kind, source_key, key",
     [
@@ -335,26 +309,20 @@ def test_a_trace_has_the_values_read_and_written(kind, source_key, random):
         np.testing.assert_allclose(traced["state"], arrays(output), atol=1e-6)
 
 
-@every_kind
-@every_source
-def test_configurations_and_permutations_round_trip(
-    kind, source_key, random, tmp_path
-):
-    """Permutations are saved: another seed in the file changes nothing."""
-    cell = make(kind, source_key, seed=11)
-    inputs, _ = random_arrays(random, cell, 2, 4)
-    tokens = keras.Input((None, 3))
-    model = keras.Model(tokens, ProjectedRNN(cell)(tokens))
+def test_permutations_are_saved(tmp_path):
+    """Another seed changes nothing in a file."""
+    cell = make("gru", "shared", seed=11)
     permutations = arrays(cell.permutations)
     np.testing.assert_array_equal(permutations[0], [0, 1])
     np.testing.assert_array_equal(np.sort(permutations), [[0, 1]] * 3)
-    expected = arrays(model(inputs))
+    cell.permutations.assign(permutations[:, ::-1])
+    layer = ProjectedRNN(cell)
+    model = keras.Sequential([keras.Input((5, 3)), layer])
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(arrays(loaded(inputs)), expected, atol=1e-6)
-    (layer,) = (la for la in loaded.layers if hasattr(la, "cell"))
-    assert json.dumps(layer.cell.get_config()) == json.dumps(cell.get_config())
-    np.testing.assert_array_equal(arrays(layer.cell.permutations), permutations)
+    np.testing.assert_array_equal(
+        arrays(loaded.layers[0].cell.permutations), permutations[:, ::-1]
+    )
 
 
 def test_where_the_biases_begin():
@@ -377,29 +345,10 @@ def test_cells_of_one_seed_have_the_same_permutations():
     assert "permutations" not in trainable
 
 
-def test_a_language_model_of_associative_memory_streams(random):
-    lm = LanguageModel(11, 5, [AssociativeGRUCell(6), AssociativeGRUCell(4)])
-    tokens = random.integers(0, 11, (2, 9))
-    expected = arrays(lm(tokens))
-    state, found = lm.initial_state(2), []
-    for column in np.split(tokens, 9, axis=1):
-        logits, state = lm.step(column, state)
-        found.append(arrays(logits))
-    assert_close(np.concatenate(found, axis=1), expected)
-
-
 @pytest.mark.parametrize(
     "make_cell, message",
     [
         (lambda: AssociativeGRUCell(5), "must be even.*units=5"),
-        (
-            lambda: AssociativeGRUCell(0),
-            "`units` must be an integer",
-        ),
-        (
-            lambda: AssociativeGRUCell(4, num_copies=0),
-            "`num_copies` must be an int",
-        ),
         (
             lambda: AssociativeGRUCell(4, key="short"),
             "`key` must be one of 'bound', 'unit'. Received: key='short'",

@@ -1,0 +1,255 @@
+"""What every cell promises inside Keras' layers, files and models."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from layers import arrays
+from layers import assert_arguments_survive
+from layers import assert_close
+from layers import revived
+from layers import uniform
+
+from memlm_keras import LanguageModel
+from memlm_keras import cells
+from memlm_keras.cells import ProjectedRNN
+
+pytestmark = pytest.mark.backend
+
+UNITS, INPUTS = 4, 3
+LARGE = {
+    f"{weight}_initializer": uniform()
+    for weight in ("kernel", "recurrent", "bias")
+}
+MEMORY = {"num_copies": 3, "kernel_initializer": uniform()}
+
+
+def inner(kind, dtype=None):
+    return kind(UNITS, **LARGE, dtype=dtype)
+
+
+CELLS = {
+    "zoneout": lambda **given: cells.ZoneoutLSTMCell(
+        UNITS, 0.4, 0.25, **LARGE, **given
+    ),
+    "dropout_lstm": lambda **given: cells.RecurrentDropoutLSTMCell(
+        UNITS, 0.4, **LARGE, **given
+    ),
+    "dropout_gru": lambda **given: cells.RecurrentDropoutGRUCell(
+        UNITS, 0.4, **LARGE, **given
+    ),
+    "fofe": lambda **given: cells.FOFEHORNNCell(UNITS, **LARGE, **given),
+    "gated": lambda **given: cells.GatedHORNNCell(UNITS, **LARGE, **given),
+    "memory_gru": lambda **given: cells.AssociativeGRUCell(
+        UNITS, **MEMORY, **given
+    ),
+    "dual_gru": lambda **given: cells.DualAssociativeGRUCell(
+        UNITS, source_key="separate", **MEMORY, **given
+    ),
+    "memory_lstm": lambda **given: cells.AssociativeMemoryCell(
+        inner(keras.layers.LSTMCell, **given), **MEMORY
+    ),
+    "dual_simple": lambda **given: cells.DualAssociativeMemoryCell(
+        inner(keras.layers.SimpleRNNCell, **given), **MEMORY
+    ),
+    "network": lambda **given: cells.LSTMNetworkCell(
+        UNITS, 3, kernel_initializer=uniform(), **given
+    ),
+    "fusion": lambda **given: cells.LSTMNetworkCell(
+        UNITS, 3, True, kernel_initializer=uniform(), **given
+    ),
+}
+every_cell = pytest.mark.parametrize("name", CELLS)
+
+# Three steps of each row are valid: at its front, and with gaps.
+MASKS = np.array([[1, 1, 1, 0, 0], [0, 1, 0, 1, 1]], "bool")
+
+
+@pytest.fixture
+def inputs(random):
+    return random.normal(size=(2, 5, INPUTS)).astype("float32")
+
+
+def layer_of(cell, kind=ProjectedRNN, **arguments):
+    return kind(cell, return_sequences=True, return_state=True, **arguments)
+
+
+@every_cell
+@pytest.mark.parametrize("go_backwards", [False, True])
+def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
+    """From any states; backwards, with a mask."""
+    cell = CELLS[name]()
+    sizes = keras.tree.flatten(cell.state_size)
+    states = [
+        random.uniform(-1, 1, size=(2, size)).astype("float32")
+        for size in sizes
+    ]
+    found, expected = (
+        layer_of(cell, kind, go_backwards=go_backwards)(
+            inputs,
+            initial_state=states,
+            mask=MASKS if go_backwards else None,
+        )
+        for kind in (ProjectedRNN, keras.layers.RNN)
+    )
+    assert_close(found, expected, atol=1e-5)
+
+
+def test_zeros_at_masked_steps(inputs):
+    cell = CELLS["fofe"]()
+    found, expected = (
+        layer_of(cell, kind, zero_output_for_mask=True)(inputs, mask=MASKS)
+        for kind in (ProjectedRNN, keras.layers.RNN)
+    )
+    np.testing.assert_array_equal(arrays(found[0])[~MASKS], 0.0)
+    assert_close(found, expected)
+
+
+@every_cell
+def test_masked_steps_are_passed_over(name, inputs):
+    layer = layer_of(CELLS[name]())
+    outputs, *states = arrays(layer(inputs, mask=MASKS))
+    alone, *expected = arrays(layer(inputs[MASKS].reshape(2, 3, INPUTS)))
+    assert_close(outputs[MASKS].reshape(2, 3, -1), alone)
+    assert_close(states, expected)
+    # A masked step repeats the output before it.
+    np.testing.assert_array_equal(outputs[0, 2:4], outputs[0, 3:])
+    np.testing.assert_array_equal(outputs[1, 1], outputs[1, 2])
+
+
+@every_cell
+def test_files(name, inputs, tmp_path):
+    layer = ProjectedRNN(CELLS[name](), name="layer")
+    assert type(revived(layer).cell) is type(layer.cell)
+    model = keras.Sequential([keras.Input((5, INPUTS)), layer])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert_close(loaded(inputs), model(inputs), rtol=0, atol=1e-6)
+    found, expected = (
+        json.dumps(each.cell.get_config()) for each in (loaded.layers[0], layer)
+    )
+    assert found == expected
+
+
+@every_cell
+def test_a_language_model_streams(name, random):
+    model = LanguageModel(11, 4, [CELLS[name]()])
+    tokens = random.integers(11, size=(2, 6)).astype("int32")
+    whole = arrays(model(tokens))
+    state = model.initial_state(2)
+    for step in range(6):
+        logits, state = model.step(tokens[:, step : step + 1], state)
+        assert_close(logits[:, 0], whole[:, step])
+
+
+@every_cell
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
+def test_lower_precision(name, dtype, inputs):
+    layer = layer_of(CELLS[name](dtype=dtype))
+    outputs, *_ = layer(inputs, training=dtype != "float16")
+    found = keras.backend.standardize_dtype(outputs.dtype)
+    assert found == layer.compute_dtype
+    assert np.all(np.isfinite(arrays(keras.ops.cast(outputs, "float32"))))
+
+
+INITIALIZERS = {
+    f"{weight}_initializer": uniform(seed, 0.3)
+    for seed, weight in enumerate(("kernel", "recurrent", "bias"))
+}
+OF_MEMORY = {
+    "num_copies": 2,
+    "seed": 11,
+    "kernel_initializer": uniform(1, 0.3),
+    "key": "unit",
+}
+
+
+@pytest.mark.parametrize(
+    "kind, arguments",
+    [
+        (
+            cells.ZoneoutLSTMCell,
+            {"units": 5, "cell_zoneout": 0.3, "hidden_zoneout": 0.2},
+        ),
+        (
+            cells.RecurrentDropoutLSTMCell,
+            {"units": 5, "rate": 0.3, "masks": "sequence"},
+        ),
+        (
+            cells.RecurrentDropoutGRUCell,
+            {"units": 5, "rate": 0.3, "masks": "sequence"},
+        ),
+        (
+            cells.FOFEHORNNCell,
+            {
+                "units": 5,
+                "order": 2,
+                "forgetting_factor": 0.4,
+                **INITIALIZERS,
+            },
+        ),
+        (cells.GatedHORNNCell, {"units": 5, "order": 2, **INITIALIZERS}),
+        (
+            cells.AssociativeGRUCell,
+            {"units": 6, "update_bias": -1.0, **OF_MEMORY},
+        ),
+        (
+            cells.DualAssociativeGRUCell,
+            {
+                "units": 6,
+                "update_bias": -1.0,
+                "source_key": "separate",
+                **OF_MEMORY,
+            },
+        ),
+        (
+            cells.AssociativeMemoryCell,
+            {"cell": keras.layers.GRUCell(6), **OF_MEMORY},
+        ),
+        (
+            cells.DualAssociativeMemoryCell,
+            {
+                "cell": keras.layers.GRUCell(6),
+                "source_key": "separate",
+                **OF_MEMORY,
+            },
+        ),
+        (
+            cells.LSTMNetworkCell,
+            {
+                "units": 5,
+                "window": 2,
+                "fusion": True,
+                "kernel_initializer": uniform(1, 0.3),
+            },
+        ),
+    ],
+)
+def test_every_argument_survives_its_configuration(kind, arguments):
+    _, other = assert_arguments_survive(kind, arguments, name="cell")
+    assert other.name == "cell"
+    for name, value in arguments.items():
+        if isinstance(value, (int, float, str)):
+            assert getattr(other, name) == value
+
+
+@pytest.mark.parametrize(
+    "kind, argument",
+    [
+        (cells.FOFEHORNNCell, "units"),
+        (cells.FOFEHORNNCell, "order"),
+        (cells.GatedHORNNCell, "units"),
+        (cells.GatedHORNNCell, "order"),
+        (cells.AssociativeGRUCell, "units"),
+        (cells.AssociativeGRUCell, "num_copies"),
+        (cells.LSTMNetworkCell, "units"),
+        (cells.LSTMNetworkCell, "window"),
+    ],
+)
+def test_sizes_are_integers(kind, argument):
+    for wrong in (0, -1, 2.0, "3", None):
+        with pytest.raises(
+            ValueError, match=f"`{argument}` must be an integer.*Received: "
+        ):
+            kind(**{"units": 4, argument: wrong})
