@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import glob
 import json
 import os
 import pathlib
@@ -76,7 +77,6 @@ def _make_writable_parent(path):
 # Each writer has a folder with a file that it locks until it ends. The kernel
 # releases the lock of a killed process too, and, unlike a process id, a lock
 # means the same in another container.
-_NAME = re.compile(r"\.memlm-[0-9a-f]{12}\.partial")
 _LOCK, _NEW, _OLD = "lock", "new", "old"
 
 
@@ -101,21 +101,14 @@ def _writer_folder(parent):
 
 
 def _remove_folders_of_killed_writers(parent):
-    folders = []
-    with contextlib.suppress(OSError), os.scandir(parent) as entries:
-        folders = [
-            parent / entry.name
-            for entry in entries
-            if _NAME.fullmatch(entry.name) and entry.is_dir()
-        ]
-    for folder in folders:
+    for name in glob.glob(f".memlm-{'?' * 12}.partial", root_dir=parent):
         with contextlib.suppress(OSError):
-            lock = _lock(folder, required=True)
+            lock = _lock(parent / name, required=True)
             if lock is None:
                 continue
             try:
-                _put_back(folder)
-                shutil.rmtree(folder, ignore_errors=True)
+                _put_back(parent / name)
+                shutil.rmtree(parent / name, ignore_errors=True)
             finally:
                 os.close(lock)
 
@@ -180,15 +173,11 @@ def _put_back(folder):
 
 
 def _exchange(one, other):
-    """Swaps two paths atomically; returns whether it could."""
-    call = getattr(ctypes.CDLL(None), "renameat2", None)
-    at_working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return call is not None and not call(
-        at_working_folder,
-        os.fsencode(one),
-        at_working_folder,
-        os.fsencode(other),
-        exchange,
+    """Swaps two paths atomically; returns whether the file system could."""
+    working_folder, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    one, other = os.fsencode(one), os.fsencode(other)
+    return not ctypes.CDLL(None).renameat2(
+        working_folder, one, working_folder, other, exchange
     )
 
 
@@ -210,7 +199,7 @@ def _is_disk_full(error):
 
 
 def read_json(path, what, remedy="Delete it to make it anew."):
-    """Reads a JSON file; errors as of `reading`.
+    """Reads a JSON file; see `reading` for the errors.
 
     >>> with atomic_path("run/config.json") as temporary:
     ...     temporary.write_text('{"seed": 1}')

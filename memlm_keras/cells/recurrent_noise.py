@@ -213,7 +213,7 @@ class RecurrentDropoutLSTMCell(DroppedCandidate, NoisyLSTMCell):
 class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
     """GRU that drops units of its candidate, and none of its memory.
 
-    Semeniuta et al. (2016), Section 3: with `d` a dropout mask as of
+    Semeniuta et al. (2016), Section 3: with `d` a dropout mask, see
     `RecurrentDropoutLSTMCell`,
 
         z = sigm(W_z x_t + U_z h_{t-1} + b_z)
@@ -239,7 +239,7 @@ class RecurrentDropoutGRUCell(DroppedCandidate, keras.layers.GRUCell):
         A tuple of `h_t` and the list `[h_t]`.
 
     Raises:
-        ValueError: as of `RecurrentDropoutLSTMCell`.
+        ValueError: as `RecurrentDropoutLSTMCell`.
 
     Example:
 

@@ -432,7 +432,7 @@ class DualAssociativeGRUCell(AssociativeGRUCell):
     `r_t`.
 
     Args:
-        units, num_copies, seed, kernel_initializer, key, update_bias: as of
+        units, num_copies, seed, kernel_initializer, key, update_bias: see
             `AssociativeGRUCell`. Source and target must agree in `units`,
             `num_copies`, `seed` and `key`.
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.
@@ -644,7 +644,7 @@ class DualAssociativeMemoryCell(AssociativeMemoryCell):
     `recurrent_kernel`, after those of `r_t`.
 
     Args:
-        cell, num_copies, seed, kernel_initializer, key: as of
+        cell, num_copies, seed, kernel_initializer, key: see
             `AssociativeMemoryCell`. Source and target must agree in the units
             of the memory, `num_copies`, `seed` and `key`.
         source_key: `"shared"` or `"separate"`, whether `r'_t` is `r_t`.

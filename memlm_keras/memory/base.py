@@ -123,10 +123,10 @@ class Memory(keras.layers.Layer):
 
         Args:
             outputs, token_ids, mask: as for a call.
-            state: dict as of `initial_state`.
+            state: dict, a result of `initial_state` or `read`.
 
         Returns:
-            A tuple `(outputs, state, weights)`, as of a call.
+            A tuple `(outputs, state, weights)`, see a call.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -190,7 +190,7 @@ class Memory(keras.layers.Layer):
         each state through this method before it is read.
 
         Args:
-            state: dict as of `initial_state`.
+            state: dict, a result of `initial_state` or `read`.
             embed: function from int32 `(batch, n)` to vectors
                 `(batch, n, units)`, like `outputs`.
 

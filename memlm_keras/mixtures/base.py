@@ -79,7 +79,7 @@ class Mixture(keras.layers.Layer):
         mask=None,
         positions=None,
     ):
-        """Reads any number of steps from a given state; results as of a call.
+        """Reads any number of steps from a given state; see a call for results.
 
         The valid steps of a row, where `mask` is `True`, are at its front.
         """

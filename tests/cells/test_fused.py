@@ -101,14 +101,10 @@ def test_other_layers_run_themselves(arguments, inputs):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_single_step_is_left_to_the_layer(name, inputs):
-    step = ops.array(inputs[:, :1])
-    assert fused.implementation(made(name), step) is None
-
-
-def test_a_masked_sequence_is_left_to_the_layer(inputs):
-    layer = made("lstm")
-    masked = keras.layers.Masking()(ops.array(inputs))
+def test_a_single_step_or_a_mask_is_left_to_the_layer(name, inputs):
+    layer = made(name)
+    step, masked = inputs[:, :1], keras.layers.Masking()(ops.array(inputs))
+    assert fused.implementation(layer, ops.array(step)) is None
     assert fused.implementation(layer, masked) is None
 
 

@@ -4,59 +4,95 @@ import keras
 import numpy as np
 
 
-def operations(call, outputs):
-    """Names of the operations of `call(outputs)`, in order.
+def operations(call, *arrays):
+    """Names of the operations of `call(*arrays)`, in order, and their sizes.
 
-    Args:
-        call: function of one tensor.
-        outputs: float32 array to call it with.
+    A size is the number of elements of the largest result, if it is known.
     """
-    if keras.backend.backend() == "jax":
-        import jax
+    backend = keras.backend.backend()
+    if backend == "jax":
+        return _jax_operations(call, arrays)
+    if backend == "tensorflow":
+        return _tensorflow_operations(call, arrays)
+    return _torch_operations(call, arrays)
 
-        def primitives(jaxpr):
-            for equation in jaxpr.eqns:
-                yield equation.primitive.name
-                for value in equation.params.values():
-                    if hasattr(value, "jaxpr"):
-                        yield from primitives(value.jaxpr)
 
-        return list(primitives(jax.make_jaxpr(call)(outputs).jaxpr))
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+def _size(shapes):
+    return max((int(np.prod(shape)) for shape in shapes), default=0)
 
-        traced = tf.function(call).get_concrete_function(tf.constant(outputs))
-        return [operation.type for operation in traced.graph.get_operations()]
 
+def _jax_operations(call, arrays):
+    import jax
+
+    def primitives(jaxpr):
+        for equation in jaxpr.eqns:
+            shapes = (variable.aval.shape for variable in equation.outvars)
+            yield equation.primitive.name, _size(shapes)
+            values = jax.tree.leaves(
+                list(equation.params.values()),
+                is_leaf=lambda value: hasattr(value, "eqns"),
+            )
+            for value in values:
+                inner = getattr(value, "jaxpr", value)
+                if hasattr(inner, "eqns"):
+                    yield from primitives(inner)
+
+    return list(primitives(jax.make_jaxpr(call)(*arrays).jaxpr))
+
+
+def _tensorflow_operations(call, arrays):
+    import tensorflow as tf
+
+    traced = tf.function(call).get_concrete_function(*map(tf.constant, arrays))
+    graph = traced.graph.as_graph_def(add_shapes=True)
+    nodes = [*graph.node]
+    for function in graph.library.function:
+        nodes += function.node_def
+
+    def shapes(node):
+        for shape in node.attr["_output_shapes"].list.shape:
+            yield [max(dimension.size, 1) for dimension in shape.dim]
+
+    return [(node.op, _size(shapes(node))) for node in nodes]
+
+
+def _torch_operations(call, arrays):
+    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            names.append(str(function))
-            return function(*args, **(kwargs or {}))
+            found = function(*args, **(kwargs or {}))
+            shapes = (
+                value.shape
+                for value in keras.tree.flatten(found)
+                if getattr(value, "dtype", None) == torch.float32
+            )
+            called.append((str(function), _size(shapes)))
+            return found
 
-    names = []
-    outputs = keras.ops.convert_to_tensor(outputs)
+    called = []
+    tensors = [keras.ops.convert_to_tensor(array) for array in arrays]
     with Recorder():
-        call(outputs)
-    return names
+        call(*tensors)
+    return called
 
 
 def assert_no_loop_over_time(layer, units, times=(5, 50), over_slots=()):
     """Asserts that a memory runs the same operations for any time.
 
-    Args:
-        layer: built memory.
-        units: integer, units of the outputs that it reads.
-        times: two numbers of steps that are as many blocks, if it has blocks.
-        over_slots: names of its loops over slots.
+    `times` are two numbers of steps that are as many blocks, if the memory has
+    blocks, and `over_slots` names of its loops over slots.
     """
     state = layer.initial_state(2)
     short, long = (
-        operations(
-            lambda outputs: layer.read(outputs, state),
-            np.ones((2, time, units), "float32"),
-        )
+        [
+            name
+            for name, _ in operations(
+                lambda outputs: layer.read(outputs, state),
+                np.ones((2, time, units), "float32"),
+            )
+        ]
         for time in times
     )
     assert short == long

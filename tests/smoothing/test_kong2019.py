@@ -1,14 +1,12 @@
 """The smoothing itself: tables, draws, means, divergence, gradients."""
 
-import inspect
-import json
-
 import keras
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+from layers import assert_arguments_survive
 
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
@@ -366,13 +364,9 @@ def test_every_argument_survives_its_configuration():
         "vocabulary_size": V,
         "seed": 5,
     }
-    signature = inspect.signature(VariationalSmoothing.__init__).parameters
-    assert set(signature) - {"self", "kwargs"} == set(arguments)
-    layer = VariationalSmoothing(**arguments, name="smooth")
-    config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
-    assert set(arguments) <= set(config["config"])
-    revived = keras.saving.deserialize_keras_object(config, safe_mode=True)
-    assert revived.get_config() == layer.get_config()
+    _, revived = assert_arguments_survive(
+        VariationalSmoothing, arguments, name="smooth"
+    )
     for name, value in arguments.items():
         assert getattr(revived, name) == value
 
