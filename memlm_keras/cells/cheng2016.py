@@ -64,7 +64,6 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
             `W_h h_i`, `h_i` and `c_i`, the last slot the most recent; with
             `fusion`, also `gamma~_{t-1}`, `(B, H)`, and the filled slots and
             the flat tape of the source.
-        training: not used.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.

@@ -90,7 +90,6 @@ class FOFEHORNNCell(HigherOrderCell):
     Call arguments:
         inputs: float tensor `(B, input_dim)`.
         states: list of n float tensors `(B, k)`, the latest output first.
-        training: not used.
 
     Returns:
         A tuple of `h_t`, `(B, k)`, and the list of new states, `h_t` first.
@@ -192,13 +191,7 @@ class GatedHORNNCell(HigherOrderCell):
         bias_initializer: initializer of `b`.
         **kwargs: arguments of `keras.layers.Layer`.
 
-    Call arguments:
-        inputs: float tensor `(B, input_dim)`.
-        states: list of n float tensors `(B, k)`, the latest output first.
-        training: not used.
-
-    Returns:
-        A tuple of `h_t`, `(B, k)`, and the list of new states, `h_t` first.
+    Call arguments and results are those of `FOFEHORNNCell`.
 
     Raises:
         ValueError: if `units` or `order` is not a positive integer.

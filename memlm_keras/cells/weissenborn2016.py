@@ -257,7 +257,6 @@ class AssociativeGRUCell(AssociativeCell):
     Call arguments:
         inputs: float tensor `(B, input_dim)`.
         states: list of `h_{t-1}`, `(B, H)`, and the flat memory, `(B, N_c H)`.
-        training: not used.
 
     Returns:
         A tuple of `h_t`, `(B, H)`, and the list of new states.

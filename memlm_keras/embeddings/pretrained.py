@@ -5,11 +5,12 @@ import io
 import os
 import pathlib
 import zipfile
-import zlib
 from typing import NamedTuple
 
 import keras
 import numpy as np
+
+from memlm_keras.files import reading
 
 
 class WordVectors(NamedTuple):
@@ -75,7 +76,6 @@ def read_vectors(path, words, verbose=1):
     >>> read_vectors(path, ["cat", "dog"], verbose=0).values.tolist()
     [[0.5, 2.0], [0.0, 0.0]]
     """
-    path = pathlib.Path(path)
     rows = {word.encode(): row for row, word in enumerate(words)}
     if len(rows) < len(words):
         raise ValueError(
@@ -83,8 +83,8 @@ def read_vectors(path, words, verbose=1):
             f"{len(rows)} of them different"
         )
     values = found = None
-    with _opened(path) as (file, size):
-        for number, line in enumerate(_shown(file, size, verbose), 1):
+    with reading(path, "file of word vectors", "Download it again."):
+        for number, line in enumerate(_lines(path, verbose), 1):
             fields = line.rstrip(b" \r\n").split(b" ")
             is_header = len(fields) == 2 and all(map(bytes.isdigit, fields))
             if number == 1 and is_header:
@@ -95,8 +95,8 @@ def read_vectors(path, words, verbose=1):
                 found = np.zeros(len(rows), bool)
             if len(fields) <= dimension or not dimension:
                 raise ValueError(
-                    f"{path}, line {number}: a word and {dimension} numbers "
-                    f"are expected. Received {len(fields)} fields"
+                    f"line {number}: a word and {dimension} numbers are "
+                    f"expected. Received {len(fields)} fields"
                 )
             row = rows.get(b" ".join(fields[:-dimension]))
             if row is None or found[row]:
@@ -104,53 +104,45 @@ def read_vectors(path, words, verbose=1):
             try:
                 values[row] = [float(field) for field in fields[-dimension:]]
             except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {error}") from error
+                raise ValueError(f"line {number}: {error}") from error
             if not np.isfinite(values[row]).all():
                 raise ValueError(
-                    f"{path}, line {number}: numbers must be finite. "
+                    f"line {number}: numbers must be finite. "
                     f"Received: {values[row].tolist()}"
                 )
             found[row] = True
-    if values is None:
-        raise ValueError(f"The file {path} has no vectors.")
+        if values is None:
+            raise ValueError("it has no vectors")
     return WordVectors(values, found)
 
 
-@contextlib.contextmanager
-def _opened(path):
-    """A text file, or the one file of an archive, and its size."""
-    if path.suffix != ".zip":
-        with open(path, "rb") as file:
-            yield file, os.path.getsize(path)
-        return
-    try:
-        with zipfile.ZipFile(path) as archive:
+def _lines(path, verbose):
+    """Yields lines of a text file, or of the one file of an archive."""
+    with contextlib.ExitStack() as stack:
+        if pathlib.Path(path).suffix == ".zip":
+            archive = stack.enter_context(zipfile.ZipFile(path))
             members = [info for info in archive.infolist() if not info.is_dir()]
             if len(members) != 1:
                 raise ValueError(
-                    f"The archive {path} must hold one file. Received: "
+                    "the archive must hold one file. Received: "
                     f"{[info.filename for info in members]}"
                 )
-            with archive.open(members[0]) as file:
-                yield io.BufferedReader(file), members[0].file_size
-    except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"The archive {path} is damaged ({error}). Download it again."
-        ) from error
-
-
-def _shown(file, size, verbose):
-    """Yields lines, with a progress bar over megabytes."""
-    if not verbose:
-        yield from file
-        return
-    megabytes = max(1, size >> 20)
-    bar = keras.utils.Progbar(megabytes, unit_name="MiB")
-    read = shown = 0
-    for line in file:
-        yield line
-        read += len(line)
-        if read >> 20 > shown and read >> 20 < megabytes:
-            shown = read >> 20
-            bar.update(shown)
-    bar.update(megabytes, finalize=True)
+            size = members[0].file_size
+            file = io.BufferedReader(
+                stack.enter_context(archive.open(members[0]))
+            )
+        else:
+            size = os.path.getsize(path)
+            file = stack.enter_context(open(path, "rb"))
+        megabytes = max(1, size >> 20)
+        bar = keras.utils.Progbar(
+            megabytes, unit_name="MiB", verbose=1 if verbose else 0
+        )
+        read = shown = 0
+        for line in file:
+            yield line
+            read += len(line)
+            if shown < read >> 20 < megabytes:
+                shown = read >> 20
+                bar.update(shown)
+        bar.update(megabytes, finalize=True)

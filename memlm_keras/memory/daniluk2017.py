@@ -47,19 +47,11 @@ class Attention(DistinctKernels, Memory):
     Args:
         window: integer, L, number of previous outputs to attend to.
         kernel_initializer: initializer of the five weights.
-        **kwargs: arguments of `Memory`: `return_state`,
-            `return_attention_scores` and those of a Keras layer.
+        **kwargs: arguments of `Memory`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, k)`.
-        token_ids: not used.
-        state: `None` or the dict `{"window": (B, L, k), "filled": (B,)}`.
-        mask: `None` or a boolean tensor `(B, T)`, see `Memory`.
-        return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h*`, `(B, T, k)`; and, if they are returned, the new state and
-        `alpha`, `(B, T, L)`, the oldest slot first.
+    See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
+    `(B, T, k)`, the state is `{"window": (B, L, k), "filled": (B,)}`, and the
+    attention weights are `alpha`, `(B, T, L)`, the oldest slot first.
 
     Raises:
         ValueError: if `window` is not a positive integer.
@@ -218,18 +210,12 @@ class NGram(DistinctKernels, Memory):
     Args:
         order: integer, N, at least 2.
         kernel_initializer: initializer of `W^N`.
-        **kwargs: arguments of `Memory`, except `return_attention_scores`: an
-            N-gram RNN has no attention weights.
+        **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, N k)`.
-        token_ids: not used.
-        state: `None` or `{"window": (B, N - 1, N k), "filled": (B,)}`.
-        mask, return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h*`, `(B, T, k)`; and, if they are returned, the new state and an
-        empty `(B, T, 0)` tensor.
+    See `Memory` for calls, which do not use `token_ids`. Outputs are
+    `(B, T, N k)`, `h*` is `(B, T, k)`, the state is
+    `{"window": (B, N - 1, N k), "filled": (B,)}`, and the attention weights are
+    an empty `(B, T, 0)` tensor.
 
     Raises:
         ValueError: if `order` is not an integer of at least 2, or if the units
@@ -309,15 +295,9 @@ class Projection(Int8Kernels, Memory):
         units: integer, size of `h*`; `None` is k, as in both papers.
         **kwargs: arguments of `Memory`, except `return_attention_scores`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, k)`.
-        token_ids: not used.
-        state: not used; the state is an empty dict.
-        mask, return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h*`, `(B, T, units)`; and, if they are returned, an empty dict and
-        an empty `(B, T, 0)` tensor.
+    See `Memory` for calls, which do not use `token_ids`. Outputs are
+    `(B, T, k)`, `h*` is `(B, T, units)`, the state is an empty dict, and the
+    attention weights are an empty `(B, T, 0)` tensor.
 
     Example:
 

@@ -67,26 +67,19 @@ class Attentive(DistinctKernels, Memory):
             outputs to attend to.
         kernel_initializer: initializer of the matrices and of `v_s`.
         bias_initializer: initializer of `b_t`.
-        **kwargs: arguments of `Memory`: `return_state`,
-            `return_attention_scores` and those of a Keras layer.
+        **kwargs: arguments of `Memory`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, k)`.
-        token_ids: not used.
-        state: `None` or a dict: for a single score `{"window": (B, W) the
-            recent scores, "filled": (B,), "context": (B, k),
-            "log_normalizer": (B,)}`, always in float32; for a combined one
-            `{"window": (B, W, k), "filled": (B,)}`.
-        mask, return_state, return_attention_scores: see `Memory`.
+    See `Memory` for calls, which do not use `token_ids`. Outputs and `h'` are
+    `(B, T, k)`. The state is, for a single score, `{"window": (B, W) the recent
+    scores, "filled": (B,), "context": (B, k), "log_normalizer": (B,)}`, always
+    in float32, and for a combined one `{"window": (B, W, k), "filled": (B,)}`.
 
-    Returns:
-        `h'`, `(B, T, k)`; and, if they are returned, the new state and `a`,
-        `(B, T, W)`, the oldest slot first: slot j of step t is the weight of
-        the output of step `t - W + j`. A row sums to one up to W outputs read;
-        then, with a single score, the rest is the weight of earlier outputs.
-        So, for a sentence of T tokens, `weights[t, W - t + i]` is the weight of
-        input word i for the prediction of the word after t, the paper's
-        Figures 2 and 3.
+    The attention weights are `a`, `(B, T, W)`, the oldest slot first: slot j of
+    step t is the weight of the output of step `t - W + j`. A row sums to one up
+    to W outputs read; then, with a single score, the rest is the weight of
+    earlier outputs. So, for a sentence of T tokens, `weights[t, W - t + i]` is
+    the weight of input word i for the prediction of the word after t, the
+    paper's Figures 2 and 3.
 
     Raises:
         ValueError: for an unknown `score`, and if `window` is not a positive

@@ -48,21 +48,16 @@ class MemoryNetwork(WordMemory):
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, d)`, the embedded words.
-        token_ids: int32 tensor `(B, T)`, the words read.
-        state: `None`, or `embed_state` of the dict
-            `{"window": (B, n - 1) int32, "filled": (B,)}`, the words before.
-        mask, return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h`, `(B, T, d)`; and, if they are returned, the new state and `p`,
-        `(B, T, n)`, the current word last.
+    See `Memory` for calls, which need `token_ids`. Outputs, `(B, T, d)`, are
+    the embedded words, and `h` is `(B, T, d)`. The state is
+    `{"window": (B, n - 1) int32, "filled": (B,)}`, the words before, which
+    `embed_state` must look up before the next call. The attention weights are
+    `p`, `(B, T, n)`, the current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for a call without `token_ids`, for a state whose words were not
-            embedded, and if the layer is built without a `vocabulary_size`.
+            for a call without `token_ids` or `vocabulary_size`, and for a state
+            whose words were not embedded.
 
     Example:
 

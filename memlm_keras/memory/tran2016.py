@@ -71,22 +71,15 @@ class MemoryBlock(WordMemory):
         kernel_initializer: initializer of every weight.
         **kwargs: arguments of `Memory`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, d)`.
-        token_ids: int32 tensor `(B, T)`, the words read.
-        state: `None` or the dict `{"window": (B, n - 1) int32,
-            "filled": (B,)}`, the words before.
-        mask, return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h^m`, `(B, T, d)`; and, if they are returned, the new state and
-        `p`, `(B, T, n)`, the current word last.
+    See `Memory` for calls, which need `token_ids`. Outputs and `h^m` are
+    `(B, T, d)`, the state is `{"window": (B, n - 1) int32, "filled": (B,)}`,
+    the words before, and the attention weights are `p`, `(B, T, n)`, the
+    current word last.
 
     Raises:
         ValueError: if `vocabulary_size` or `window` is not a positive integer,
-            for an unknown composition, for an option of the other composition,
-            for a call without `token_ids`, and if the layer is built without a
-            `vocabulary_size`.
+            for an unknown composition or an option of the other one, and for a
+            call without `token_ids` or `vocabulary_size`.
 
     Example:
 
@@ -239,16 +232,10 @@ class BidirectionalMemoryBlock(MemoryBlock):
         end_of_sentence_id: integer, ends each sentence, and pads.
         **kwargs: other arguments of `MemoryBlock`.
 
-    Call arguments:
-        outputs: float tensor `(B, T, d)`.
-        token_ids: int32 tensor `(B, T)`, the words read.
-        state: not used; the state is an empty dict.
-        mask, return_state, return_attention_scores: see `Memory`.
-
-    Returns:
-        `h^m`, `(B, T, d)`; and, if they are returned, an empty dict and
-        `p`, `(B, T, 2 n)`, the words before and then the words after, each
-        side from left to right.
+    See `Memory` for calls, which need `token_ids`. Outputs and `h^m` are
+    `(B, T, d)`, the state is an empty dict, and the attention weights are `p`,
+    `(B, T, 2 n)`, the words before and then the words after, each side from
+    left to right.
 
     Raises:
         ValueError: as `MemoryBlock`, and if `end_of_sentence_id` is not an

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import few_on_jax
 from layers import sequence_loss
 from layers import uniform
 
@@ -80,6 +81,7 @@ def random_arrays(name, seed, batch_size, time, input_dim, units):
 
 @every_cell
 @pytest.mark.parametrize("training", [False, True])
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),

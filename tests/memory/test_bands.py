@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 from keras import ops
+from layers import few_on_jax
 
 from memlm_keras import masking
 
@@ -49,7 +49,7 @@ def banded_products(queries, values):
     return masking.banded_products(queries, values, slots)
 
 
-@settings(max_examples=5 if keras.backend.backend() == "jax" else 15)
+@few_on_jax
 @given(
     batch=st.integers(1, 3),
     time=st.integers(1, 40),

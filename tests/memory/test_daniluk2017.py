@@ -5,11 +5,11 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import everything
+from layers import few_on_jax
 from layers import memory_loss
 from layers import uniform
 
@@ -160,7 +160,7 @@ def shapes(draw):
 
 
 @every_memory
-@settings(max_examples=5 if keras.backend.backend() == "jax" else 25)
+@few_on_jax
 @given(shape=shapes(), seed=st.integers(0, 1000))
 def test_equals_the_reference(case, compiled, shape, seed):
     batch, time, slots, k, filled = shape
@@ -387,6 +387,7 @@ def projected(form, outputs, kernel, bias=0.0):
 
 
 @every_form
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 4),

@@ -2,11 +2,11 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import everything
+from layers import few_on_jax
 from layers import uniform
 
 from memlm_keras import LanguageModel
@@ -75,7 +75,7 @@ def read_in_pieces(layer, compiled, outputs, cuts):
 
 
 @every_score
-@settings(max_examples=6 if keras.backend.backend() == "jax" else 20)
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),

@@ -7,6 +7,7 @@ from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
+from layers import few_on_jax
 from layers import memory_loss
 from layers import uniform
 
@@ -49,6 +50,7 @@ def inputs_of(seed, batch_size, time, d, words=V):
 
 
 @every_variant
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),
@@ -206,6 +208,7 @@ def test_the_vocabulary_is_that_of_the_model():
 
 
 @every_variant
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 7),
@@ -256,6 +259,7 @@ def test_gradients_of_a_bidirectional_block(variant, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
+@few_on_jax
 @given(
     time=st.integers(1, 6),
     padding=st.integers(1, 6),

@@ -4,9 +4,9 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 from layers import assert_arguments_survive
+from layers import few_on_jax
 
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
@@ -23,7 +23,6 @@ V = 7
 
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
 by_word_and_by_element = pytest.mark.parametrize("element_wise", [False, True])
-few = settings(max_examples=6 if keras.backend.backend() == "jax" else 15)
 
 
 def text(seed=0, length=40):
@@ -230,7 +229,7 @@ def test_nothing_is_replaced_at_a_rate_of_zero():
 
 
 @every_scheme
-@few
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),
@@ -253,7 +252,7 @@ def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     )
 
 
-@few
+@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),
