@@ -581,9 +581,7 @@ def test_time_distributed(name, with_mask):
         assert_close(found[:, index], expected)
 
 
-@pytest.mark.parametrize(
-    "name", ["key_value_predict", "combined", "memory_block", "memory_network"]
-)
+@pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
 def test_in_a_functional_model_with_a_bidirectional_part(name, tmp_path):
     """Trains, is saved, and gives weights and state to those who ask."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
