@@ -1,66 +1,60 @@
 """Rows of the papers that Salton et al. (2017) compare with, and their tables.
 
-**Zaremba, Sutskever and Vinyals (2014), Table 1.** Two LSTM layers of as many
-units as the embeddings have, an untied projection, weights drawn from a uniform
-distribution, dropout on the non-recurrent connections, and continuous text
-whose state is carried on (Section 4.1). The small model, which the authors'
-code calls non-regularized, has none.
+**Zaremba, Sutskever and Vinyals (2014), Table 1.** Two LSTM layers of the
+embeddings' size, an untied projection, weights from a uniform distribution,
+dropout on the non-recurrent connections, and continuous text: the state is
+carried from batch to batch (Section 4.1). The small model has no dropout.
 
-**Gal and Ghahramani (2016), Table 1.** The same with variational dropout: a
-mask for a whole sequence, another for each gate ("untied weights"), of the
-inputs of each layer (0.5) and of its last output (0.3); of the words (0.3), and
-of the inputs of the projection (0.5).
-`memlm_keras.evaluation.monte_carlo_perplexity` averages over masks. The rates
-are those of the authors' code, for the large model; so are the ten epochs
-before its learning rate is divided by 1.15. Choices: the same rates for the
-medium model, otherwise trained as that of Zaremba et al.; and a weight decay
-that shrinks with the learning rate, where the code's stays 1e-7. For the
-average the code drops no words, while here they are dropped as in training.
+**Gal and Ghahramani (2016), Table 1.** The same model with variational dropout,
+whose masks stay the same for a sequence: on the inputs of each layer (0.5) and
+on its last output (0.3), with a mask for each gate ("untied weights"); on words
+(0.3); and on the inputs of the projection (0.5).
+`memlm_keras.evaluation.monte_carlo_perplexity` averages over masks. The rates,
+and the ten epochs before the learning rate is divided by 1.15, are those of the
+authors' code for the large model. Choices: the same rates for the medium model,
+which is otherwise trained like that of Zaremba et al.; and a weight decay that
+shrinks with the learning rate, where the code's stays 1e-7. The code drops no
+words for the average; here they are dropped as in training.
 
-**Press and Wolf (2016), Section 4.** The models of Zaremba et al. with the
-embedding for the matrix of the output projection, which keeps its bias (weight
-tying, `wt`); with a projection of the last outputs, `P h + b_P`, and a penalty
-on P (projection regularization, `pr`), where nothing is dropped; and with the
-dropout of Gal and Ghahramani (`bd`), without weight decay. The penalty is that
-of the authors' code, `||P||^2 / 2` divided by 6.5 times the batch size of 20
-rows, next to a loss that is a mean over them; the paper prints 0.15. It stays
-the same at another batch size. In a model of `wt` the embedding is drawn as all
-weights are.
+**Press and Wolf (2016), Section 4.** The models of Zaremba et al. with weight
+tying (`wt`): the embedding is the matrix of the output projection, which keeps
+its bias. With projection regularization (`pr`): a projection of the last
+outputs, `P h + b_P`, and a penalty on P, without dropout. With the dropout of
+Gal and Ghahramani (`bd`), without weight decay. The penalty is that of the
+authors' code, `||P||^2 / 2` divided by 6.5 times the batch size of 20, where
+the loss is a mean over rows; the paper prints 0.15.
 
 **Grave, Joulin and Usunier (2017), Section 5.** One LSTM layer of 1024 units,
-trained without a cache. The rows with one predict with a `NeuralCache`, with
-its own theta and weight until better ones are chosen: `cache` has the arguments
-of `memlm_keras.evaluation.choose_cache`, the size, and the values of which the
-best for the validation text are chosen once the model is trained. As in the
-paper: weights drawn from U(-0.05, 0.05), Adagrad at a learning rate of 0.2,
-clipping at a norm of 0.1, back-propagation through 30 steps, batches of 20 rows
-and a dropout of 0.65. Choices, where the paper does not say more: embeddings of
-as many units, an untied projection with bias, no offset of the forget-gate
-bias, the loss averaged over tokens, up to 100 epochs with an end after ten
-without a better perplexity, the values of theta and weight, and sums of squared
-gradients that begin at zero: from Keras' 0.1 on, clipped gradients hardly
-change them.
+trained without a cache. Rows with a cache predict with a `NeuralCache`, of
+default theta and weight: `cache` has the arguments of
+`memlm_keras.evaluation.choose_cache`, which chooses them by the validation text
+after training. As in the paper: weights from U(-0.05, 0.05), Adagrad at a
+learning rate of 0.2, clipping at a norm of 0.1, back-propagation through 30
+steps, batches of 20 rows and a dropout of 0.65. Choices, where the paper does
+not say more: embeddings of 1024 units, an untied projection with bias, no
+offset of the forget-gate bias, the loss averaged over tokens, at most 100
+epochs and an end after ten without a better perplexity, the values of theta and
+weight, and sums of squared gradients that begin at zero: clipped gradients
+hardly change Keras' 0.1.
 
-**Merity, Xiong, Bradbury and Socher (2017), Tables 2 and 3.** A medium LSTM,
-two layers of 650 units with embeddings of as many, an untied projection with
-bias and weights drawn from U(-0.05, 0.05), is regularized by zoneout (Krueger
-et al., 2016) and by variational dropout of 0.5 of the inputs of each layer and
-of the projection; and with it, the pointer sentinel. SGD at a learning rate of
-1, halved when the validation perplexity is no better, back-propagation through
-100 steps, as many as the pointer's window has, and clipping at a norm of 1.
-Choices, where the paper does not say more: a batch size of 32, no offset of the
-forget-gate bias, the loss summed over time, at most 64 epochs and an end after
-three without a better perplexity; and the rates of zoneout, 0.5 of c and 0.05
-of h, which are those of Krueger et al. for characters.
-`wikitext2_variational_lstm` is, by choice, `gal2016/medium` on WikiText-2. The
-paper prints 20M parameters, and 21M with a pointer. By its equations they are
-19.8M and 20.2M on Penn Treebank and, as the vocabulary is larger, 50.1M and
-50.5M on WikiText-2.
+**Merity, Xiong, Bradbury and Socher (2017), Tables 2 and 3.** Two LSTM layers
+of 650 units and embeddings of as many, an untied projection with bias, and
+weights from U(-0.05, 0.05), with zoneout (Krueger et al., 2016), variational
+dropout of 0.5 on the inputs of each layer and of the projection, and the
+pointer sentinel or none. SGD at a learning rate of 1, halved when the
+validation perplexity is no better, back-propagation through 100 steps, the
+pointer's window, and clipping at a norm of 1. Choices, where the paper does not
+say more: a batch size of 32, no offset of the forget-gate bias, the loss summed
+over time, at most 64 epochs and an end after three without a better perplexity;
+and the rates of zoneout, 0.5 of c and 0.05 of h, which are those of Krueger et
+al. for characters. `wikitext2_variational_lstm` is, by choice, `gal2016/medium`
+on WikiText-2. The paper prints 20M parameters, and 21M with a pointer. By its
+equations they are 19.8M and 20.2M on Penn Treebank and, with the larger
+vocabulary of WikiText-2, 50.1M and 50.5M.
 
 The tables `baselines/` also have the language models with an associative
-memory. A cache and a Monte Carlo average are measured next to the plain
-perplexities of the same run, and the published numbers with them are next to
-those.
+memory. A cache and a Monte Carlo average are measured in the same run as the
+plain perplexities, and have published numbers of their own.
 """
 
 import dataclasses

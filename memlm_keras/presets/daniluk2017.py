@@ -8,9 +8,9 @@ The text prints 834 units for key_value_predict, which by the paper's own
 equations is 25.6M parameters without embeddings; 786 units are 23.9M, the size
 of all other rows.
 
-`lstm_projected` is no row of the paper but a control of it: the LSTM of 786
-units that key-value-predict attention has, with its outputs projected to a
-third, and no memory.
+`lstm_projected` is not in the paper. It is a control: the LSTM of 786 units of
+key-value-predict attention, with its outputs projected to a third, and without
+a memory.
 """
 
 import dataclasses

@@ -1,26 +1,25 @@
 """Rows of Kong, Melis, Ling, Yu and Yogatama (2019), Table 2.
 
-Two LSTM layers of as many units as the embeddings have, with the recurrent
-dropout of Semeniuta et al. (2016), dropout on the embeddings and on the inputs
-of the projection and none in between, and an output projection that is tied in
-all rows but the first. Noised rows (`dn`) have in `noise` the arguments of
-`memlm_keras.smoothing.NoisedBatches`, and smoothed ones (`vs`) an embedding
-whose smoothing needs the statistics of the training text:
-`model.smoothing.adapt`.
+Two LSTM layers of the embeddings' size with the recurrent dropout of Semeniuta
+et al. (2016), dropout on the embeddings and on the inputs of the projection and
+none in between, and an output projection that is tied except in the first row.
+Noised rows (`dn`) have in `noise` the arguments of
+`memlm_keras.smoothing.NoisedBatches`. Smoothed rows (`vs`) have an embedding
+that needs the statistics of the training text: `model.smoothing.adapt`.
 
-Learning rate, l2 and gamma_0 were chosen by validation perplexity among those
-in `tuned`, for each row; those here are the second or the smaller of them.
+Learning rate, l2 and gamma_0 were chosen for each row by validation perplexity,
+among the values in `tuned`; a preset has the second or the smaller of them.
 Choices, where the paper is silent: no bias of the output projection,
 back-propagation through 35 steps, clipping at a norm of 5, a loss summed over
 time, to which the l2 is added without a factor, weights from U(-0.05, 0.05)
 with a forget-gate bias of 1, at most 100 epochs and an end after 10 without a
 better perplexity. The paper tuned one l2 "for all models", and has standard
 regularizers for parameters that are not smoothed ("Other parameters", Section
-4.1): here all matrices have the same, and biases none.
+4.1): here all matrices have the same l2, and biases none.
 
-Words that are not the target have the means of their output vectors in
-training: sampling them (`other_words`) needs an output bias (`output_bias`),
-since without one the model cannot distinguish a word from those that were drawn
+In training, words other than the target have the means of their output vectors.
+Sampling these vectors (`other_words`) needs an output bias (`output_bias`):
+without one the model cannot distinguish a word from the words that were drawn
 its vector; see docs/papers/kong2019.md.
 """
 

@@ -1,13 +1,13 @@
 """Rows of Salton, Ross and Kelleher (2017), Tables 1 and 2.
 
-All models have two LSTM layers of as many units as the embeddings have, the
-attentive memory, and a projection tied to the embedding, with a bias. Weights
-are drawn from U(-0.05, 0.05) and all biases are zero (Sections 4.1 and 4.2).
+All models have two LSTM layers of the embeddings' size, the attentive memory,
+and a projection tied to the embedding, with a bias. Weights are drawn from
+U(-0.05, 0.05) and all biases are zero (Sections 4.1 and 4.2).
 
 The dropout on "the non-recurrent connections" is that of Zaremba et al. (2014)
-here: on the embeddings and on the outputs of each layer, and so on the inputs
-of the memory. The authors' code drops the memory's outputs instead, and clips
-at 10 on WikiText-2, where the paper says 5.
+here: on the embeddings and on the outputs of each layer, which the memory
+reads. The authors' code drops the memory's outputs instead, and clips at 10 on
+WikiText-2, where the paper says 5.
 """
 
 import dataclasses
@@ -26,10 +26,9 @@ from memlm_keras.registry import Paper
 class SaltonRow(SummedLossRow):
     """Two LSTM layers, and a memory of their outputs with a score or none.
 
-    The window is longer than every sentence, so that the memory of a combined
-    score holds all of it, like the paper's: the longest have 83 tokens on Penn
-    Treebank, 215 on WikiText-2. A single score needs no window, and has one to
-    report weights for.
+    The window is longer than every sentence, like the paper's memory: the
+    longest have 83 tokens on Penn Treebank, 215 on WikiText-2. A single score
+    uses its window only to report weights.
     """
 
     where: str = "Tables 1 and 2"
@@ -39,7 +38,7 @@ class SaltonRow(SummedLossRow):
     dropout: float
     batch_size: int = 32
     longest: int = 35
-    # The most that the authors' code trains; the paper names none.
+    # Those of the authors' code; the paper names none.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -107,7 +106,7 @@ ROWS = {
     "ptb_combined": _on_penn_treebank("combined", 8_456_500, 72.6, 70.7),
     "wikitext2_single": _on_wikitext2("single", 19_010_000, 73.7, 69.7),
     "wikitext2_combined": _on_wikitext2("combined", 20_010_000, 74.3, 70.8),
-    # No rows of the paper: all else being equal, no memory.
+    # Not in the paper: the same models without a memory.
     "ptb_lstm": _on_penn_treebank(None, 6_765_200),
     "wikitext2_lstm": _on_wikitext2(None, 16_008_000),
 }

@@ -1,10 +1,10 @@
 """Rows of Tran et al. (2016), Tables 2 and 4.
 
-All models have as many units everywhere, and weights drawn from U(-0.05, 0.05)
-except a forget-gate bias of 1 (Section 4). Those of Table 2 have 128 units and
-a memory of 15 words. Those of Table 4, for the Sentence Completion Challenge,
-have three LSTM layers, below the memory, and "dropout after each LSTM layer"
-(Section 6): on its outputs, and not on the embeddings.
+In each model, all layers have the same number of units, and weights are from
+U(-0.05, 0.05) except a forget-gate bias of 1 (Section 4). Models of Table 2
+have 128 units and a memory of 15 words. Models of Table 4, for the Sentence
+Completion Challenge, have three LSTM layers below the memory, and "dropout
+after each LSTM layer" (Section 6): on its outputs, and not on the embeddings.
 """
 
 import dataclasses

@@ -1,23 +1,23 @@
 """Rows of Weissenborn (2016), Table 1, and other uses of its cells.
 
-Pairs of sentences are classified by the three rows of the paper's own kind and
-the GRU that it compares with: the architecture in the first layer, a GRU on
-top, and two rectifier layers; and by LSTMs of Rocktaeschel et al. (2016), which
-end with the last output of the hypothesis. Words are GloVe vectors of 300
-numbers, kept as they are in the first epoch (Section 5.1).
+The three rows of the paper, and the GRU that it compares with, classify pairs
+of sentences by their architecture in the first layer, a GRU on top and two
+rectifier layers. The LSTMs of Rocktaeschel et al. (2016) end with the last
+output of the hypothesis. Words are GloVe vectors of 300 numbers, which are
+fixed in the first epoch (Section 5.1).
 
 Autoencoders (Section 5.3) have no sizes in the paper, and language models are
-none of it: their sizes and settings are choices.
+not in the paper: their sizes and settings are choices.
 
 Choices, where the paper is silent: matrices and biases as Keras draws them, up
-to 20 epochs, the vectors of GloVe 840B; all rows are trained as the paper's
-own, also those of Rocktaeschel et al., who keep the vectors fixed, and of Cheng
-et al., both of whom have Adam's usual beta_1; and, of `lstm_network`, one cell
-with deep fusion for both sentences and rectifiers of its 450 units: with
-3,379,953 parameters it is the one of its kind that has the printed 3.4M. Its
-tape holds 64 states. Without vectors, and of words that have none, embeddings
-of all rows begin as U(-0.5, 0.5), which is the size of GloVe's: shorter ones
-make keys under which nothing is read. What is compared begins alike.
+to 20 epochs, and the vectors of GloVe 840B. All rows are trained like the
+paper's own, also those of Rocktaeschel et al., who keep the vectors fixed, and
+of Cheng et al.; both have Adam's usual beta_1. `lstm_network` has one cell with
+deep fusion for both sentences, rectifiers of its 450 units, and a tape of 64
+states: it is the one of its kind with the printed 3.4M parameters (3,379,953).
+Embeddings of all rows begin as U(-0.5, 0.5) without vectors, and for words that
+have none: this is the size of GloVe's vectors, and shorter ones make keys that
+read nothing. So models that are compared begin alike.
 """
 
 import dataclasses
