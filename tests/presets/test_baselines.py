@@ -113,6 +113,7 @@ def test_the_rate_is_halved():
     schedule = presets.get("merity2017/ptb_pointer_sentinel")["schedule"]
     halving = keras.callbacks.ReduceLROnPlateau(**schedule["reduce_on_plateau"])
     assert (halving.factor, halving.patience) == (0.5, 0)
+    assert (halving.monitor, halving.mode) == ("val_nats", "min")
 
 
 def test_a_pointer_is_trained_with_zoneout():

@@ -58,6 +58,7 @@ def settings(name):
         "halve_after": schedule.get("halve_after"),
         "factor": schedule.get("factor") and round(schedule["factor"], 3),
         "patience": schedule.get("patience"),
+        "best_by": schedule["selected_by"].split()[-1],
         "published": ";".join(published),
         "memory": memory and described(memory),
         "dropout": rates,

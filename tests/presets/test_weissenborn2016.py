@@ -47,6 +47,8 @@ def test_training_of_classifiers():
     optimizer = keras.optimizers.deserialize(preset["optimizer"])
     assert (optimizer.beta_1, optimizer.beta_2) == (0.0, 0.999)
     assert preset["schedule"]["batches_between_checks"] == 1000
+    assert preset["schedule"]["epochs_of_fixed_vectors"] == 1
+    assert preset["data"]["vectors"] == "GloVe"
 
 
 @pytest.mark.parametrize(
