@@ -435,14 +435,18 @@ def _parts(source):
     )
 
 
+class UnspacedTextError(ValueError):
+    """Text to split at white space has few spaces between its words."""
+
+
 def _require_spaces(source):
-    """Raises `ValueError` for text that has few spaces between its words."""
+    """Raises an error for text that has few spaces between its words."""
     lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
     words = [word for line, _ in lines for word in line.split()]
     characters = sum(map(len, words))
     unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
     if 2 * unspaced > characters > _LONG_WORDS * len(words):
-        raise ValueError(
+        raise UnspacedTextError(
             f"{source.path} has few spaces between its words, as is usual in "
             "its script: split at white space, its tokens have "
             f"{characters / len(words):.0f} characters on average. Received: "

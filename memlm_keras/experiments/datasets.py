@@ -7,6 +7,7 @@ import re
 import numpy as np
 
 import memlm_keras as memlm
+from memlm_keras.data.corpus import UnspacedTextError
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import PAIRS
@@ -110,7 +111,10 @@ class Dataset:
             return data.load(self.name, sentences=self.sentences, **words)
         del words["data_dir"]
         words.update(self._given("document_start", "tokenize"))
-        corpus = self._load_own(words)
+        try:
+            corpus = self._load_own(words)
+        except UnspacedTextError as error:
+            raise UsageError(str(error)) from None
         if corpus.description:
             print(corpus.description)
         known = corpus.vocabulary

@@ -19,6 +19,7 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments import commands
 
 from .conftest import SMALL
+from .conftest import Told
 from .conftest import results_of
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
@@ -338,15 +339,43 @@ def test_wrong_use_is_one_line(arguments, message, memlm, folder):
     assert not (folder / "runs").exists()
 
 
-def test_wrong_use_is_told_before_keras_is_imported(folder):
-    """In a process of its own, where Keras would not be found."""
+@pytest.fixture
+def without_keras(folder, train):
+    """`without_keras(*arguments)`: a new process where importing Keras ends
+    the process; a finished run is there."""
+    train("daniluk2017/lstm")
     (folder / "keras.py").write_text("raise SystemExit('Keras was imported')")
-    process = start(folder, "train", "daniluk2017/lstm", "--epoch=3")
-    _, err = process.communicate()
-    assert process.returncode == 2
-    assert err == (
+    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow')")
+
+    def call(*arguments):
+        process = start(folder, *arguments)
+        out, err = process.communicate()
+        return Told(process.returncode, out, err)
+
+    return call
+
+
+def test_commands_that_need_no_keras(without_keras):
+    told = without_keras("train", "daniluk2017/lstm", "--epoch=3")
+    assert told.status == 2
+    assert told.err == (
         "memlm: memlm train has no flag --epoch. Did you mean --epochs?\n"
     )
+    told = without_keras("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
+    assert told.status == 0, told.err
+    assert "is finished, and is not trained again" in told.out
+    told = without_keras("presets", "tran2016/rm*")
+    assert told.status == 0, told.err
+    assert "tran2016/rm_tm_gated" in told.out
+    assert without_keras("train", "--help").status == 0
+
+
+def test_text_without_spaces_is_wrong_use(memlm, folder):
+    text = "今天天气很好，我们去公园散步。\n他说明天会下雨。\n" * 20
+    (folder / "notes.txt").write_text(text, encoding="utf-8")
+    told = memlm("train", "daniluk2017/lstm", "--dataset=notes.txt", *SMALL)
+    assert told.status == 2 and "--tokenize=characters" in told.err
+    assert not (folder / "runs").exists()
 
 
 def test_whoever_reads_may_stop_reading(folder):
