@@ -126,20 +126,18 @@ class TokenBatches(EpochBatches):
         `begins` and `ends` are `(batch_size,)`, or fewer rows. The first input
         of a `blind` row is the end of a sentence, not the token before.
         """
-        shape = (self.batch_size, time)
-        token_ids = np.full(shape, self.end_of_sentence_id, np.int32)
-        targets = token_ids.copy()
-        sample_weight = np.zeros(shape, np.float32)
-        for row, (begin, end) in enumerate(zip(begins, ends)):
-            length = end - begin
-            if not length:
-                continue
-            targets[row, :length] = self.tokens[begin:end]
-            token_ids[row, 1:length] = targets[row, : length - 1]
-            if not blind[row]:
-                token_ids[row, 0] = self.tokens[begin - 1]
-            sample_weight[row, :length] = 1.0
-        return {"token_ids": token_ids, "reset": reset}, targets, sample_weight
+        if len(begins) < self.batch_size:
+            missing = (0, self.batch_size - len(begins))
+            begins, ends = np.pad(begins, missing), np.pad(ends, missing)
+        steps, end_id = np.arange(time), self.end_of_sentence_id
+        inside = steps < (ends - begins)[:, None]
+        places = np.minimum(begins[:, None] + steps, self.num_tokens - 1)
+        targets = np.where(inside, self.tokens[places], end_id)
+        before = np.where(blind, end_id, self.tokens[begins - 1])
+        token_ids = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
+        token_ids = np.where(inside, token_ids, end_id).astype(np.int32)
+        inputs = {"token_ids": token_ids, "reset": reset}
+        return inputs, targets.astype(np.int32), inside.astype(np.float32)
 
 
 def checksum(integers, start=0):

@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs by name, and the files that they are read from.
+"""Corpora of sentence pairs by name, and readers of their files.
 
 SNLI: Bowman et al. (2015), as jsonl or as tab-separated text. SICK: Marelli et
 al. (2014), in the files of the SemEval task or in the one of the later release.
@@ -88,7 +88,7 @@ def load_pairs(
 
 
 def read_snli(path):
-    r"""Reads a file of SNLI one pair after the other.
+    """Reads a file of SNLI one pair after the other.
 
     Pairs whose annotators did not agree, with the gold label `-`, are left
     out.
@@ -109,13 +109,12 @@ def read_snli(path):
 
     >>> pair = next(read_snli("snli_1.0_dev.jsonl"))
     """
-    records = _json_records if pathlib.Path(path).suffix == ".jsonl" else _table
     columns = "gold_label", "sentence1_binary_parse", "sentence2_binary_parse"
-    for label, premise, hypothesis in _fields(path, records(path), columns):
+    for label, *parses in _records(path, columns):
         if label != "-":
             sentences = (
                 tuple(token for token in parse.split() if token not in "()")
-                for parse in (premise, hypothesis)
+                for parse in parses
             )
             yield SentencePair(*sentences, label)
 
@@ -144,9 +143,7 @@ def read_sick(path, part=None):
     label = "entailment_judgment" if part is None else "entailment_label"
     columns = [label, "sentence_A", "sentence_B"]
     columns += [] if part is None else ["SemEval_set"]
-    for label, premise, hypothesis, *parts in _fields(
-        path, _table(path), columns
-    ):
+    for label, premise, hypothesis, *parts in _records(path, columns):
         if part is None or parts == [part]:
             yield SentencePair(
                 tuple(premise.split()), tuple(hypothesis.split()), label.lower()
@@ -165,52 +162,45 @@ def _snli(data_dir, cache_dir):
 
 def _sick(data_dir):
     folder = pathlib.Path("." if data_dir is None else data_dir)
+    paths = [folder / file for file in _SICK]
     later = folder / "SICK.txt"
     if data_dir is not None and later.is_file():
         return {
             split: read_sick(later, part)
             for split, part in zip(SPLITS, _SICK_LATER)
         }
-    paths = [folder / file for file in _SICK]
-    for path in paths:
-        if data_dir is None or not path.is_file():
-            raise FileNotFoundError(
-                "SICK is read from `data_dir`, a folder that holds "
-                f"{', '.join(_SICK)}, or SICK.txt. Received: "
-                f"data_dir={data_dir}"
-            )
+    if data_dir is None or not all(path.is_file() for path in paths):
+        raise FileNotFoundError(
+            "SICK is read from `data_dir`, a folder that holds "
+            f"{', '.join(_SICK)}, or SICK.txt. Received: data_dir={data_dir}"
+        )
     return dict(zip(SPLITS, map(read_sick, paths)))
 
 
-def _fields(path, records, columns):
-    """Yields the named columns of each record, or raises if there is none."""
-    number = None
-    for number, record in records:
-        missing = [column for column in columns if record.get(column) is None]
-        if missing:
-            raise ValueError(
-                f"{path}, line {number}: there is no {missing[0]!r}. Expected "
-                f"the columns {', '.join(columns)}."
-            )
-        yield [record[column] for column in columns]
-    if number is None:
-        raise ValueError(f"The file {path} has no pairs.")
-
-
-def _json_records(path):
-    for number, line in enumerate(read_lines(path), 1):
+def _records(path, columns):
+    """Yields the named columns of each record of a `.jsonl` file or a table."""
+    lines = enumerate(read_lines(path), 1)
+    is_json, empty = pathlib.Path(path).suffix == ".jsonl", True
+    header = [] if is_json else next(lines, (1, ""))[1].split("\t")
+    for number, line in lines:
         if not line.strip():
             continue
         try:
-            yield number, json.loads(line)
+            # Quotation marks belong to the sentences: a table is no CSV.
+            record = (
+                json.loads(line)
+                if is_json
+                else dict(zip(header, line.split("\t")))
+            )
         except json.JSONDecodeError as error:
             raise ValueError(f"{path}, line {number}: {error}") from error
-
-
-def _table(path):
-    # Quotation marks belong to the sentences, so this is no CSV.
-    lines = enumerate(read_lines(path), 1)
-    header = next(lines, (1, ""))[1].split("\t")
-    for number, line in lines:
-        if line.strip():
-            yield number, dict(zip(header, line.split("\t")))
+        empty = False
+        for column in columns:
+            if record.get(column) is None:
+                raise ValueError(
+                    f"{path}, line {number}: there is no {column!r}. Expected "
+                    f"the columns {', '.join(columns)}."
+                )
+        yield [record[column] for column in columns]
+    if empty:
+        raise ValueError(f"The file {path} has no pairs.")

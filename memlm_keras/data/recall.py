@@ -1,9 +1,9 @@
 """Recall: tasks that need a memory, drawn from a seed.
 
 A task draws rows of token ids, the steps of its queries, and the answers;
-`RecallBatches` makes batches of them for `LanguageModel.fit` and `evaluate`.
-Every task can be solved without error; `chance` is the accuracy of a reader
-that knows the possible answers, but not which of them is right.
+`RecallBatches` makes batches of them. Every task can be solved without error;
+`chance` is the accuracy of a reader that knows the possible answers, but not
+which of them is right.
 """
 
 import dataclasses
@@ -94,7 +94,7 @@ class MQAR:
 
     @property
     def chance(self):
-        """Accuracy of a guess among the values that count."""
+        """Accuracy of a guess among the current values."""
         return 1 / self.pairs
 
     def draw(self, rows, generator):
