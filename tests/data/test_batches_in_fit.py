@@ -72,9 +72,13 @@ def sum_of_targets(batches):
 WHOLE = float(np.arange(NUM_TOKENS + 1).sum())
 
 
-@pytest.mark.parametrize("documents", [False, True])
-def test_every_epoch_is_whole(documents):
-    batches = make_batches(documents)
+@pytest.mark.parametrize(
+    "arguments",
+    [{"documents": True}, {}, {"segment_length": NUM_TOKENS}],
+    ids=["documents", "stream", "one batch"],
+)
+def test_every_epoch_is_whole(arguments):
+    batches = make_batches(**{"documents": False, **arguments})
     steps = Steps(batches)
     history = make_model().fit(batches, epochs=3, verbose=0, callbacks=[steps])
     assert history.history["seen"] == [WHOLE] * 3
@@ -102,34 +106,20 @@ def test_epochs_after_a_resumed_one_are_whole(left, compiled_before):
     assert (batches.epoch, batches.start_batch) == (6, 0)
 
 
-def test_the_run_of_a_resumed_epoch_begins_and_ends_once():
+@pytest.mark.parametrize("stop, epochs", [(False, [1, 2]), (True, [1])])
+def test_a_resumed_run_begins_and_ends_once(stop, epochs):
     events = []
+    model = make_model()
     watch = keras.callbacks.LambdaCallback(
         on_train_begin=lambda logs: events.append("begin"),
+        on_epoch_end=lambda *_: setattr(model, "stop_training", stop),
         on_train_end=lambda logs: events.append("end"),
     )
     batches = make_batches()
     batches.start_at(1, 2)
-    make_model().fit(batches, epochs=3, verbose=0, callbacks=[watch])
+    history = model.fit(batches, epochs=3, verbose=0, callbacks=[watch])
+    assert history.epoch == epochs
     assert events == ["begin", "end"]
-
-
-def test_stopping_in_a_resumed_epoch_ends_the_run():
-    class Stop(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.stop_training = True
-
-    batches = make_batches()
-    batches.start_at(1, 2)
-    history = make_model().fit(batches, epochs=5, verbose=0, callbacks=[Stop()])
-    assert history.epoch == [1]
-
-
-def test_a_whole_epoch_in_one_batch():
-    batches = make_batches(documents=False, segment_length=NUM_TOKENS)
-    assert len(batches) == 1
-    history = make_model().fit(batches, epochs=2, verbose=0)
-    assert history.history["seen"] == [WHOLE] * 2
 
 
 def test_validation_sees_everything_every_time():

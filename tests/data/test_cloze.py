@@ -1,8 +1,6 @@
 """The Children's Book Test, from files written as those published."""
 
 import dataclasses
-import hashlib
-import tarfile
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlm_keras import data
-from memlm_keras.data import corpora
 from memlm_keras.data import read_cloze_questions
 
 CONTEXT = tuple(tuple(sentence.split()) for sentence in CBT_SENTENCES)
@@ -74,27 +71,18 @@ def test_irregular_files_say_the_same(read, text):
     assert (question,) == tuple(read(cbt_question()))
 
 
-def test_candidates_keep_their_order_and_may_repeat(read):
+def test_unusual_questions(read):
     (question,) = read(cbt_question("XXXXX !\tb\t\tc|b|a|b|c"))
     assert question.candidates == ("c", "b", "a", "b", "c")
-
-
-def test_a_blank_may_be_part_of_a_token(read):
     (question,) = read(cbt_question("It was XXXXX's hat\tTom\t\tTom|Ann"))
     assert question.word("Ann") == "Ann's"
     assert question.filled("Tom") == ("It", "was", "Tom's", "hat")
-
-
-def test_a_candidate_may_be_several_tokens():
+    context = [*CBT_SENTENCES[:7], "", *CBT_SENTENCES[8:]]
+    assert read(cbt_question(context=context))[0].context[7] == ()
     question = data.ClozeQuestion((), ("in", "XXXXX"), "a b", ("a b", "c"))
     assert question.filled("a b") == ("in", "a", "b")
-
-
-def test_a_sentence_may_be_empty(read):
-    (question,) = read(
-        cbt_question(context=[*CBT_SENTENCES[:7], "", *CBT_SENTENCES[8:]])
-    )
-    assert question.context[7] == ()
+    with pytest.raises(ValueError, match="`candidates` must not be empty"):
+        data.ClozeQuestion((), ("XXXXX",), "a", ("a", ""))
 
 
 WORD = st.text("abc'.-|0123456789", min_size=1).map(lambda word: word + "x")
@@ -156,18 +144,6 @@ ONE = cbt_question()
 def test_damage_is_reported_with_file_and_line(read, text, message):
     with pytest.raises(ValueError, match=f"cbtest_NE_train.txt.*{message}"):
         read(text)
-
-
-def test_bytes_that_are_not_utf8_are_reported(tmp_path):
-    path = tmp_path / "questions.txt"
-    path.write_bytes(b"1 caf\xe9\n")
-    with pytest.raises(ValueError, match="questions.txt is not UTF-8"):
-        list(read_cloze_questions(path))
-
-
-def test_questions_with_an_empty_candidate_are_refused():
-    with pytest.raises(ValueError, match="`candidates` must not be empty"):
-        data.ClozeQuestion((), ("XXXXX",), "a", ("a", ""))
 
 
 def test_files_are_found_by_type_and_split(folder, tmp_path):
@@ -235,29 +211,3 @@ def test_vocabularies_are_built_or_given(folder, train_on):
     assert data.load_cbt(train_on, folder, vocabulary=given).vocabulary is given
     with pytest.raises(ValueError, match="cannot be combined .*_size=5"):
         data.load_cbt(train_on, folder, vocabulary=given, vocabulary_size=5)
-
-
-def test_a_damaged_file_leaves_nothing(folder, cache):
-    vocabulary = data.Vocabulary(["king"])
-    path = folder / "cbtest_V_train.txt"
-    path.write_text(path.read_text().replace("XXXXX", "Dan"))
-    with pytest.raises(ValueError, match="cbtest_V_train.txt, line 21"):
-        data.load_cbt("V", folder, vocabulary=vocabulary)
-    assert list((cache / "tokens").iterdir()) == []
-
-
-def test_the_archive_is_downloaded_once(folder, cache, monkeypatch, tmp_path):
-    archive = tmp_path / "CBTest.tgz"
-    with tarfile.open(archive, "w:gz") as file:
-        file.add(folder, "CBTest/data")
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-    small = dataclasses.replace(
-        corpora._PUBLIC["cbt"],
-        urls=(archive.as_uri(),),
-        archive_checksum=digest,
-    )
-    monkeypatch.setitem(corpora._PUBLIC, "cbt", small)
-    assert len(data.cbt_questions("NE", "test")) == 3
-    archive.unlink()
-    assert len(data.load_cbt("NE", cache_dir=cache).train) > 0
-    assert len(data.load("cbt").train) == 15

@@ -10,8 +10,6 @@ from memlm_keras.data import SentenceBatches
 from memlm_keras.data import sentence_starts
 from memlm_keras.training import SentenceCrossEntropy
 
-lengths_of_sentences = st.lists(st.integers(0, 9), min_size=1, max_size=30)
-
 
 def text(lengths):
     """Sentences of distinct words, each with its end."""
@@ -52,49 +50,34 @@ def sentences_of(batches):
 
 
 @given(
-    lengths=lengths_of_sentences,
+    lengths=st.lists(st.integers(0, 9), min_size=1, max_size=30),
     batch_size=st.integers(1, 5),
     length_multiple=st.integers(1, 8),
     shuffle=st.booleans(),
-)
-def test_every_sentence_is_trained_on_once_whole(
-    lengths, batch_size, length_multiple, shuffle
-):
-    tokens = text(lengths)
-    batches = SentenceBatches(tokens, batch_size, length_multiple, shuffle)
-    starts = sentence_starts(tokens)
-    expected = [tuple(s) for s in np.split(tokens, starts[1:])]
-    assert sorted(sentences_of(batches)) == sorted(expected)
-    counts = np.unique([len(s) for s in expected], return_counts=True)[1]
-    assert len(batches) == sum(-(-count // batch_size) for count in counts)
-
-
-@given(
-    lengths=lengths_of_sentences,
-    batch_size=st.integers(1, 5),
-    length_multiple=st.integers(1, 8),
-    longest=st.integers(1, 12),
+    longest=st.none() | st.integers(1, 12),
     equal_lengths=st.booleans(),
 )
-def test_every_sentence_is_trained_on_once_up_to_the_longest(
-    lengths, batch_size, length_multiple, longest, equal_lengths
+def test_every_sentence_is_in_one_batch(
+    lengths, batch_size, length_multiple, shuffle, longest, equal_lengths
 ):
     tokens = text(lengths)
     batches = SentenceBatches(
         tokens,
         batch_size,
         length_multiple,
-        shuffle=True,
+        shuffle,
         longest=longest,
         equal_lengths=equal_lengths,
     )
-    starts = sentence_starts(tokens)
-    expected = [tuple(s[:longest]) for s in np.split(tokens, starts[1:])]
+    sentences = np.split(tokens, sentence_starts(tokens)[1:])
+    expected = [tuple(sentence[:longest]) for sentence in sentences]
     assert sorted(sentences_of(batches)) == sorted(expected)
     assert batches.predicted_tokens == sum(map(len, expected))
-    assert all(targets.shape[1] <= longest for _, targets, _ in batches)
-    if not equal_lengths:
-        assert len(batches) == -(-len(expected) // batch_size)
+    if longest is not None:
+        assert all(targets.shape[1] <= longest for _, targets, _ in batches)
+    groups = [len(s) if equal_lengths else 0 for s in expected]
+    counts = np.unique(groups, return_counts=True)[1]
+    assert len(batches) == sum(-(-count // batch_size) for count in counts)
 
 
 def test_sentences_of_all_lengths_as_salton_trains():
