@@ -14,17 +14,7 @@ WORDS = ("the", "old", "man", "saw", "a", "sea")
 
 
 def sentences(count, words=WORDS, shortest=1, longest=11, seed=0):
-    """Draws sentences as lines, of different lengths.
-
-    Args:
-        count: integer.
-        words: sequence of strings to draw from.
-        shortest, longest: integers, words of a sentence.
-        seed: integer.
-
-    Returns:
-        List of strings.
-    """
+    """Draws sentences as lines of `shortest` to `longest` words."""
     generator = np.random.default_rng(seed)
     return [
         " ".join(
@@ -42,10 +32,7 @@ def write_lines(path, lines):
 def write_splits(folder, words=WORDS, unknown=False):
     """Writes `train.txt`, `valid.txt` and `test.txt`, and makes the folder.
 
-    Args:
-        folder: `pathlib.Path`.
-        words: sequence of strings to draw from.
-        unknown: bool, whether the first line of each has an `<unk>`.
+    With `unknown` the first line of each has an `<unk>`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"train": 60, "valid": 20, "test": 20}
@@ -109,15 +96,10 @@ def write_cbt(folder, word_types=CBT_WORD_TYPES):
 
 
 def machine_form(texts, first=1):
-    """Questions and answers in the machine form.
+    """Texts of the questions, from number `first` on, and of the answers.
 
-    Args:
-        texts: sequence of triples: a sentence without its stop and with `{}`
-            at the blank, five candidates, and the place of the answer.
-        first: integer, number of the first question.
-
-    Returns:
-        Two strings.
+    `texts` are triples: a sentence without its stop and with `{}` at the blank,
+    five candidates, and the place of the answer.
     """
     questions, answers = [], []
     for number, (text, candidates, right) in enumerate(texts, first):

@@ -128,17 +128,20 @@ def test_equality_and_representation(vocabulary):
     )
 
 
-@pytest.mark.parametrize("text", ["the\ncat\n", "the\r\ncat\r\n", "the\ncat"])
-def test_plain_list_of_tokens(tmp_path, text):
+@pytest.mark.parametrize(
+    "text, tokens",
+    [
+        ("the\ncat\n", ("the", "cat")),
+        ("the\r\ncat\r\n", ("the", "cat")),
+        ("the\ncat", ("the", "cat")),
+        # Also JSON.
+        ("7\n", ("7",)),
+    ],
+)
+def test_plain_list_of_tokens(tmp_path, text, tokens):
     path = tmp_path / "vocabulary.txt"
     path.write_bytes(text.encode())
-    assert Vocabulary.from_file(path).tokens[2:] == ("the", "cat")
-
-
-def test_plain_list_that_is_also_json(tmp_path):
-    path = tmp_path / "vocabulary.txt"
-    path.write_text("7\n")
-    assert Vocabulary.from_file(path).tokens[2:] == ("7",)
+    assert Vocabulary.from_file(path).tokens[2:] == tokens
 
 
 @pytest.mark.parametrize(
@@ -155,14 +158,11 @@ def test_plain_list_that_is_also_json(tmp_path):
 )
 def test_bad_files_are_named(tmp_path, content, message):
     path = tmp_path / "vocabulary.txt"
+    with pytest.raises(FileNotFoundError, match="vocabulary.txt"):
+        Vocabulary.from_file(path)
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
         Vocabulary.from_file(path)
-
-
-def test_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere.txt"):
-        Vocabulary.from_file(tmp_path / "nowhere.txt")
 
 
 @pytest.mark.parametrize(

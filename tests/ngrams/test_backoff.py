@@ -67,20 +67,18 @@ def test_perplexity_says_what_it_counted(text, capsys):
 
 def test_texts_that_it_refuses(text, tmp_path):
     model = KneserNey(40, order=2)
-    with pytest.raises(ValueError, match="trained before.*fit"):
-        model.score(text)
-    with pytest.raises(ValueError, match="trained before.*fit"):
-        model.save(tmp_path / "model.npz")
-    with pytest.raises(ValueError, match="must have a token"):
-        model.fit([])
-    with pytest.raises(ValueError, match="below the vocabulary size 40.*: 40"):
-        model.fit([1, 40])
-    with pytest.raises(ValueError, match="at least 0.*: -1"):
-        model.fit([1, -1])
-    with pytest.raises(ValueError, match=r"a 1-D array.*\(2, 3\)"):
-        model.fit(np.zeros((2, 3), "int32"))
-    with pytest.raises(ValueError, match="integers.*float64"):
-        model.fit([0.5])
+    for use in (model.score, lambda _: model.save(tmp_path / "model.npz")):
+        with pytest.raises(ValueError, match="trained before.*fit"):
+            use(text)
+    for tokens, message in [
+        ([], "must have a token"),
+        ([1, 40], "below the vocabulary size 40.*: 40"),
+        ([1, -1], "at least 0.*: -1"),
+        (np.zeros((2, 3), "int32"), r"a 1-D array.*\(2, 3\)"),
+        ([0.5], "integers.*float64"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(tokens)
     model.fit(text, verbose=0)
     with pytest.raises(ValueError, match="`contexts`.*a 2-D array"):
         model.log_probabilities([1, 2])
