@@ -364,7 +364,7 @@ class SentenceBatches(TokenBatches):
         varies_in_time: True, as the batches have different times.
         whole_sentences: Whether each row is one sentence to its end, as it is
             without `longest`.
-        has_documents, context_of: As of `Batches`.
+        has_documents, context_of: As for `Batches`.
 
     Raises:
         ValueError: An argument is not as described above, or the last token
@@ -464,7 +464,7 @@ class AutoencodingBatches(SentenceBatches):
     * `sample_weight`: float32 `(batch_size, time)`, 0 after the end
 
     Args:
-        *arguments, **keywords: As of `SentenceBatches`; `longest` cuts both
+        *arguments, **keywords: As for `SentenceBatches`; `longest` cuts both
             source and target.
 
     Example:

@@ -236,8 +236,8 @@ def public_sources(name, data_dir=None, cache_dir=None, verify=True, **reading):
             raise ValueError(
                 f"The file {path} is not the expected one, or is damaged. "
                 f"Expected {size} bytes with {algorithm} {digest}. Received "
-                f"{received_size} bytes with {algorithm} {received}. Fetch it "
-                "anew, or use `verify=False` to read it anyway."
+                f"{received_size} bytes with {algorithm} {received}. Download "
+                "it again, or use `verify=False` to read it anyway."
             )
     reading = {**public.reading, **reading}
     return {

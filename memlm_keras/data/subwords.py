@@ -89,7 +89,8 @@ class LongestMatchTokenizer:
     """Splits words into the longest tokens of a vocabulary, from the left.
 
     A character that begins no token becomes an unknown token; the mark before
-    a word, if it begins none, is left out. `unit` is as of `SubwordVocabulary`.
+    a word, if it begins none, is left out. `unit` is that of
+    `SubwordVocabulary`.
     """
 
     def __init__(self, tokens, unit):

@@ -341,8 +341,8 @@ def stored(cache_dir, kind, name, make, read):
     """Reads the folder `kind/name` of the cache, which `make` writes first.
 
     The name has a fingerprint of everything that the folder depends on. A
-    damaged folder is made anew, with a warning. Processes that need the same
-    folder at once each make it, and each replaces it whole.
+    damaged folder is written again, with a warning. Processes that need the
+    same folder at once each make it, and each replaces it whole.
     """
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
@@ -364,7 +364,7 @@ def stored(cache_dir, kind, name, make, read):
 
 
 def _check_sums(folder):
-    remedy = "It is made anew."
+    remedy = "It is written again."
     sums = read_json(folder / _SUMS, "cache", remedy)
     with reading(folder, "cache", remedy):
         for name, expected in sums.items():

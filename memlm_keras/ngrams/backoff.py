@@ -493,7 +493,7 @@ def load(path):
     >>> kneser_ney.save("runs/kn5.npz")
     >>> kneser_ney = memlm_keras.ngrams.load("runs/kn5.npz")
     """
-    remedy = "Train it anew, or put an intact copy in its place."
+    remedy = "Train it again, or put an intact copy in its place."
     with (
         reading(path, "n-gram model", remedy),
         np.load(path, allow_pickle=False) as file,

@@ -328,6 +328,23 @@ def test_fingerprints_of_other_corpora_differ():
     assert len({same, *others}) == 4
 
 
+def test_first_lines_of_a_corpus():
+    """A document that begins just after the last line is left out."""
+    split = data.Split(
+        np.array([2, 3, 0, 4, 0, 2, 5, 0], "int32"), np.array([0, 5])
+    )
+    vocabulary = data.Vocabulary(["a", "b", "c", "d"])
+    corpus = data.Corpus("any", vocabulary, split, split, split)
+    first = corpus.with_first_lines(2)
+    assert first.vocabulary.tokens == ("<eos>", "<unk>", "a", "b", "c")
+    assert first.train.tokens.tolist() == [2, 3, 0, 4, 0]
+    assert first.train.document_starts.tolist() == [0]
+    assert first.test.tokens.tolist() == [2, 3, 0, 4, 0, 2, 1, 0]
+    for lines in (0, 4):
+        with pytest.raises(ValueError, match=f"1 .. 3.*lines={lines}"):
+            corpus.with_first_lines(lines)
+
+
 def test_batches_of_sentences():
     tokens = np.array([3, 4, 0, 2, 0], "int32")
     split = data.Split(tokens)

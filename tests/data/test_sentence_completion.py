@@ -121,9 +121,12 @@ def test_candidates_may_repeat_and_be_several_words(read, form):
     assert question.answer == "new rome"
     assert question.filled("new rome")[:4] == ("to", "new", "rome", "they")
     # None of them is empty, though some begin and end alike.
-    names = ("a", "a a", "b a", "b", "b b")
-    (question,) = read(form([("so {} a", names, 1)]), tokenize=None)
-    assert question.candidates == names
+    for text, names in [
+        ("so {} a", ("a", "a a", "b a", "b", "b b")),
+        ("a {}", ("a", "a a", "a a a", "a a a a", "b a")),
+    ]:
+        (question,) = read(form([(text, names, 1)]), tokenize=None)
+        assert question.candidates == names
 
 
 def test_questions_may_begin_with_any_number(read):

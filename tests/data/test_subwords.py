@@ -82,6 +82,11 @@ def test_words_are_matched_from_their_left(text, tokens, joined):
     assert vocabulary.detokenize(ids) == vocabulary.detokenize(tokens) == joined
 
 
+def test_the_longest_piece_is_matched():
+    vocabulary = SubwordVocabulary(["<unk>", "</s>", "▁t", "he", "▁the", "s"])
+    assert vocabulary.encode("the s").tolist() == [4, 5]
+
+
 def test_bytes_are_joined_to_characters():
     vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>", "<0xZZ>"])
     assert vocabulary.detokenize(["▁c", "<0xC3>", "<0xA9>"]) == "cé"

@@ -257,7 +257,9 @@ def test_damaged_cache_is_made_anew(path, cache, random, kind, harm):
             if file.name == "checksums.json" and harm is flip:
                 # A changed sum is as bad as a changed file.
                 file.write_bytes(whole.replace(b": ", b": 1"))
-            with pytest.warns(UserWarning, match="damaged.*It is made anew"):
+            with pytest.warns(
+                UserWarning, match="damaged.*It is written again"
+            ):
                 assert read() == expected
             assert file.read_bytes() == whole
     with warnings.catch_warnings():
@@ -316,6 +318,14 @@ def test_vocabulary_is_built_once(path, cache, monkeypatch):
     assert len(build(size=5)) == 5
     monkeypatch.setattr(Vocabulary, "build", pytest.fail)
     assert build(size=4) == first
+
+
+def test_lengths_count_lines_before_the_first_title(path, cache):
+    source = TextSource(path, document_start="= ")
+    lengths = text_store.stored_document_lengths(
+        source, VOCABULARY.tokenizer, cache, "name"
+    )
+    assert lengths.tolist() == [9, 6]
 
 
 def test_long_work_shows_progress(path, cache, monkeypatch, capsys):

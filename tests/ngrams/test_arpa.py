@@ -88,6 +88,9 @@ def scored_independently(reader, model, tokens):
 def test_any_reader_gets_the_same_probabilities(model, random, tmp_path):
     ngrams.write_arpa(model, tmp_path / "model.arpa", VOCABULARY, verbose=0)
     reader = IndependentReader(tmp_path / "model.arpa")
+    if model.sentence_boundaries:
+        # No words follow the end of a sentence: only `<s>` has a weight.
+        assert reader.entries[("</s>",)][1] == 0 != reader.entries[("<s>",)][1]
     tokens = random.integers(0, len(VOCABULARY), 300)
     np.testing.assert_allclose(
         model.score(tokens),

@@ -182,6 +182,23 @@ def test_cut_offs_leave_rare_ngrams_out(text):
     assert same.num_ngrams[0] == 40 and same.num_ngrams[1] < cut.num_ngrams[1]
 
 
+def test_cut_offs_are_of_occurrences():
+    """Not of the words before an n-gram, of which these have one each."""
+    text = [1, 2, 3] * 4
+    model = trained(
+        text,
+        order=3,
+        discounts=explicit(3),
+        minimum_counts=2,
+        sentence_boundaries=False,
+    )
+    reference = Reference(text, 3, SIZE, explicit(3), [1, 2, 2], False)
+    tokens = [2, 3, 1, 2, 2, 3]
+    np.testing.assert_allclose(
+        np.exp(model.score(tokens)), reference.score(tokens), rtol=1e-10
+    )
+
+
 # NLTK takes one discount, which it is given; does not discount single words
 # nor interpolate them with the uniform distribution, which a discount of 0
 # is here; and takes N1+(. c w) for the counts of all lower orders, also where
