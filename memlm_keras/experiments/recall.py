@@ -1,133 +1,290 @@
-"""The recall suite: which memories answer what was read, and at what price.
+"""Recall tasks: models are trained on them, and their memory is compared.
 
-A run of one model on one task of `memlm_keras.data.recall` leaves
-`results.json` and `log.csv`. Rows are models there, and training rows the
-sequences that they are trained on, as in files that are kept.
+A run leaves `results.json` and `log.csv`. Results call a model `row`, and the
+sequences that it is trained on `training_rows`.
 """
 
 import collections
 import dataclasses
+import pathlib
 import time
 
 import keras
+from keras import ops
 
 from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
-from memlm_keras.data.recall import RecallBatches
+from memlm_keras.data import recall
 from memlm_keras.experiments import figures
+from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
+from memlm_keras.experiments import runs
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.recall_rows import ROWS
 from memlm_keras.experiments.recall_rows import SETTINGS
-from memlm_keras.experiments.recall_rows import make_model
-from memlm_keras.experiments.recall_rows import make_optimizer
-from memlm_keras.experiments.recall_rows import state_bytes
-from memlm_keras.experiments.report import summarize
-from memlm_keras.experiments.report import write_csv
+from memlm_keras.models import LanguageModel
 
-# Training stops above this, as Zoology's does.
+# The number of a task that runs are compared by.
+AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}
+# Accuracy at which training stops, as in Zoology.
 _ENOUGH = 0.99
-# What counts as learnt, and by how much more than chance a part of it.
 _LEARNT = 0.9
+# Accuracy above chance that is not by chance.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
+# By whether training is Zoology's. Made here: making one draws a seed.
+_INITIALIZERS = {
+    False: keras.initializers.RandomUniform(-0.5, 0.5),
+    True: keras.initializers.RandomNormal(stddev=0.02),
+}
 
 VERDICTS = (
-    f"Learnt is an accuracy above {_LEARNT}; in part, more than {_MORE} above "
-    "chance; not decided, any other, which more sequences or another seed may "
-    "move; expected to fail, one of these with a reason. More in "
+    f"Learnt: accuracy above {_LEARNT}. In part: more than {_MORE} above "
+    "chance. Not decided: any other; more sequences or another seed may change "
+    "it. Expected to fail: not decided, with a reason. See "
     "docs/results/recall.md."
 )
+_COLUMNS = (
+    "model",
+    "accuracy",
+    "chance",
+    "verdict",
+    "bytes of state",
+    "parameters",
+    "training sequences",
+    "seconds",
+)
+
+# === Models ===
 
 
-def run(
-    name,
-    task,
-    setting,
-    folder,
-    units=64,
-    shift=False,
-    seed=0,
-    epochs=None,
-    verbose="auto",
-):
-    """Trains a row on a task, unless that is done: then its results are read.
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class PreviousInputCell(keras.layers.Layer):
+    """Recurrent cell whose output is `[x_t; x_{t-1}]`, zero before the first.
 
-    A run of another number of epochs is another run, in a folder of its own:
-    no weights are kept from which one could go on, and rates that fall along a
-    schedule depend on that number from the first step.
+    A pair of a key and a value is two tokens. A memory of these vectors finds a
+    value by the key before it, without a recurrent layer that joins them.
+
+    Args:
+        units: integer, size of an input.
+    """
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = self.state_size = units
+        self.output_size = 2 * units
+
+    def call(self, inputs, states, training=None):
+        return ops.concatenate([inputs, states[0]], axis=-1), [inputs]
+
+    def get_initial_state(self, batch_size=None):
+        return [ops.zeros((batch_size, self.units), self.compute_dtype)]
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+def make_model(row, setting, task, units=64, shift=False):
+    """Makes the language model of a `RecallRow` for a task.
+
+    `units` is the size of embeddings and of projected vectors. With `shift`,
+    recurrent layers read the previous word's embedding too.
+    """
+    window = row.window or task.length
+    recurrent = []
+    if shift or row.layer is None:
+        recurrent.append(PreviousInputCell(units))
+    if row.layer is not None:
+        if setting.zoology:
+            recurrent.append(row.layer(units))
+        recurrent.append(row.layer(units * row.parts))
+    return LanguageModel(
+        vocabulary_size=task.vocabulary_size,
+        embedding_dim=units,
+        recurrent=recurrent,
+        memory=row.memory and row.memory(window),
+        mixture=row.mixture and row.mixture(window),
+        # Two embeddings side by side do not have the size of one.
+        tie_embeddings=setting.zoology and row.layer is not None,
+        initializer=_INITIALIZERS[setting.zoology],
+    )
+
+
+def make_optimizer(setting, rate, steps):
+    """Makes the optimizer of a run with this number of steps."""
+    if not setting.zoology:
+        return keras.optimizers.Adam(rate)
+    schedule = keras.optimizers.schedules.CosineDecay(rate, decay_steps=steps)
+    return keras.optimizers.AdamW(schedule, weight_decay=0.1)
+
+
+def state_bytes(model):
+    """Bytes of a model's state after one text."""
+    return sum(
+        ops.convert_to_numpy(value).nbytes
+        for value in model.initial_state(1).values()
+    )
+
+
+# === Runs ===
+
+
+class RecallRun(runs.Run):
+    """A model trained on a task; arguments as for `run`."""
+
+    def __init__(
+        self,
+        name,
+        task,
+        setting,
+        folder,
+        units=64,
+        shift=False,
+        seed=0,
+        epochs=None,
+        verbose="auto",
+    ):
+        super().__init__(f"{name}, {units} units: {task}")
+        if epochs is None:
+            epochs = SETTINGS[setting].epochs
+        require_positive_integer("epochs", epochs)
+        row = ROWS[name]
+        if row.layer is not None:
+            # Raises an error for a size that it cannot have.
+            row.layer(units * row.parts)
+        self.task = task
+        self.folder = folder
+        self.verbose = verbose
+        self.settings = [
+            {
+                "row": name,
+                "task": repr(task),
+                "setting": setting,
+                "units": units,
+                "shift": shift,
+                "seed": seed,
+                "rate": rate,
+                "most_epochs": epochs,
+            }
+            for rate in rates_of(row, SETTINGS[setting])
+        ]
+        self._read()
+
+    def _read(self):
+        self.finished = [self._finished(what) for what in self.settings]
+        if all(self.finished):
+            # Test sequences must not choose the rate.
+            self.results = max(self.finished, key=lambda each: each[0])[1]
+
+    def _path(self, what):
+        return self.folder / f"rate{what['rate']:g}-epochs{what['most_epochs']}"
+
+    def _finished(self, what):
+        """Held-out accuracy and results of a finished rate, or `None`."""
+        # The folders in docs/results/logs have no epochs in their names.
+        for path in (self._path(what), self.folder / f"rate{what['rate']:g}"):
+            folder = run_folder.RunFolder(path)
+            results = folder.results() or {}
+            if what.items() <= results.items():
+                return folder.log()[-1]["val_accuracy"], results
+        return None
+
+    def train(self, stop=None):
+        for what, finished in zip(self.settings, self.finished):
+            if finished is None:
+                # Another run is there only if somebody put it there.
+                run_folder.RunFolder(self._path(what)).move_aside()
+                _train(what, self.task, self._path(what), self.verbose)
+        self._read()
+
+    def outcome(self):
+        return f"accuracy {self.results['accuracy']:.3f}"
+
+
+def run(name, task, setting, folder, **arguments):
+    """Trains a model on a task, or reads the results of the finished run.
+
+    Runs with different numbers of epochs are different runs: a learning rate
+    that falls along a schedule depends on that number from the first step.
 
     Args:
         name: string, one of `ROWS`.
         task: of `memlm_keras.data.recall`.
         setting: string, one of `SETTINGS`.
-        folder: `pathlib.Path` of the run, in which each rate has its own.
-        units, shift: as of `make_model`.
+        folder: `pathlib.Path` of the run, in which each learning rate has a
+            folder.
+        units: integer, size of embeddings and of projected vectors; 64.
+        shift: whether recurrent layers read the previous word's embedding too.
         seed: integer.
-        epochs: integer, at most; `None` is the setting's.
-        verbose: as of `fit`.
+        epochs: integer, the most epochs; `None` is the setting's.
+        verbose: as for `fit`.
 
     Returns:
-        Dict of plain values: the results of the rate that is best on
+        Dict of plain values: the results of the learning rate that is best on
         held-out sequences.
 
     Raises:
-        ValueError: if `epochs` is no integer of at least 1.
+        ValueError: if `epochs` is not an integer of at least 1.
     """
-    if epochs is None:
-        epochs = SETTINGS[setting].epochs
-    require_positive_integer("epochs", epochs)
-    found = []
-    for rate in rates_of(ROWS[name], SETTINGS[setting]):
-        what = {
-            "row": name,
-            "task": repr(task),
-            "setting": setting,
-            "units": units,
-            "shift": shift,
-            "seed": seed,
-            "rate": rate,
-            "most_epochs": epochs,
-        }
-        path, results = _finished(what, folder)
-        if results is None:
-            path = _path(what, folder)
-            # Another run stands there only if somebody put it there.
-            run_folder.RunFolder(path).move_aside()
-            results = _train(what, task, path, verbose)
-        found.append((path, results))
-    if len(found) == 1:
-        return results
-    # Test sequences choose nothing.
-    return max(found, key=lambda pair: _validation_accuracy(pair[0]))[1]
+    recall_run = RecallRun(name, task, setting, folder, **arguments)
+    if recall_run.results is None:
+        recall_run.train()
+    return recall_run.results
 
 
-def _validation_accuracy(path):
-    """Accuracy on held-out sequences at the end of a run's training."""
-    return run_folder.RunFolder(path).log()[-1]["val_accuracy"]
+def make_runs(
+    task,
+    numbers,
+    setting,
+    run_dir,
+    rows,
+    units,
+    seeds,
+    filler,
+    forgetting,
+    **others,
+):
+    """Lists of `RecallRun`s by the task's number of `AXES`."""
+    sizes = SETTINGS[setting]
+    make = {
+        "mqar": lambda pairs: recall.MQAR(
+            sizes.vocabulary_size, sizes.length, pairs, filler, forgetting
+        ),
+        "copy": recall.Copy,
+        "binding": recall.Binding,
+    }
+    made = {}
+    for number in numbers or [sizes.pairs]:
+        try:
+            one = make[task](number)
+        except ValueError as error:
+            raise ValueError(
+                f"{task}, {AXES[task]} {number}: {error}"
+            ) from None
+        folder = pathlib.Path(run_dir, setting, slug(one))
+        shift = "-shift" * others["shift"]
+        made[number] = [
+            RecallRun(
+                name,
+                one,
+                setting,
+                folder / f"{name}{shift}-{size}-seed{seed}",
+                units=size,
+                seed=seed,
+                **others,
+            )
+            for size in units
+            for name in rows
+            for seed in seeds
+        ]
+    return made
 
 
 def rates_of(row, setting):
-    """Learning rates of a row, of which the best counts."""
+    """Learning rates to try for a row."""
     if row.rate is not None and len(setting.rates) == 1:
         return (row.rate,)
     return setting.rates
-
-
-def _path(what, folder):
-    return folder / f"rate{what['rate']:g}-epochs{what['most_epochs']}"
-
-
-def _finished(what, folder):
-    """Folder and results of a run; `None` twice if it is not finished."""
-    # Without epochs in their names are the runs of docs/results/logs.
-    for path in (_path(what, folder), folder / f"rate{what['rate']:g}"):
-        path = path / run_folder.RESULTS
-        if path.exists():
-            results = files.read_json(path, "results of a run")
-            if what.items() <= results.items():
-                return path.parent, results
-    return None, None
 
 
 def _train(what, task, path, verbose):
@@ -136,7 +293,7 @@ def _train(what, task, path, verbose):
     model = make_model(row, setting, task, what["units"], what["shift"])
 
     def batches(rows, seed, **arguments):
-        return RecallBatches(
+        return recall.RecallBatches(
             task, rows, setting.batch_size, seed=seed, **arguments
         )
 
@@ -144,8 +301,8 @@ def _train(what, task, path, verbose):
     train = batches(
         setting.rows,
         what["seed"],
-        fresh=setting.fresh,
-        shuffle=not setting.fresh,
+        fresh=not setting.zoology,
+        shuffle=setting.zoology,
     )
     test = batches(3_000, held_out)
     validation = batches(setting.validation_rows, held_out + 1)
@@ -153,6 +310,10 @@ def _train(what, task, path, verbose):
         make_optimizer(setting, what["rate"], len(train) * what["most_epochs"]),
         weighted_metrics=["accuracy"],
     )
+
+    def stop(epoch, logs):
+        model.stop_training |= logs["val_accuracy"] > _ENOUGH
+
     begin = time.time()
     log = model.fit(
         train,
@@ -161,9 +322,7 @@ def _train(what, task, path, verbose):
         verbose=verbose,
         callbacks=[
             keras.callbacks.TerminateOnNaN(),
-            keras.callbacks.LambdaCallback(
-                on_epoch_end=lambda epoch, logs: _stop(model, logs)
-            ),
+            keras.callbacks.LambdaCallback(on_epoch_end=stop),
         ],
     ).history
     seconds = time.time() - begin
@@ -179,25 +338,42 @@ def _train(what, task, path, verbose):
         "seconds": round(seconds, 1),
         **provenance(),
     }
+    records = [
+        {"epoch": 1 + epoch, **{k: round(v[epoch], 5) for k, v in log.items()}}
+        for epoch in range(epochs)
+    ]
     with files.atomic_path(path) as temporary:
         temporary.mkdir()
-        write_csv(
-            temporary / "log.csv",
-            [
-                {
-                    "epoch": 1 + epoch,
-                    **{k: round(v[epoch], 5) for k, v in log.items()},
-                }
-                for epoch in range(epochs)
-            ],
-        )
+        report.write_csv(temporary / "log.csv", records)
         run_folder.write_json(temporary / run_folder.RESULTS, results)
-    return results
 
 
-def _stop(model, logs):
-    if logs["val_accuracy"] > _ENOUGH:
-        model.stop_training = True
+# === Reports ===
+
+
+def write(runs, task, setting, run_dir):
+    """Prints and draws the results of the runs of `make_runs`."""
+    results = {x: [run.results for run in each] for x, each in runs.items()}
+    axis, path = AXES[task], pathlib.Path(run_dir, f"{task}_{setting}")
+    for number, each in results.items():
+        title = f"{task}, {axis} {number}, {setting}"
+        picture = f"{path}_{number}_bytes.png"
+        draw_bytes(each, picture, title)
+        table = "\n".join(lines(each))
+        print(f"\n{title}\n\n{table}\n\n{cut_short(each)}Picture: {picture}")
+    if len(results) > 1:
+        accuracies = {}
+        for number, each in results.items():
+            for one in each:
+                points = accuracies.setdefault(one["row"], {})
+                points.setdefault(number, []).append(one["accuracy"])
+        panel = {
+            name: {x: report.summarize(values) for x, values in points.items()}
+            for name, points in accuracies.items()
+        }
+        figures.draw_lines({task: panel}, f"{path}.png", axis, "accuracy")
+        print(f"Picture: {path}.png")
+    print(f"\n{VERDICTS}")
 
 
 def slug(task):
@@ -207,106 +383,91 @@ def slug(task):
 
 
 def verdict(results):
-    """A word for the accuracy of a run.
-
-    An expected failure is named only where it is one, and in a task whose
-    pairs lie at places that vary: a place tells the word in the others.
-    """
+    """The accuracy of a run in a word."""
     accuracy = results["accuracy"]
     if accuracy > _LEARNT:
         return "learnt"
     if accuracy > results["chance"] + _MORE:
         return "in part"
     reason = ROWS[results["row"]].expected_failure
+    # In other tasks the position of a word tells which word it is.
     if reason and results["task"].startswith("MQAR"):
         return f"expected to fail: {reason}"
     return "not decided"
 
 
-def lines(found):
-    """The lines of a table of results, in Markdown, seeds side by side."""
-    yield (
-        "| model | accuracy | chance | verdict | bytes of state | parameters | "
-        "training sequences | seconds |"
-    )
-    yield "|---|---|---|---|---|---|---|---|"
-    by_row = {}
-    for results in found:
-        key = results["row"], results["shift"], results["units"]
-        by_row.setdefault(key, []).append(results)
-    several = len({units for _, _, units in by_row}) > 1
-    for (name, shift, units), runs in by_row.items():
-        first = runs[0]
+def lines(results):
+    """The lines of a Markdown table of results, seeds side by side."""
+    by_model = {}
+    for each in results:
+        key = each["row"], each["shift"], each["units"]
+        by_model.setdefault(key, []).append(each)
+    several = len({units for _, _, units in by_model}) > 1
+    rows = []
+    for (name, shift, units), seeds in by_model.items():
+        counts = collections.Counter(map(verdict, seeds))
         size = f", {units} units" * several
-        accuracies = ", ".join(f"{run['accuracy']:.3f}" for run in runs)
-        rows, seconds = (
-            sum(run[what] for run in runs) / len(runs)
-            for what in ("training_rows", "seconds")
+        trained, seconds = (
+            sum(each[key] for each in seeds) / len(seeds)
+            for key in ("training_rows", "seconds")
         )
-        yield (
-            f"| {name}{' + shift' * shift}{size} | {accuracies} | "
-            f"{first['chance']:.3f} | {_verdict_of_seeds(runs)} | "
-            f"{first['state_bytes']:,} | {first['parameters']:,} | "
-            f"{rows:,.0f} | {seconds:.0f} |"
+        rows.append(
+            [
+                f"{name}{' + shift' * shift}{size}",
+                ", ".join(f"{each['accuracy']:.3f}" for each in seeds),
+                f"{seeds[0]['chance']:.3f}",
+                ", ".join(
+                    f"{word} by {count} of {len(seeds)}"
+                    for word, count in counts.most_common()
+                )
+                if len(counts) > 1
+                else verdict(seeds[0]),
+                f"{seeds[0]['state_bytes']:,}",
+                f"{seeds[0]['parameters']:,}",
+                f"{trained:,.0f}",
+                f"{seconds:.0f}",
+            ]
         )
+    return report.markdown_table(_COLUMNS, rows)
 
 
-def _verdict_of_seeds(runs):
-    """The verdict on which seeds agree, or how many have which."""
-    counts = collections.Counter(verdict(run) for run in runs)
-    if len(counts) == 1:
-        return verdict(runs[0])
-    return ", ".join(
-        f"{word} by {count} of {len(runs)}"
-        for word, count in counts.most_common()
-    )
-
-
-def cut_short(found):
+def cut_short(results):
     """A line on the runs that `epochs` ended; empty if there is none."""
-    setting = SETTINGS[found[0]["setting"]]
-    most = found[0]["most_epochs"]
-    names = {
-        results["row"]: True
-        for results in found
-        if results["training_rows"] == most * setting.rows
-        and results["accuracy"] <= _ENOUGH
-    }
+    setting = SETTINGS[results[0]["setting"]]
+    most = results[0]["most_epochs"]
+    names = dict.fromkeys(
+        each["row"]
+        for each in results
+        if each["training_rows"] == most * setting.rows
+        and each["accuracy"] <= _ENOUGH
+    )
     if most >= setting.epochs or not names:
         return ""
     return (
-        f"Training was cut at {most * setting.rows:,} sequences by --epochs, "
-        f"of {setting.epochs * setting.rows:,} that the setting has: "
-        f"{', '.join(names)} may come further.\n"
+        f"--epochs stopped training at {most * setting.rows:,} of the "
+        f"{setting.epochs * setting.rows:,} sequences. With all of them, these "
+        f"may be better: {', '.join(names)}.\n"
     )
 
 
-def draw_bytes(found, path, title):
-    """Draws accuracy against bytes of state, a point for each run, as PNG.
-
-    Args:
-        found: list of results.
-        path: path of the file.
-        title: string.
-    """
+def draw_bytes(results, path, title):
+    """Draws accuracy against bytes of state, a point for each run, as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    names = list(dict.fromkeys(results["row"] for results in found))
-    for index, name in enumerate(names):
-        points = sorted(
-            (results["state_bytes"], results["accuracy"])
-            for results in found
-            if results["row"] == name
-        )
+    by_name = {}
+    for each in results:
+        point = each["state_bytes"], each["accuracy"]
+        by_name.setdefault(each["row"], []).append(point)
+    for index, (name, points) in enumerate(by_name.items()):
         axes.plot(
-            *zip(*points),
+            *zip(*sorted(points)),
             label=name,
             color=f"C{index % 10}",
             marker="osD^v"[index // 10],
         )
-    axes.axhline(found[0]["chance"], color="grey", linestyle=":")
+    axes.axhline(results[0]["chance"], color="grey", linestyle=":")
     axes.set_xscale("log")
     axes.set_ylim(-0.03, 1.03)
     axes.set_title(title)
@@ -315,23 +476,3 @@ def draw_bytes(found, path, title):
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize="small")
     with files.atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
-
-
-def draw_lines(found, path, title, label):
-    """Draws accuracy of each model against a number of the task, as PNG.
-
-    Args:
-        found: dict by that number of lists of results.
-        path: path of the file.
-        title, label: strings, of the picture and of that number.
-    """
-    by_row = {}
-    for x, runs in found.items():
-        for results in runs:
-            points = by_row.setdefault(results["row"], {})
-            points.setdefault(x, []).append(results["accuracy"])
-    panel = {
-        name: {x: summarize(values) for x, values in points.items()}
-        for name, points in by_row.items()
-    }
-    figures.draw_lines({title: panel}, path, label, "accuracy")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import pathlib
+import types
 
 import pytest
 
@@ -22,7 +23,7 @@ TASK = MQAR(16, length=12, pairs=2)
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """`run(name, ...)`: a row trained for two epochs of two batches."""
-    tiny = recall_rows.Setting(
+    tiny = recall_rows.RecallSetting(
         rows=8, batch_size=4, epochs=2, validation_rows=4
     )
     two = dataclasses.replace(tiny, rates=(0.1, 0.001))
@@ -135,9 +136,9 @@ def test_a_row_may_have_a_rate_of_its_own():
     row = recall.ROWS["pointer_sentinel"]
     assert recall.rates_of(row, recall.SETTINGS["small"]) == (0.003,)
     assert len(recall.rates_of(row, recall.SETTINGS["zoology_64"])) == 4
-    assert recall.rates_of(recall_rows.Row(), recall.SETTINGS["small"]) == (
-        0.01,
-    )
+    assert recall.rates_of(
+        recall_rows.RecallRow(), recall.SETTINGS["small"]
+    ) == (0.01,)
 
 
 def test_training_stops_where_it_is_learnt(run, monkeypatch):
@@ -211,7 +212,10 @@ def test_seeds_stand_in_one_line():
 
 
 def test_tables_have_the_words_of_the_document():
-    (head, *_), page = recall.lines([RESULTS]), LOGS.parents[1] / "recall.md"
+    (head, *_), page = (
+        recall.lines([RESULTS]),
+        LOGS.parents[2] / "how_to/recall.md",
+    )
     assert head in page.read_text(encoding="utf-8")
 
 
@@ -226,24 +230,35 @@ def test_runs_that_were_cut_short_are_named():
     stopped = {**cut, "row": "attention", "training_rows": 6_000}
     learnt = {**cut, "row": "gru", "accuracy": 0.995}
     line = recall.cut_short([stopped, cut, learnt])
-    assert "cut at 18,000 sequences by --epochs, of 150,000" in line
-    assert line.endswith(": lstm may come further.\n")
+    assert "training at 18,000 of the 150,000 sequences" in line
+    assert line.endswith(": lstm.\n")
     assert recall.cut_short([stopped, learnt]) == ""
     assert recall.cut_short([{**whole, "training_rows": 150_000}]) == ""
 
 
-def test_pictures_are_drawn(tmp_path):
+def test_pictures_are_drawn(tmp_path, capsys):
     found = {
         x: [
-            {**RESULTS, "row": row, "accuracy": 1 / x}
+            {
+                **RESULTS,
+                "row": row,
+                "accuracy": 1 / x,
+                "setting": "small",
+                "most_epochs": 25,
+            }
             for row in ("lstm", "gru")
         ]
         for x in (2, 4)
     }
-    recall.draw_bytes(found[2], tmp_path / "bytes.png", "mqar")
-    recall.draw_lines(found, tmp_path / "pairs.png", "mqar", "pairs")
-    for path in ("bytes.png", "pairs.png"):
-        assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
+    runs = {
+        x: [types.SimpleNamespace(results=each) for each in results]
+        for x, results in found.items()
+    }
+    recall.write(runs, "mqar", "small", tmp_path)
+    for name in ("small_2_bytes", "small_4_bytes", "small"):
+        path = tmp_path / f"mqar_{name}.png"
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert "mqar, pairs 4, small" in capsys.readouterr().out
 
 
 def test_tasks_have_folders_of_their_own():

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from memlm_keras.data.recall import MQAR
+from memlm_keras.experiments import recall
 from memlm_keras.experiments import recall_rows
 
 TASK = MQAR(16, length=12, pairs=2)
@@ -15,7 +16,7 @@ TASK = MQAR(16, length=12, pairs=2)
 def test_previous_inputs_stand_beside_inputs(random):
     inputs = random.normal(size=(2, 5, 3)).astype("float32")
     layer = keras.layers.RNN(
-        recall_rows.PreviousInputCell(3),
+        recall.PreviousInputCell(3),
         return_sequences=True,
         return_state=True,
     )
@@ -38,8 +39,12 @@ def test_previous_inputs_stand_beside_inputs(random):
 
 @pytest.mark.parametrize("name", recall_rows.ROWS)
 def test_rows_answer_at_the_positions_alone(name):
-    model = recall_rows.make_model(
-        recall_rows.ROWS[name], recall_rows.Setting(), TASK, units=8, shift=True
+    model = recall.make_model(
+        recall_rows.ROWS[name],
+        recall_rows.RecallSetting(),
+        TASK,
+        units=8,
+        shift=True,
     )
     token_ids, positions, _ = TASK.draw(3, np.random.default_rng(0))
     found = model({"token_ids": token_ids, "positions": positions})
@@ -56,30 +61,30 @@ def test_rows_answer_at_the_positions_alone(name):
 @pytest.mark.parametrize("window", [None, 3])
 def test_windows_are_the_papers_or_as_long_as_rows(window):
     row = dataclasses.replace(recall_rows.ROWS["attention"], window=window)
-    model = recall_rows.make_model(row, recall_rows.Setting(), TASK, units=8)
+    model = recall.make_model(row, recall_rows.RecallSetting(), TASK, units=8)
     assert model.memory.window == (window or 12)
     lstm, slots = 2 * 8, (window or 12) * 8
     filled = 1
-    assert recall_rows.state_bytes(model) == 4 * (lstm + slots + filled)
+    assert recall.state_bytes(model) == 4 * (lstm + slots + filled)
 
 
 def test_settings_of_zoology_are_the_papers():
     found = {
         (s.length, s.pairs, s.batch_size)
         for name, s in recall_rows.SETTINGS.items()
-        if name.startswith("zoology") and s.zoology and not s.fresh
+        if name.startswith("zoology") and s.zoology
     }
     assert found == {(64, 4, 512), (128, 8, 512), (256, 16, 256)}
     setting = recall_rows.SETTINGS["zoology_64"]
     assert setting.rows == 100_000 and setting.epochs == 64
-    model = recall_rows.make_model(
+    model = recall.make_model(
         recall_rows.ROWS["key_value"], setting, TASK, units=8
     )
     assert model.tie_embeddings
     assert [layer.units for layer in model.recurrent] == [8, 16]
     deviation = np.std(keras.ops.convert_to_numpy(model.embedding.embeddings))
     assert 0.01 < deviation < 0.03
-    optimizer = recall_rows.make_optimizer(setting, 0.01, steps=100)
+    optimizer = recall.make_optimizer(setting, 0.01, steps=100)
     assert optimizer.weight_decay == 0.1
     rates = [float(optimizer._learning_rate(s)) for s in (0, 50, 100)]
     np.testing.assert_allclose(rates, [0.01, 0.005, 0], atol=1e-8)
