@@ -54,7 +54,7 @@ def define(name, default, help, item):
 COMMAS = flags.ListSerializer(",")
 COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
-flags.DEFINE_enum("backend", None, ["tensorflow", "jax", "torch"], "Backend.")
+flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
 flags.DEFINE_enum(
     "setting", "small", [*SETTINGS], "Training; large has 8,192 words."
