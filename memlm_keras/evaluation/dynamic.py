@@ -138,7 +138,7 @@ class DynamicEvaluator:
         Args:
             token_ids: int32 tensor `(1, time)`.
             targets: int32 tensor `(1, time)`, the next tokens.
-            state: dict of tensors, as of `lm.initial_state(1)`.
+            state: dict of tensors, such as `lm.initial_state(1)`.
             sample_weight: float tensor `(1, time)`, zero where a token does
                 not count; `None` for ones.
 
@@ -211,7 +211,7 @@ class DynamicEvaluator:
             batches: `memlm_keras.data.Batches` of one row. Each segment is an
                 update; the paper's have 5 steps.
             verbose: 0 prints nothing, 1 a progress bar.
-            segments: integer, most segments to read; `None` for all.
+            segments: integer, limit of segments to read; `None` for all.
 
         Returns:
             `(scores, sample_weight)`, float32 arrays `(segments, time)`.
@@ -247,7 +247,7 @@ def mean_squared_gradients(lm, batches, verbose=0):
     Args:
         lm: `memlm_keras.LanguageModel` that is causal.
         batches: `memlm_keras.data.Batches` of the training text; the authors
-            have 100 rows, and as many steps as the segments to be scored.
+            have 100 rows, and the steps of the segments to be scored.
         verbose: 0 prints nothing, 1 a progress bar.
 
     Returns:
@@ -311,7 +311,7 @@ def choose_dynamic(
         mean_squares: as for `DynamicEvaluator`.
         rates: sequence of floats to try; `None` for those of `RATES`.
         decays: sequence of floats to try.
-        segments: integer, most segments to read; `None` for all.
+        segments: integer, limit of segments to read; `None` for all.
         verbose: 0 prints nothing, 1 each pass with its progress bar and its
             result.
 

@@ -219,8 +219,8 @@ class SequenceAutoencoder(DualSequenceModel):
                 a model with a `vocabulary`, a string or a list of strings.
             sampler: sampler of `keras_nlp.samplers`, or its name: `"greedy"`,
                 or `keras_nlp.samplers.BeamSampler(num_beams=5)`.
-            max_length: integer, most tokens to write; `None` for twice as many
-                as the longest source has.
+            max_length: integer, most tokens to write; `None` for twice the
+                length of the longest source.
 
         Returns:
             List of int32 arrays, without their ends; for strings, a string or

@@ -53,12 +53,12 @@ class LanguageModel(StreamingModel, SequenceModel):
             of `embedding`.
         recurrent: list of Keras recurrent layers (`keras.layers.LSTM`, `GRU`,
             `SimpleRNN`, `RNN`) or cells, bottom first, each given once; it may
-            be empty where there is a memory. The model sets
+            be empty with a memory. The model sets
             `return_sequences` and `return_state` on them.
         memory: a layer of `memlm_keras.memory`, or `None`.
         dropout: float in [0, 1), rate on the non-recurrent connections: the
             embeddings and the outputs of each recurrent layer (Zaremba et
-            al., 2014). Or a dict of rates, zero where there is none:
+            al., 2014). Or a dict of rates, zero by default:
             `"embeddings"`, `"outputs"` of the last recurrent layer, and
             `"between"` the recurrent layers; with `"variational": True`, masks
             are the same at all steps of a sequence (Gal and Ghahramani, 2016).
@@ -603,7 +603,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         is an ordinary model without dropout, untied if this one is tied.
         The mean of many is the Monte Carlo average of Gal and Ghahramani
         (2016), which `memlm_keras.evaluation.monte_carlo_perplexity` computes.
-        Smoothed matrices are replaced by those that the model predicts with.
+        Smoothed matrices are replaced by those of the prediction.
 
         Masks have the rates of training, and kept units are scaled by `1 / (1 -
         rate)`; other noise of cells has its expectation.
@@ -628,7 +628,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         return copies.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
-        """Makes a copy of this model that predicts alike, without smoothing.
+        """Makes a copy that predicts the same, without smoothing.
 
         A smoothed model computes the mean or the mode of its matrices in each
         call, which takes as long as the projection of one step. The copy has

@@ -1,4 +1,4 @@
-"""Quantization of a model's layers, and an account of it."""
+"""Quantization of a model's layers, with a report."""
 
 import functools
 import warnings

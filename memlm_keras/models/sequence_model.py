@@ -95,7 +95,7 @@ class SequenceModel(keras.Model):
                 `global_clipnorm`.
             loss: `"auto"` is the cross-entropy in nats averaged over the
                 predictions of a batch.
-            metrics: as of `keras.Model.compile`.
+            metrics: as in `keras.Model.compile`.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
                 a language model the perplexity (`"perplexity"`) and the
                 cross-entropy in nats (`"nats"`), both summed over tokens
@@ -152,7 +152,7 @@ class SequenceModel(keras.Model):
     def compute_loss(
         self, x=None, y=None, y_pred=None, sample_weight=None, training=True
     ):
-        """Computes Keras' loss; on several devices, this one's share of it."""
+        """Computes Keras' loss; on several devices, this one's share."""
         loss = super().compute_loss(x, y, y_pred, sample_weight, training)
         if getattr(self.loss, "reduction", None) == "mean_with_sample_weight":
             # Layer losses are equal on every replica; scale each so that the
@@ -453,7 +453,7 @@ class CarriedStates:
 
     @property
     def evaluation_variables(self):
-        """Variables of the running evaluation, none otherwise."""
+        """Variables of the running evaluation, if any."""
         if not self.evaluating or self.rows["evaluation"] is None:
             return []
         return self.make("evaluation", self.rows["evaluation"]).variables

@@ -232,7 +232,7 @@ class StreamingModel(keras.Model):
             token_ids: int array `(batch, time)`, at least two tokens a row; or,
                 for a model with a `vocabulary`, a string or a list of strings,
                 each a text between two ends of sentences.
-            state: optional dict to read from, as of `initial_state`.
+            state: optional dict to read from, as `step` takes it.
 
         Returns:
             float32 array `(batch, time - 1)`: entry `t` is the log-probability

@@ -148,3 +148,9 @@ def test_throughput_counts_tokens_of_the_epoch():
     for seconds, rate in zip(history["seconds"], history["tokens_per_second"]):
         assert seconds > 0
         assert seconds * rate == pytest.approx(200)
+    batches.start_at(0, 15)
+    logs = model.fit(batches, callbacks=[Throughput(batches)], verbose=0)
+    (seconds,), (rate,) = (
+        logs.history[name] for name in ("seconds", "tokens_per_second")
+    )
+    assert seconds * rate == pytest.approx(50)
