@@ -173,6 +173,15 @@ def test_on_batch_methods_carry_a_state():
     carried_on(model, state, training=True)
 
 
+def test_batches_within_an_epoch_that_is_not_trained():
+    """`fit` trains the epochs that it is given, and no later one."""
+    model, batches = make(), documents()
+    model.compile(keras.optimizers.SGD(0.0))
+    batches.start_at(1, 1)
+    history = model.fit(batches, epochs=1, verbose=0)
+    assert history.epoch == [0]
+
+
 def test_arrays_of_fewer_rows_than_a_batch_carry_a_state():
     model, tokens = make(), tokens_of(2, 4)
     model.compile(keras.optimizers.SGD(0.0))
