@@ -339,6 +339,20 @@ def test_wrong_use_is_one_line(arguments, message, memlm, folder):
     assert not (folder / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    "flags, value",
+    [
+        (["--documents"], True),
+        (["--nodocuments"], False),
+        (["--documents=false"], False),
+        ([], None),
+    ],
+)
+def test_flags_without_a_value(flags, value):
+    _, values = command_line.COMMANDS["train"].parse(["lstm_1", *flags])
+    assert values.get("documents") is value
+
+
 @pytest.fixture
 def without_keras(folder, train):
     """`without_keras(*arguments)`: a new process where importing Keras ends

@@ -84,6 +84,25 @@ def test_it_trains_what_one_would_train_by_hand(folder):
     )
 
 
+def test_a_learning_rate_replaces_that_of_the_preset(folder):
+    experiment = Experiment(
+        "daniluk2017/lstm", "text", learning_rate=0.5, **SMALL
+    )
+    assert experiment.settings["learning_rate"] == 0.5
+    model, _ = experiment.make()
+    assert float(model.optimizer.learning_rate) == 0.5
+
+
+def test_the_epoch_of_the_lowest_perplexity_is_kept(folder):
+    experiment = Experiment(
+        "daniluk2017/lstm", "text", learning_rate=0.01, **SMALL
+    )
+    results = experiment.run("run", epochs=3, patience=1, verbose=0)
+    found = [float(row["val_perplexity"]) for row in read_csv("run/log.csv")]
+    assert found[0] > found[1] > found[2]
+    assert results["best_epoch"] == 3
+
+
 def test_matched_parameters(folder):
     experiment = Experiment(
         "daniluk2017/ngram_3", "text", match_parameters=True, scale=0.05
