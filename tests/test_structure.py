@@ -5,6 +5,7 @@ the top of a file, and a private docstring as a public one.
 """
 
 import ast
+import collections
 import graphlib
 import pathlib
 import re
@@ -248,6 +249,91 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
         and isinstance(argument.value, (ast.Tuple, ast.List))
     ]
     assert not found
+
+
+# === No file or function only passes a reader on ===
+
+# Modules that one other imports, and why each is a file of its own.
+ALONE = {
+    "cells.associative_backward": "gradients derived by hand, not equations",
+    "cells.fused": "implementations of Keras' own layers, for speed",
+    "experiments.commands": "imported after Keras' backend is chosen",
+    "experiments.paper_claims": "data",
+    "experiments.recall_rows": "data",
+    "models.torch_checkpoint": "a file format",
+    "serving.saved_model": "a file format",
+}
+
+
+def importers():
+    """Dict from dotted name to the names of the modules that import it."""
+    found = {name: set() for name in SOURCES}
+    for name in SOURCES:
+        for module in imports(name):
+            found[module].add(name)
+    return found
+
+
+def test_modules_have_two_importers_or_public_names():
+    """A package's `__init__` imports public names; `import_module` loads
+    commands and formats by their names."""
+    packages = {name.rpartition(".")[0] for name in SOURCES}
+    loaded = {
+        text
+        for tree in SOURCES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        for text in [node.value]
+        if isinstance(text, str)
+    }
+    lonely = [
+        name.partition(".")[2]
+        for name, found in importers().items()
+        if len(found) < 2
+        and not found & packages
+        and name not in packages
+        and name.rpartition(".")[2] not in loaded
+        and not name.endswith("__main__")
+    ]
+    assert set(lonely) <= set(ALONE)
+
+
+def counted(nodes):
+    """Counter of names and attributes among nodes."""
+    return collections.Counter(
+        node.id if isinstance(node, ast.Name) else node.attr
+        for node in nodes
+        if isinstance(node, (ast.Name, ast.Attribute))
+    )
+
+
+NODES = [node for tree in SOURCES.values() for node in ast.walk(tree)]
+USES = counted(NODES)
+CALLS = counted(node.func for node in NODES if isinstance(node, ast.Call))
+DEFINED = collections.Counter(
+    node.name for node in NODES if isinstance(node, ast.FunctionDef)
+)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_private_functions_of_one_line_are_used_twice(name):
+    """A line that runs once is read where it runs."""
+    short = []
+    for node in ast.walk(SOURCES[name]):
+        if not isinstance(node, ast.FunctionDef) or node.decorator_list:
+            continue
+        overrides = f"super().{node.name}(" in ast.unparse(node)
+        if overrides or not re.match(r"_[a-z]", node.name):
+            continue
+        # Functions that are passed as values may be short.
+        if not USES[node.name] == CALLS[node.name] == DEFINED[node.name] == 1:
+            continue
+        statements = node.body[1:] if ast.get_docstring(node) else node.body
+        if len(statements) == 1 and (
+            statements[0].end_lineno == statements[0].lineno
+        ):
+            short.append(node.name)
+    assert not short
 
 
 # === Tests of what a backend computes run on every backend ===
