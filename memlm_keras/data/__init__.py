@@ -1,55 +1,72 @@
-"""Text: vocabularies, corpora and batches.
-
-A module is imported when one of its names is first used, since some need Keras
-and others are rarely needed.
-"""
+"""Text: vocabularies, corpora and batches."""
 
 import importlib
 
-_NAMES = {
-    "batches": (
-        "AutoencodingBatches",
-        "Batches",
-        "SentenceBatches",
-        "sentence_starts",
-    ),
-    "cloze": (
-        "ClozeQuestion",
-        "cbt_questions",
-        "load_cbt",
-        "read_cloze_questions",
-    ),
-    "corpora": ("load",),
-    "corpus": ("Corpus", "load_documents", "load_text"),
-    "pair_corpora": ("load_pairs", "read_sick", "read_snli"),
-    "pairs": (
-        "PairBatches",
-        "PairCorpus",
-        "PairSplit",
-        "SentencePair",
-        "encode_pairs",
-    ),
-    "sentence_completion": ("completion_questions", "prepare_novels"),
-    "subwords": ("SubwordVocabulary",),
-    "text_store": ("Split",),
-    "tokenizer": ("Tokenizer",),
-    "treebanks": ("load_conllu",),
-    "vocabulary": ("Vocabulary",),
-}
-_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+from memlm_keras.data.cloze import ClozeQuestion
+from memlm_keras.data.cloze import cbt_questions
+from memlm_keras.data.cloze import load_cbt
+from memlm_keras.data.cloze import read_cloze_questions
+from memlm_keras.data.corpora import load
+from memlm_keras.data.corpus import Corpus
+from memlm_keras.data.corpus import load_documents
+from memlm_keras.data.corpus import load_text
+from memlm_keras.data.sentence_completion import completion_questions
+from memlm_keras.data.sentence_completion import prepare_novels
+from memlm_keras.data.subwords import SubwordVocabulary
+from memlm_keras.data.text_store import Split
+from memlm_keras.data.tokenizer import Tokenizer
+from memlm_keras.data.treebanks import load_conllu
+from memlm_keras.data.vocabulary import Vocabulary
 
-__all__ = sorted([*_MODULES, "recall"])
+# Batches are Keras' datasets. Their modules are imported when a name is first
+# used, because the import of Keras takes seconds.
+_WITH_KERAS = {
+    "AutoencodingBatches": "batches",
+    "Batches": "batches",
+    "SentenceBatches": "batches",
+    "sentence_starts": "batches",
+    "load_pairs": "pair_corpora",
+    "read_sick": "pair_corpora",
+    "read_snli": "pair_corpora",
+    "PairBatches": "pairs",
+    "PairCorpus": "pairs",
+    "PairSplit": "pairs",
+    "SentencePair": "pairs",
+    "encode_pairs": "pairs",
+}
+_MODULES = ("embedded", "embedded_pairs", "recall")
+
+__all__ = [
+    "ClozeQuestion",
+    "Corpus",
+    "Split",
+    "SubwordVocabulary",
+    "Tokenizer",
+    "Vocabulary",
+    "cbt_questions",
+    "completion_questions",
+    "load",
+    "load_cbt",
+    "load_conllu",
+    "load_documents",
+    "load_text",
+    "prepare_novels",
+    "read_cloze_questions",
+    "recall",
+    *_WITH_KERAS,
+]
 
 
 def __getattr__(name):
-    if name in ("embedded", "embedded_pairs", "recall"):
+    if name in _MODULES:
         return importlib.import_module(f"memlm_keras.data.{name}")
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"memlm_keras.data.{_MODULES[name]}")
-    globals()[name] = getattr(module, name)
-    return globals()[name]
+    if name in _WITH_KERAS:
+        module = importlib.import_module(
+            f"memlm_keras.data.{_WITH_KERAS[name]}"
+        )
+        return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__():
-    return __all__
+    return sorted(__all__)

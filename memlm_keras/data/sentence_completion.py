@@ -10,8 +10,6 @@ import pathlib
 import re
 import warnings
 
-import keras
-
 from memlm_keras.data.cloze import BLANK
 from memlm_keras.data.cloze import ClozeQuestion
 from memlm_keras.data.text_store import read_lines
@@ -307,9 +305,9 @@ def prepare_novels(
             stacklevel=2,
         )
     sentences = tokens = 0
-    progress = keras.utils.Progbar(
-        len(files), verbose=verbose, unit_name="novel"
-    )
+    from keras.utils import Progbar
+
+    progress = Progbar(len(files), verbose=verbose, unit_name="novel")
     with atomic_path(output) as temporary:
         temporary.mkdir()
         for file in files:
