@@ -11,7 +11,6 @@ import warnings
 
 import numpy as np
 
-from memlm_keras import data
 from memlm_keras.data.text_store import Split
 from memlm_keras.data.text_store import TextPart
 from memlm_keras.data.text_store import TextSource
@@ -90,9 +89,11 @@ class Corpus:
         Raises:
             ValueError: The text has fewer lines.
         """
+        from memlm_keras.data.batches import sentence_starts
+
         old = self.vocabulary
         tokens, documents = self.train.tokens, self.train.document_starts
-        starts = data.sentence_starts(tokens, old.end_of_sentence_id)
+        starts = sentence_starts(tokens, old.end_of_sentence_id)
         if not 1 <= lines <= len(starts):
             raise ValueError(
                 f"`lines` must be 1 .. {len(starts)}, the number of lines of "
@@ -157,11 +158,15 @@ class Corpus:
                 "`documents=False`, or `load_text` with `document_start` or "
                 "with folders of documents."
             )
+        # Batches need Keras, and corpora do not.
+        from memlm_keras.data.batches import Batches
+        from memlm_keras.data.batches import sentence_starts
+
         end_of_sentence_id = self.vocabulary.end_of_sentence_id
         starts = split.document_starts if documents else None
         if sentences:
-            starts = data.sentence_starts(split.tokens, end_of_sentence_id)
-        batches = data.Batches(
+            starts = sentence_starts(split.tokens, end_of_sentence_id)
+        batches = Batches(
             split.tokens,
             batch_size=batch_size,
             segment_length=segment_length,
@@ -189,7 +194,9 @@ class Corpus:
         Raises:
             ValueError: There is no such split.
         """
-        batches = data.SentenceBatches(
+        from memlm_keras.data.batches import SentenceBatches
+
+        batches = SentenceBatches(
             split_of(self, split).tokens,
             batch_size=batch_size,
             end_of_sentence_id=self.vocabulary.end_of_sentence_id,

@@ -8,7 +8,6 @@ import pathlib
 
 import numpy as np
 
-from memlm_keras import data
 from memlm_keras.data.text_store import read_text
 from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.files import atomic_path
@@ -158,11 +157,11 @@ class Vocabulary:
             config = {"tokens": [line.removesuffix("\r") for line in lines]}
         # The file names the class of the vocabulary.
         name = config.pop("class_name", cls.__name__)
+        kinds = {kind.__name__: kind for kind in (cls, *cls.__subclasses__())}
         try:
-            kind = getattr(data, name, None)
-            if not isinstance(kind, type) or not issubclass(kind, cls):
+            if name not in kinds:
                 raise ValueError(f"it holds no {cls.__name__}, but a {name}")
-            return kind.from_config(config)
+            return kinds[name].from_config(config)
         except (TypeError, ValueError) as error:
             raise ValueError(
                 f"The vocabulary file {path} cannot be used: {error}"
