@@ -48,6 +48,11 @@ def test_text(tmp_path, end, first):
     check(read_vectors(path, WORDS, verbose=0))
 
 
+def test_only_a_first_line_is_a_header(tmp_path):
+    path = write(tmp_path / "v.txt", ["the 1", "5 3"])
+    assert read_vectors(path, ["5"], verbose=0).values.tolist() == [[3.0]]
+
+
 def test_an_archive_and_its_progress(tmp_path, capsys):
     text = write(tmp_path / "v.txt")
     with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
