@@ -482,7 +482,9 @@ def test_a_classifier(memlm, folder):
     assert "Vectors of 2 of 7 words." in told.out
     (run,) = (folder / "runs").iterdir()
     results = results_of(run)
-    assert results["embedding_range"] == 0.5 and results["test"]["pairs"] == 12
+    assert results["embedding_range"] == 0.5
+    assert results["validation"]["pairs"] == 10
+    assert results["test"]["pairs"] == 12
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         told = memlm("predict", run / "model.keras", "a man is not", "a dog")

@@ -394,6 +394,9 @@ def test_an_autoencoder(folder):
     )
     found = experiment.run("run", epochs=1, verbose=0, measures={"beams": 2})
     assert found["longest"] == 30 and found["test"]["sequences"] == 20
+    for split in ("validation", "test"):
+        text = getattr(experiment.corpus, split)
+        assert found[split]["tokens"] == len(text.tokens)
     assert found["test_by_beams"]["beams"] == 2
     again = experiment.run("run", verbose=0, measures={"beams": 3})
     assert again["test_by_beams"]["beams"] == 3
