@@ -176,6 +176,28 @@ def test_documents_are_dealt_and_read_by_themselves(folder, capsys):
     assert experiment.name != across.name
 
 
+@pytest.mark.parametrize(
+    "preset, dataset, documents",
+    [
+        ("daniluk2017/lstm", "text", False),
+        ("daniluk2017/lstm", "documents", True),
+        ("tran2016/lstm_1", "text", None),
+        ("tran2016/completion_birm_256", "text", None),
+    ],
+)
+def test_each_split_is_measured_on_its_own_text(
+    preset, dataset, documents, folder
+):
+    write_documents(folder / "documents")
+    experiment = Experiment(preset, dataset, scale=0.02, batch_size=4)
+    assert experiment.settings.get("documents") is documents
+    model, _ = experiment.make()
+    for split in ("validation", "test"):
+        batches = datasets.evaluation_batches(experiment, model, split)
+        text = getattr(experiment.corpus, split).tokens
+        np.testing.assert_array_equal(batches.tokens, text)
+
+
 PARSED = """\
 1\tthe\t_\t_\t_\t_\t3\tdet\t_\t_
 2\tgrey\t_\t_\t_\t_\t3\tamod\t_\t_
@@ -380,8 +402,12 @@ def test_how_often_a_run_is_kept(folder, monkeypatch):
 
 
 def test_ngram_models(folder):
+    experiment = Experiment("kneser_ney_3_cache", "text")
     with pytest.warns(UserWarning, match="Counts of counts"):
-        found = Experiment("kneser_ney_3_cache", "text").run("run", verbose=0)
+        found = experiment.run("run", verbose=0)
+    for split in ("validation", "test"):
+        text = getattr(experiment.corpus, split)
+        assert found[split]["total_tokens"] == len(text.tokens)
     assert found["order"] == 3 and found["parameters"] > 0
     assert 2 < found["test"]["perplexity"] < 12
     with pytest.raises(UsageError, match="no meaning for n-gram models"):
