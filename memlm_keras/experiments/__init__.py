@@ -1,8 +1,6 @@
 """Experiments: presets trained, measured and tabulated; the `memlm` command.
 
-`memlm_keras.experiments.Experiment` is one run, `memlm` is the command line in
-front of it. Nothing is imported until it is used, as the command must know the
-backend before Keras is there.
+Names are imported when they are used: the backend is chosen before Keras is.
 """
 
 import importlib

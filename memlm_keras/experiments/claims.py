@@ -52,14 +52,10 @@ _SMALLEST = 0.005
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Losses:
-    """Losses of a model on the sentences of a test text, or on pairs.
+    """Losses of a model on the sentences of a test text, or on pairs."""
 
-    `losses` is a float array `(seeds, sentences)`, and `counts` an integer
-    array `(sentences,)`, the number of predictions in each sentence.
-    """
-
-    losses: np.ndarray
-    counts: np.ndarray
+    losses: np.ndarray  # (seeds, sentences)
+    counts: np.ndarray  # predictions in each sentence, (sentences,)
     parameters: int | None = None
 
     @property
@@ -70,28 +66,20 @@ class Losses:
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """The difference between two models, in nats per token or share of pairs.
-
-    `seed_error` is the standard error of the mean over seeds, infinite for a
-    single seed, and `freedom` has its degrees of freedom by Welch;
-    `sentence_error` is the standard error over the test sentences.
-    """
+    """The difference of two models, in nats per token or share of pairs."""
 
     mean: float
     seeds: int
-    seed_error: float
-    freedom: float
-    sentence_error: float = 0.0
+    seed_error: float  # standard error of the mean; infinite for one seed
+    freedom: float  # degrees of freedom of `seed_error`, by Welch
+    sentence_error: float = 0.0  # standard error over the test sentences
     sentences: int = 2
 
     def interval(self, level=_LEVEL):
-        """Both ends of the interval that misses with probability `level`.
-
-        Half its width is the root of two squares: that of Welch's interval
-        over seeds, and that of the interval over sentences.
-        """
+        """Returns the interval that misses with probability `level`."""
         if math.isinf(self.seed_error):
             return -math.inf, math.inf
+        # Welch's interval over seeds, and the interval over sentences.
         half = math.hypot(
             t_quantile(level, self.freedom) * self.seed_error,
             t_quantile(level, self.sentences - 1) * self.sentence_error,
@@ -100,11 +88,7 @@ class Difference:
 
 
 def t_quantile(tail, freedom):
-    """The t with P(|T| > t) = `tail`, of Student's distribution.
-
-    >>> round(t_quantile(0.05, 1), 2), round(t_quantile(0.05, 4), 2)
-    (12.71, 2.78)
-    """
+    """Returns the t of Student's distribution with P(|T| > t) = `tail`."""
     # The density of t = sqrt(freedom) tan(angle) is cos(angle)^(freedom - 1).
     angles = np.linspace(np.pi / 2, 0, 100_001)
     density = np.maximum(np.cos(angles), 0) ** (freedom - 1)
@@ -114,17 +98,7 @@ def t_quantile(tail, freedom):
 
 
 def difference(better, than):
-    """The `Difference` of two `Losses`, positive where `better` is better.
-
-    Raises:
-        ValueError: if they are not of the same sentences.
-
-    >>> counts = np.array([3, 4, 2])
-    >>> good = Losses(np.array([[2.0, 3.0, 1.5], [2.2, 2.9, 1.4]]), counts)
-    >>> poor = Losses(good.losses + counts, counts)
-    >>> round(difference(good, poor).mean, 6)
-    1.0
-    """
+    """Compares two `Losses`; positive where `better` is better."""
     counts = better.counts
     if not np.array_equal(counts, than.counts):
         raise ValueError(
@@ -171,21 +145,15 @@ def verdict(claim, low, high):
 
 
 def verdicts(tests):
-    """The verdicts on several claims, by Holm's procedure.
-
-    Any of them is wrong with a probability of at most 0.05: while n tests are
-    undecided, their intervals miss with probability 0.05 / n.
-
-    Args:
-        tests: list of triples of a `Claim`, a `Difference` or `None`, and the
-            number of seeds that the claim needs.
-    """
+    """Decides triples of a `Claim`, a `Difference` or `None`, and the required
+    seeds; any verdict is wrong with a probability of at most 0.05."""
     words = [NOT_DECIDED] * len(tests)
     undecided = [
         index
         for index, (_, between, seeds) in enumerate(tests)
         if between is not None and between.seeds >= seeds
     ]
+    # Holm: while n tests are undecided, each interval misses with 0.05 / n.
     before = None
     while len(undecided) != before:
         before = len(undecided)
@@ -450,15 +418,7 @@ _COLUMNS = (
 
 
 def write(path, models, losses, size, command):
-    """Writes the document.
-
-    Args:
-        path: path of a Markdown file.
-        models: dict of `Model`s, as from `models_of`.
-        losses: dict of their `Losses`, or of `None`.
-        size: `"small"` or `"paper"`.
-        command: string, the command line.
-    """
+    """Writes the document; both dicts are by setting and label."""
     lines = [_INTRODUCTION, f"    {command}", ""]
     rows = _rows(losses, size)
     for paper in dict.fromkeys(claim.paper for claim in CLAIMS):

@@ -42,20 +42,11 @@ _PLACES = {"1": "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of `memlm`; a function of its name in `commands` runs it.
-
-    Attributes:
-        name: string.
-        help: string.
-        places: dict of its positional arguments: by name, whether it is one
-            (`"1"`), at most one (`"?"`), at least one (`"+"`) or any number of
-            arguments (`"*"`).
-        options: tuple of its `Option`s.
-    """
+    """A command of `memlm`; a function of its name in `commands` runs it."""
 
     name: str
     help: str
-    places: dict
+    places: dict  # keys of `_PLACES`, by the names of positional arguments
     options: tuple
 
     @property
@@ -65,19 +56,8 @@ class Command:
         return " ".join(["memlm", self.name, *places])
 
     def parse(self, arguments):
-        """Reads the arguments of the command.
-
-        Args:
-            arguments: list of strings.
-
-        Returns:
-            `(positional, values)`: an object with the positional arguments as
-            attributes, and a dict of the options that were given or have a
-            default.
-
-        Raises:
-            UsageError: for arguments that the command does not have.
-        """
+        """Returns an object whose attributes are the positional arguments, and
+        a dict of the options that have a value."""
         known = {o.name: o for o in (*_EVERYWHERE, *self.options)}
         values = flags.FlagValues()
         for option in known.values():
@@ -400,11 +380,7 @@ COMMANDS = {
 
 
 def main(arguments=None):
-    """Runs `memlm`; returns the exit status.
-
-    Args:
-        arguments: list of strings; `None` for those of the process.
-    """
+    """Runs `memlm`, by default on `sys.argv`; returns the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         status = _run(arguments)

@@ -1,7 +1,6 @@
-"""The commands of `memlm`: one function each.
+"""The commands of `memlm`, a function each; what needs Keras is imported late.
 
-Each takes the positional arguments, a dict of options, and the command as it
-was typed. What needs Keras is imported late.
+Each takes positional arguments, a dict of options, and the typed command.
 """
 
 import contextlib
@@ -80,16 +79,7 @@ def presets(positional, values, command):
 
 
 def describe(preset):
-    """Describes a preset in words.
-
-    Args:
-        preset: dict, as `memlm_keras.presets.get` returns.
-
-    Example:
-
-    >>> describe(memlm_keras.presets.get("daniluk2017/key_value_predict"))
-    'LSTM 834, key value predict of window 5'
-    """
+    """Describes a preset: 'LSTM 834, key value predict of window 5'."""
     model = preset["model"]
     parts = [model[key] for key in ("encoder", "decoder") if key in model]
     layers = model.get("recurrent", parts)
@@ -288,10 +278,8 @@ def _evaluate_run(folder, values, measures, verbose):
 
 
 def _count_again(folder, verbose):
-    """The n-gram model of a run, its vocabulary and its experiment.
-
-    No file keeps the model, as counting takes seconds.
-    """
+    """Returns the n-gram model of a run, its vocabulary and its experiment."""
+    # No file keeps the model, as counting takes seconds.
     experiment = again(folder)
     _, model = experiment.task.count(experiment, verbose)
     return model, experiment.corpus.vocabulary, experiment
@@ -386,11 +374,7 @@ def _evaluate_mean(paths, folders, given, verbose):
 
 
 def print_numbers(results):
-    """Prints the numbers of results, one a line.
-
-    Args:
-        results: dict, some of what `results.json` contains.
-    """
+    """Prints the numbers of `results.json`, or of a part of it, one a line."""
     for key, value in results.items():
         if not isinstance(value, dict):
             continue

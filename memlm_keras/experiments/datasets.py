@@ -23,21 +23,13 @@ _TREEBANK_FILE = re.compile(rf"(?:(.+)-ud-)?({'|'.join(_TREEBANK)})\b.*")
 
 
 class Dataset:
-    """A corpus that is described, and loaded on request.
-
-    Args:
-        name: string, as the option `dataset` describes it.
-        kind: string, the kind of model that reads it.
-        sentences: whether lines with several sentences are split at them.
-        reading: dict of the options of `options.READING` that are given.
-
-    Raises:
-        UsageError: if there is no such corpus, or options contradict it.
-    """
+    """The corpus that an option `dataset` describes, loaded on request; raises
+    `UsageError` if there is none, or if the options `reading` contradict it."""
 
     def __init__(self, name, kind, sentences=False, reading=None):
         self.name = str(name)
         self.kind = kind
+        # Whether lines with several sentences are split at them.
         self.sentences = sentences
         self.reading = dict(reading or {})
         self.paths = [pathlib.Path(part) for part in self.name.split(",")]
@@ -81,14 +73,7 @@ class Dataset:
         return paths
 
     def load(self, vocabulary=None):
-        """Loads the corpus, and prints the defaults that were chosen.
-
-        Args:
-            vocabulary: `Vocabulary`; `None` builds one of the training text.
-
-        Returns:
-            `memlm_keras.data.Corpus`, or `PairCorpus` for classifiers.
-        """
+        """Loads the corpus; `None` builds a vocabulary of its training text."""
         corpus = self._load(vocabulary)
         lines = self.reading.get("training_lines")
         return corpus if lines is None else corpus.with_first_lines(lines)
@@ -206,11 +191,7 @@ def reads_sentences(preset):
 
 
 def has_documents(corpus, required=False):
-    """Whether it is known where the documents of a corpus begin.
-
-    Raises:
-        UsageError: if it is not, and it is required.
-    """
+    """Whether a corpus has document starts; raises if `required` and absent."""
     has = corpus.train.document_starts is not None
     if required and not has:
         raise UsageError(

@@ -363,15 +363,7 @@ def name_parts(overrides):
 
 
 def of_run(folder, **changes):
-    """The experiment of a run, or that with some arguments changed.
-
-    Args:
-        folder: `RunFolder` of the run.
-        **changes: arguments of `Experiment` in place of the run's.
-
-    Raises:
-        UsageError: if its text is missing, or a change is not accepted.
-    """
+    """Returns the experiment of a `RunFolder`, with some arguments changed."""
     recipe = folder.recipe()
     try:
         return Experiment(**{**recipe, **changes})
@@ -392,14 +384,7 @@ def of_run(folder, **changes):
 
 
 def again(folder):
-    """The experiment of a run, on the text that it was trained on.
-
-    Args:
-        folder: `RunFolder` of the run.
-
-    Raises:
-        UsageError: if the text has changed, or is missing.
-    """
+    """Returns the experiment of a run; raises if its text has changed."""
     experiment = of_run(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise UsageError(

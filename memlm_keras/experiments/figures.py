@@ -33,16 +33,7 @@ _FEWEST_PAIRS = 10
 
 
 def check_pictures(experiment, pictures):
-    """Refuses what cannot be drawn, before anything is trained.
-
-    Args:
-        experiment: `Experiment`.
-        pictures: dict, by the names of `options.PICTURES`.
-
-    Raises:
-        UsageError: for an unknown analysis, a model that does not attend, and
-            pictures that need what is not given.
-    """
+    """Raises `UsageError`, before training, for pictures it cannot draw."""
     names = analyses_of(pictures)
     for option, analysis_name in (
         ("columns", "columns"),
@@ -74,11 +65,7 @@ def check_pictures(experiment, pictures):
 
 
 def analyses_of(pictures):
-    """List of the analyses that are asked for.
-
-    Raises:
-        UsageError: for one that there is not.
-    """
+    """Lists the requested analyses; raises `UsageError` for an unknown one."""
     names = [n for n in pictures.get("analyses", "").split(",") if n]
     for name in names:
         if name not in ANALYSES:
@@ -90,19 +77,8 @@ def analyses_of(pictures):
 
 
 def draw_language_model(experiment, model, folder, pictures, verbose=1):
-    """Draws where a model attends, and the analyses that are asked for.
-
-    Args:
-        experiment: `Experiment`.
-        model: trained `LanguageModel`.
-        folder: `pathlib.Path` of the run folder.
-        pictures: dict, by the names of `options.PICTURES`.
-        verbose: as of `Experiment.run`.
-
-    Returns:
-        List of the paths of the pictures; empty for models that do not attend
-        to what was read before.
-    """
+    """Draws attention and the requested analyses; returns the paths of
+    pictures, none for a model that does not attend to what was read before."""
     if model.attending is None or not model.causal:
         return []
     corpus = experiment.corpus
@@ -133,14 +109,7 @@ def draw_language_model(experiment, model, folder, pictures, verbose=1):
 
 
 def draw_sentence(models, corpus, path, sentence=None):
-    """Draws where models attend along one sentence, side by side.
-
-    Args:
-        models: dict of `LanguageModel`s by name.
-        corpus: `Corpus`.
-        path: path of the PNG file.
-        sentence: string, or `None` for one of the test text.
-    """
+    """Draws where models, a dict by name, attend along one sentence, as PNG."""
     words = drawn_words(corpus, sentence)
     found = {
         name: memlm.analysis.sentence_predictions(
@@ -152,13 +121,8 @@ def draw_sentence(models, corpus, path, sentence=None):
 
 
 def drawn_words(corpus, sentence=None):
-    """Words of the sentence that pictures show.
-
-    Args:
-        corpus: `Corpus`.
-        sentence: string; `None` is the longest of the test text with at most
-            20 words, all of them known.
-    """
+    """Returns the words of a sentence, by default the longest of the test text
+    with at most 20 words, all of them known."""
     vocabulary = corpus.vocabulary
     unknown = vocabulary.unknown_id
     if sentence is not None:
@@ -202,14 +166,7 @@ def read_mean_attention(folder):
 
 
 def draw_lines(panels, path, x_label, y_label):
-    """Draws lines in panels side by side, as PNG.
-
-    Args:
-        panels: dict by title of dicts by label of dicts from x to
-            `report.Summary`.
-        path: path of the PNG file.
-        x_label, y_label: strings.
-    """
+    """Draws panels side by side, `{title: {label: {x: Summary}}}`, as PNG."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.5 * len(panels), 4), layout="constrained")

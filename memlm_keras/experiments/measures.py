@@ -1,7 +1,6 @@
 """Measurements of trained models.
 
-`perplexities` is made of every language model. `MEASURES` are made on request,
-and each is one entry: `Measure(name, function, needs, check)`.
+`perplexities` measures every language model; `MEASURES` are made on request.
 """
 
 import dataclasses
@@ -30,22 +29,13 @@ _DYNAMIC_SEGMENTS = 6000
 
 @dataclasses.dataclass(frozen=True)
 class Measure:
-    """A measurement that is made on request.
+    """A measurement that is made on request."""
 
-    Attributes:
-        name: string, its key in `results.json`.
-        function: function of experiment, model, requested options and
-            verbosity; returns a dict of plain values.
-        needs: dict of the options that request it together: by their names,
-            the keys of their values in the results, or `None`.
-        check: function of experiment and requested options that raises
-            `UsageError` if the model cannot be measured; or `None`.
-    """
-
-    name: str
-    function: Callable
+    name: str  # its key in `results.json`
+    function: Callable  # (experiment, model, asked, verbose) to plain values
+    # Options that request it together, and their keys in its results, if any.
     needs: dict
-    check: Callable | None = None
+    check: Callable | None = None  # (experiment, asked), raises `UsageError`
 
     def settings(self, asked):
         """Values that identify it in results, or `None` if not requested."""
@@ -57,10 +47,7 @@ class Measure:
 
 
 class Request(NamedTuple):
-    """A measurement that is asked for.
-
-    `make` is a function of model and verbosity.
-    """
+    """A requested measurement; `make(model, verbose)` returns plain values."""
 
     name: str
     settings: dict
@@ -75,15 +62,7 @@ class Request(NamedTuple):
 
 
 def requests(experiment, asked):
-    """The measurements that options ask for, and those of the preset.
-
-    Args:
-        experiment: `Experiment`.
-        asked: dict, by the names of `options.MEASURES`.
-
-    Returns:
-        List of `Request`s.
-    """
+    """Lists the `Request`s of the options `asked` and of the preset."""
     cache = experiment.preset.get("cache")
     if cache:
         asked = {"cache_size": cache["size"], **asked}
@@ -104,11 +83,7 @@ def requests(experiment, asked):
 
 
 def check(experiment, asked):
-    """Checks that a model can be measured, before it is trained.
-
-    Raises:
-        UsageError: if a model or a file does not allow it.
-    """
+    """Raises `UsageError` before training if a model cannot be measured."""
     for measure in MEASURES:
         if measure.check and any(option in asked for option in measure.needs):
             measure.check(experiment, asked)
@@ -120,11 +95,7 @@ def check(experiment, asked):
 
 
 def plain_perplexity(result):
-    """A `Perplexity` as plain values, with those of other protocols.
-
-    Args:
-        result: `memlm_keras.evaluation.Perplexity`.
-    """
+    """Returns a `Perplexity` as plain values, with those of other protocols."""
     return {
         "perplexity": result.perplexity,
         "loss": result.loss,
@@ -139,14 +110,7 @@ def plain_perplexity(result):
 
 
 def perplexities(model, batches, verbose, also=(), splits=_SPLITS):
-    """Perplexities by split, as plain values.
-
-    Args:
-        model: what `memlm_keras.evaluation.perplexity` takes.
-        batches: function of the name of a split.
-        verbose, also: see `memlm_keras.evaluation.perplexity`.
-        splits: names of splits.
-    """
+    """Measures perplexities by split; `batches` is a function of the split."""
     return {
         split: plain_perplexity(
             memlm.evaluation.perplexity(

@@ -1,8 +1,6 @@
-"""Options of experiments, each declared once.
+"""Options of experiments, each declared once; nothing here imports Keras.
 
-The flags of `memlm`, its `--help`, run folders, grids and the arguments of
-`Experiment` follow from these declarations. What is not given is the preset's.
-Nothing here imports Keras.
+The flags of `memlm`, run folders, grids and `Experiment` follow from them.
 """
 
 import dataclasses
@@ -31,12 +29,7 @@ class MissingTextError(UsageError):
 
 
 class NoUseError(UsageError):
-    """A preset does not use an option that other presets use.
-
-    Args:
-        option: string, name of the option.
-        message: string.
-    """
+    """A preset does not use an option, by name, that other presets use."""
 
     def __init__(self, option, message):
         super().__init__(message)
@@ -51,37 +44,21 @@ def nearest(name, names):
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """An option of experiments or of a command.
-
-    Attributes:
-        name: string, name of the argument and of the flag.
-        type: `str`, `int`, `float`, `bool`, or `list` for a flag that may be
-            repeated.
-        help: string.
-        default: value where it is not given, or `None`.
-        choices: tuple of the accepted values, or `None`.
-        at_least, at_most: numbers, or `None`.
-        kinds: tuple of the kinds of model that use it.
-        label: string that stands for a true value in the names of run folders;
-            `""` for none, `None` for name and value.
-    """
+    """An option of experiments or of a command."""
 
     name: str
-    type: type
+    type: type  # `list` for a flag that may be repeated
     help: str
     default: object = None
     choices: tuple | None = None
     at_least: float | None = None
     at_most: float | None = None
-    kinds: tuple = tuple(KINDS)
+    kinds: tuple = tuple(KINDS)  # kinds of model that use it
+    # Stands for a true value in run folders' names; `None`: name and value.
     label: str | None = None
 
     def read(self, value):
-        """Converts a value or its text to `type`.
-
-        Raises:
-            UsageError: if that is impossible or the value is not accepted.
-        """
+        """Converts a value or its text; raises `UsageError` if not accepted."""
         converted = self._convert(value)
         if (
             converted is None
@@ -124,27 +101,15 @@ class Option:
 
 
 def read_options(options, values, kind=None):
-    """Checks the values of options.
-
-    Args:
-        options: iterable of `Option`s.
-        values: dict by name, in which `None` is not given.
-        kind: string, the kind of model that they are for, or `None`.
-
-    Returns:
-        Dict of the given values in the order of the options, so that equal
-        values name equal experiments.
-
-    Raises:
-        UsageError: for an unknown name, a value that is not accepted, and an
-            option that this kind of model does not use.
-    """
+    """Returns the given values; raises `UsageError` for names and values that
+    are unknown, not accepted or not used by this kind of model."""
     known = {option.name: option for option in options}
     for name in values:
         if name not in known:
             raise UsageError(
                 f"There is no setting {name!r}.{nearest(name, known)}"
             )
+    # In the options' order: equal values name equal experiments.
     given = {}
     for name, option in known.items():
         value = values.get(name)
@@ -391,7 +356,7 @@ TRAINING = (
     ),
 )
 
-# The settings of an experiment besides preset, dataset and seed.
+# The settings besides preset, dataset and seed; by default the preset's.
 OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 
 VERBOSE = Option(

@@ -6,55 +6,33 @@ import functools
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A corpus and sizes for the runs of some claims.
-
-    `small` and `paper` are overrides, `epochs` and `patience` at the two sizes;
-    `seeds` is the number of runs of a model that a verdict needs.
-    """
+    """A corpus and sizes for the runs of some claims."""
 
     description: str
-    datasets: tuple
-    small: dict
+    datasets: tuple  # at the small size and at the paper's
+    small: dict  # overrides, epochs and patience
     paper: dict
-    seeds: int = 3
+    seeds: int = 3  # runs of a model that a verdict needs
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-    """A claim of a paper.
-
-    Args:
-        name, statement: strings.
-        models: pair of pairs of a preset and its published number, first the
-            model that is said to be better; empty for a claim that cannot be
-            tested, or compares no models.
-        changes: pair of dicts, overrides of the two models.
-        paper: string, the paper of the presets.
-        where: string, place in the paper.
-        metric, text: strings, what the numbers are, and on which text.
-        published: string, in place of numbers.
-        settings: tuple of names of `SETTINGS`.
-        margin: float, for a claim that two models are equally good: the
-            difference of losses that does not matter.
-        missing: string, why it cannot be tested, and how it could be.
-        seen: string, what our models show, where none are compared.
-        caution: string, what a verdict at the small size does not show.
-    """
+    """A claim of a paper."""
 
     name: str
     statement: str
-    models: tuple = ()
-    changes: tuple = ({}, {})
+    models: tuple = ()  # pairs of preset and published number, better first
+    changes: tuple = ({}, {})  # overrides of the two models
     paper: str = ""
-    where: str = ""
+    where: str = ""  # place in the paper
     metric: str = ""
-    text: str = ""
-    published: str = ""
-    settings: tuple = ()
-    margin: float | None = None
-    missing: str = ""
-    seen: str = ""
-    caution: str = ""
+    text: str = ""  # on which the numbers were measured
+    published: str = ""  # in place of numbers
+    settings: tuple = ()  # names in `SETTINGS`
+    margin: float | None = None  # largest difference of equally good models
+    missing: str = ""  # why it cannot be tested, and how it could be
+    seen: str = ""  # what our models show, if none are compared
+    caution: str = ""  # what a verdict at the small size does not show
 
 
 _ESTIMATE = {"other_words": "sample", "output_bias": True}

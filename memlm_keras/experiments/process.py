@@ -37,15 +37,8 @@ def backend():
 
 
 def choose_backend(name=None):
-    """Sets the backend that Keras will be imported with.
-
-    Args:
-        name: string, or `None` for the backend that Keras is configured for.
-
-    Raises:
-        UsageError: if Keras runs on another backend already.
-        ImportError: if the backend is not installed.
-    """
+    """Sets the backend, by default the configured one; raises an error if Keras
+    runs on another already, or if it is not installed."""
     if name is not None:
         if "keras" in sys.modules and name != backend():
             raise UsageError(
@@ -63,12 +56,7 @@ def choose_backend(name=None):
 
 
 def import_keras(name=None):
-    """Imports Keras, this package and TensorFlow, without TensorFlow's log.
-
-    Args: see `choose_backend`.
-
-    Raises: see `choose_backend`.
-    """
+    """Imports Keras, this package and TensorFlow, without TensorFlow's log."""
     choose_backend(name)
     if "memlm_keras.models" in sys.modules:
         return
@@ -107,18 +95,14 @@ class Interrupted(BaseException):
 
 @contextlib.contextmanager
 def signals_raise():
-    """Context in which SIGINT and SIGTERM raise `Interrupted`.
-
-    An exception that is raised within an `except` of everything, or in a
-    callback of the garbage collector, is lost. It is raised again each second,
-    and by `interruptible` between two batches.
-    """
+    """Context in which SIGINT and SIGTERM raise `Interrupted`."""
     global _received
     hook = sys.unraisablehook
 
     def handle(number, frame):
         global _received
         _received = _received or number
+        # An `except` of everything or the garbage collector may lose the error.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
         if number != signal.SIGALRM or not is_handled:
@@ -146,13 +130,10 @@ def signals_raise():
 
 
 def interruptible():
-    """A Keras callback that raises a lost signal again between two batches.
-
-    Keras converts logs to numbers within an `except` of everything. On JAX,
-    training waits for each step there, so nearly every signal is lost.
-    """
+    """Makes a callback that raises a lost signal again between two batches."""
     import keras
 
+    # On JAX, most of training is within an `except` of everything in Keras.
     def check(batch, logs=None):
         if _received is not None:
             raise Interrupted(_received)
@@ -172,11 +153,7 @@ def typed():
 
 
 def provenance(command=None):
-    """Command, date, memory, versions and hardware, as plain values.
-
-    Args:
-        command: string, what was typed; `None` for the command of the process.
-    """
+    """Returns command, date, memory, versions and hardware, as plain values."""
     import keras
 
     name = backend()

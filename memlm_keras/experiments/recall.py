@@ -1,7 +1,6 @@
 """Recall tasks: models are trained on them, and their memory is compared.
 
-A run leaves `results.json` and `log.csv`. Results call a model `row`, and the
-sequences that it is trained on `training_rows`.
+In results, `row` is a model, and `training_rows` counts its sequences.
 """
 
 import collections
@@ -60,14 +59,8 @@ _COLUMNS = (
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class PreviousInputCell(keras.layers.Layer):
-    """Recurrent cell whose output is `[x_t; x_{t-1}]`, zero before the first.
-
-    A pair of a key and a value is two tokens. A memory of these vectors finds a
-    value by the key before it, without a recurrent layer that joins them.
-
-    Args:
-        units: integer, size of an input.
-    """
+    """Recurrent cell that returns `[x_t; x_{t-1}]`, zero before the first, so
+    that a memory finds a value by the key before it."""
 
     def __init__(self, units, **kwargs):
         super().__init__(**kwargs)
@@ -85,11 +78,8 @@ class PreviousInputCell(keras.layers.Layer):
 
 
 def make_model(row, setting, task, units=64, shift=False):
-    """Makes the language model of a `RecallRow` for a task.
-
-    `units` is the size of embeddings and of projected vectors. With `shift`,
-    recurrent layers read the previous word's embedding too.
-    """
+    """Makes the model of a `RecallRow`; with `shift`, recurrent layers read the
+    previous embedding too."""
     window = row.window or task.length
     recurrent = []
     if shift or row.layer is None:
@@ -130,7 +120,7 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model trained on a task; arguments as for `run`."""
+    """A model trained on a task; each learning rate has its own folder."""
 
     def __init__(
         self,
@@ -138,10 +128,10 @@ class RecallRun(runs.Run):
         task,
         setting,
         folder,
-        units=64,
+        units=64,  # of embeddings and of projected vectors
         shift=False,
         seed=0,
-        epochs=None,
+        epochs=None,  # the most epochs, by default the setting's
         verbose="auto",
     ):
         super().__init__(f"{name}, {units} units: {task}")
@@ -177,6 +167,7 @@ class RecallRun(runs.Run):
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
     def _path(self, what):
+        # A rate with a schedule depends on the number of epochs from the start.
         return self.folder / f"rate{what['rate']:g}-epochs{what['most_epochs']}"
 
     def _finished(self, what):
@@ -202,30 +193,8 @@ class RecallRun(runs.Run):
 
 
 def run(name, task, setting, folder, **arguments):
-    """Trains a model on a task, or reads the results of the finished run.
-
-    Runs with different numbers of epochs are different runs: a learning rate
-    that falls along a schedule depends on that number from the first step.
-
-    Args:
-        name: string, one of `ROWS`.
-        task: of `memlm_keras.data.recall`.
-        setting: string, one of `SETTINGS`.
-        folder: `pathlib.Path` of the run, in which each learning rate has a
-            folder.
-        units: integer, size of embeddings and of projected vectors; 64.
-        shift: whether recurrent layers read the previous word's embedding too.
-        seed: integer.
-        epochs: integer, the most epochs; `None` is the setting's.
-        verbose: as for `fit`.
-
-    Returns:
-        Dict of plain values: the results of the learning rate that is best on
-        held-out sequences.
-
-    Raises:
-        ValueError: if `epochs` is not an integer of at least 1.
-    """
+    """Trains a `RecallRun` unless it is finished; returns the results of the
+    rate that is best on held-out sequences."""
     recall_run = RecallRun(name, task, setting, folder, **arguments)
     if recall_run.results is None:
         recall_run.train()

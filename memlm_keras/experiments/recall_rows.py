@@ -37,26 +37,15 @@ def _associative_lstm(key):
 
 @dataclasses.dataclass(frozen=True)
 class RecallRow:
-    """A model.
+    """A model of the recall tasks."""
 
-    Args:
-        layer: function from units to a recurrent layer or cell, or `None`.
-        memory: function from a window to a memory, or `None`.
-        mixture: function from a window to a mixture, or `None`.
-        parts: integer, equal parts that the memory splits an output in.
-        window: integer, the paper's; `None` is the length of a sequence.
-        rate: float, learning rate in place of a setting's only one.
-        expected_failure: string, why the model is expected to fail where a
-            word must be found by its neighbour alone; empty if it is not.
-    """
-
-    layer: Callable | None = _keras_layer("LSTM")
-    memory: Callable | None = None
-    mixture: Callable | None = None
-    parts: int = 1
-    window: int | None = None
-    rate: float | None = None
-    expected_failure: str = ""
+    layer: Callable | None = _keras_layer("LSTM")  # from units to a layer
+    memory: Callable | None = None  # from a window to a memory
+    mixture: Callable | None = None  # from a window to a mixture
+    parts: int = 1  # equal parts that the memory splits an output into
+    window: int | None = None  # the paper's; `None`: length of a sequence
+    rate: float | None = None  # in place of a setting's only rate
+    expected_failure: str = ""  # reason, if only the neighbour finds a word
 
 
 _NO_QUERY = "its score does not depend on what is asked"
@@ -110,28 +99,17 @@ ROWS = {
 
 @dataclasses.dataclass(frozen=True)
 class RecallSetting:
-    """Sizes of the multi-query task, and training of all tasks.
-
-    Args:
-        vocabulary_size, length, pairs: integers, of the task.
-        rates: learning rates, of which the best on held-out sequences counts.
-        batch_size: integer.
-        rows: integer, training sequences of an epoch.
-        epochs: integer, at most; training stops at an accuracy above 0.99.
-        validation_rows: integer, held-out sequences.
-        zoology: whether to train as Arora et al. (2023) do: the same sequences
-            in every epoch, two layers, tied embeddings, AdamW and a rate that
-            falls along a cosine.
-    """
+    """Sizes of the multi-query task, and training of all tasks."""
 
     vocabulary_size: int = 512
     length: int = 64
     pairs: int = 4
-    rates: tuple = (0.01,)
+    rates: tuple = (0.01,)  # the best on held-out sequences counts
     batch_size: int = 64
-    rows: int = 6_000
-    epochs: int = 25
+    rows: int = 6_000  # training sequences of an epoch
+    epochs: int = 25  # at most; training stops at an accuracy above 0.99
     validation_rows: int = 640
+    # Trains as Arora et al. (2023): fixed sequences, AdamW, a cosine schedule.
     zoology: bool = False
 
 

@@ -1,7 +1,6 @@
 """Recipes: which experiments of a paper are run, and how.
 
-A recipe is a script that names steps, each of which is a `memlm` command with
-its flags, and hands them to `main`.
+A recipe is a script that hands its steps, `memlm` commands by name, to `main`.
 """
 
 import itertools
@@ -13,26 +12,8 @@ from memlm_keras.experiments.options import nearest
 
 
 def main(steps, description, arguments=None):
-    """Runs the steps of a recipe that are asked for; returns the exit status.
-
-    What is typed behind the names of steps is added to their flags, where the
-    later one wins; `--model=ROW` or `--table=TABLE` instead of steps is `memlm
-    train` or `memlm table` of it, of the recipe's paper where none is named.
-
-    Args:
-        steps: dict by name of lists of strings, arguments of `memlm`.
-        description: string, what the recipe says of itself.
-        arguments: list of strings; `None` are those of the process.
-
-    Example:
-
-    >>> memlm_keras.experiments.recipe.main(
-    ...     {"lstm": ["train", "lstm"]}, "An LSTM.", ["--help"])
-    An LSTM.
-    <BLANKLINE>
-      lstm: memlm train lstm
-    0
-    """
+    """Runs the requested steps, lists of `memlm` arguments by name; returns the
+    exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     names = list(
         itertools.takewhile(lambda a: not a.startswith("-"), arguments)
@@ -52,7 +33,9 @@ def main(steps, description, arguments=None):
             file=sys.stderr,
         )
         return 2
+    # The later of two equal flags wins.
     commands = [[*steps[name], *more] for name in names]
+    # `--model=ROW` and `--table=TABLE` replace steps.
     if instead:
         rest = [a for a in more if a not in instead]
         verbs = {"--model": "train", "--table": "table"}

@@ -31,12 +31,7 @@ def better(monitor):
 
 
 def outcome(results, measures):
-    """The results of a run in one line.
-
-    Args:
-        results: dict, the content of `results.json`.
-        measures: list of `memlm_keras.presets.Measure`s.
-    """
+    """Returns the results of a run in one line, with the given measures."""
     line = ", ".join(
         f"{measure.name} {measure.of(results):.{measure.digits}f}"
         for measure in measures
@@ -99,14 +94,7 @@ def write_csv(path, records):
 
 
 def write_table(table, runs, command, pictures=()):
-    """Writes `table.csv` and `table.md`.
-
-    Args:
-        table: `memlm_keras.experiments.TableRuns`.
-        runs: list of the runs of the table.
-        command: string, the command line.
-        pictures: names of pictures in the same folder.
-    """
+    """Writes `table.csv` and `table.md` of a `TableRuns` and its runs."""
     rows = [_record_and_cells(table, row, runs) for row in table.rows]
     write_csv(table.folder / "table.csv", [record for record, _ in rows])
     cells = [list(texts.values()) for _, texts in rows]

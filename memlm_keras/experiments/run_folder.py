@@ -269,12 +269,7 @@ class RunFolder:
 
 
 def load_model(path):
-    """Loads a model of this package, not compiled.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it cannot be read.
-    """
+    """Loads a model of this package, not compiled."""
     import_keras()
     # Papers of other packages may have their own layers.
     registry.papers()
@@ -282,18 +277,8 @@ def load_model(path):
 
 
 def find(path):
-    """The run folder at a path, or the only one in it.
-
-    Args:
-        path: path of a run folder, of a file in it, or of a folder that holds
-            one run folder.
-
-    Returns:
-        `RunFolder`, or `None` for a `.keras` file without its folder.
-
-    Raises:
-        UsageError: if the path is none of these.
-    """
+    """Returns the run folder of a path or of a file in it, or the only one in a
+    folder; `None` for a `.keras` file without its folder."""
     path = pathlib.Path(path)
     if path.is_file():
         folder = RunFolder(path.parent)

@@ -22,14 +22,7 @@ _LINES_OF_A_FAILURE = 8
 
 
 class Run:
-    """A run of `run_all`.
-
-    Attributes:
-        title: string.
-        results: results of the finished run, which is then not trained again;
-            `None` before.
-        failed: whether training failed.
-    """
+    """A run of `run_all`, which trains it unless it has results."""
 
     def __init__(self, title, results=None):
         self.title = title
@@ -37,14 +30,8 @@ class Run:
         self.failed = False
 
     def train(self, stop):
-        """Trains the run, or continues it, and sets `results`.
-
-        Args:
-            stop: function without arguments, which returns whether to stop.
-
-        Returns:
-            `None`, or a string: why the run has no results.
-        """
+        """Trains or continues until `stop()` is true, and sets `results`;
+        returns why there are none, or `None`."""
         raise NotImplementedError
 
     def outcome(self):
@@ -53,17 +40,8 @@ class Run:
 
 
 def run_all(runs, after=None, jobs=1, minutes=math.inf):
-    """Trains the runs that have no results; a failure does not stop the others.
-
-    Args:
-        runs: list of `Run`s.
-        after: function without arguments, called after each training.
-        jobs: integer, number of runs to train at the same time.
-        minutes: float, after which runs are interrupted.
-
-    Returns:
-        Integer, the number of runs that failed.
-    """
+    """Trains the runs without results, also after failures, and calls `after`
+    each time; returns the number of failures."""
     begin = time.monotonic()
     interrupted = threading.Event()
 
@@ -120,30 +98,15 @@ def _since(begin):
 
 
 def command_of(recipe, **running):
-    """Arguments of `memlm train` for an experiment.
-
-    Args:
-        recipe: dict, `Experiment.recipe`.
-        **running: how it is trained, by the names of flags.
-    """
+    """Returns arguments of `memlm train` from `Experiment.recipe` and flags."""
     flags = {**recipe, **running}
     preset = flags.pop("preset")
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
 
 
 def train_in_process(folder, recipe, running, stop):
-    """Runs `memlm train` in a process of its own, which frees its memory.
-
-    Its output goes to `log.txt` of the run folder.
-
-    Args:
-        folder: `pathlib.Path` of the run folder.
-        recipe, running: as in `command_of`.
-        stop: as in `Run.train`.
-
-    Returns:
-        `None`, or a string that says why it failed.
-    """
+    """Runs `memlm train` in its own process, which frees its memory, and logs
+    to `log.txt`; returns why it failed, or `None`."""
     running = {
         **running,
         "run_dir": folder.parent,

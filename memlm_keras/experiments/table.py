@@ -1,7 +1,6 @@
 """Tables of the papers: a run for each row and seed.
 
-Each run is `memlm train` in a process and a run folder of its own, so that
-its peak of memory is its own. The table is written after each run.
+Each run is `memlm train` in its own process, to measure its peak memory.
 """
 
 import dataclasses
@@ -343,14 +342,7 @@ class TableRuns:
 
 
 class TableRun(runs.Run):
-    """A row of a table trained with one seed.
-
-    Args:
-        table: `TableRuns`.
-        row: `TableRow`.
-        described: dict, an item of `describe`.
-        running: dict of flags of `memlm train`.
-    """
+    """A row of a table trained with one seed, from an item of `describe`."""
 
     def __init__(self, table, row, described, running):
         self.table = table
@@ -436,16 +428,8 @@ def _required(measure, asked):
 
 
 def experiment_of(preset, dataset, seed, overrides, changes):
-    """The `Experiment`, without the overrides that its preset does not use.
-
-    Args:
-        preset, dataset, seed: as for `Experiment`.
-        overrides: dict of overrides.
-        changes: dict of overrides that the preset must use.
-
-    Raises:
-        UsageError: as `Experiment`.
-    """
+    """Makes an `Experiment` without the `overrides` that its preset does not
+    use; it must use all `changes`."""
     overrides = {**overrides, **changes}
     while True:
         try:
@@ -457,14 +441,8 @@ def experiment_of(preset, dataset, seed, overrides, changes):
 
 
 def describe(recipes):
-    """Names, recipes and settings of experiments, read in a fresh process.
-
-    Args:
-        recipes: list of dicts of the arguments of `experiment_of`.
-
-    Raises:
-        UsageError: as `Experiment`, and for an override that no row uses.
-    """
+    """Returns names, recipes and settings of experiments from the arguments of
+    `experiment_of`; raises `UsageError` for an override that no row uses."""
     described, used, corpora = [], set(), {}
     for recipe in recipes:
         experiment = experiment_of(**recipe)

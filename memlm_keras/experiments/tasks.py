@@ -37,26 +37,17 @@ _LEARNED = 0.8
 
 
 class Task:
-    """Experiments with one kind of model.
-
-    A task has no state; methods take the experiment.
-
-    Attributes:
-        kind: string, as in presets.
-        monitor: string, the metric that the best epoch is chosen by.
-        mode: `"min"` or `"max"`, which values of it are better.
-        columns: list of `memlm_keras.presets.Measure`s to print.
-        is_trained: whether there are epochs.
-    """
+    """Experiments with one kind of model; a task has no state."""
 
     kind = None
-    monitor = "val_perplexity"
-    mode = "min"
+    monitor = "val_perplexity"  # chooses the best epoch
+    mode = "min"  # of `monitor`, or "max"
+    # Results to print.
     columns = [
         Measure("validation", ("validation", "perplexity")),
         Measure("test", ("test", "perplexity")),
     ]
-    is_trained = True
+    is_trained = True  # whether there are epochs
 
     def preset(self, name, overrides):
         """Returns the preset of an experiment, with its overrides."""
@@ -507,17 +498,7 @@ def kind_of(name):
 
 
 def resolve(name):
-    """Returns the full name of a preset.
-
-    Args:
-        name: string, `"paper/row"`, or `"row"` if one paper alone has it.
-
-    Returns:
-        One of `memlm_keras.presets.names()`, or the name of an n-gram model.
-
-    Raises:
-        UsageError: if there is none, or several papers have such a row.
-    """
+    """Returns the full name of a preset; unique rows need no paper."""
     names = [*registry.names(), *NGRAM_MODELS]
     if name in names or _NGRAM_MODEL.fullmatch(name):
         return name
