@@ -121,11 +121,8 @@ class TokenBatches(EpochBatches):
         return largest, sum_
 
     def _rows(self, begins, ends, time, reset, blind):
-        """One batch, with a span of the text in each row.
-
-        `begins` and `ends` are `(batch_size,)`, or fewer rows. The first input
-        of a `blind` row is the end of a sentence, not the token before.
-        """
+        """One batch of the spans from `begins` to `ends` `(rows,)`; the first
+        input of a `blind` row is the end of a sentence."""
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
@@ -287,11 +284,8 @@ class Batches(TokenBatches):
 
 
 def _deal(segments, batch_size):
-    """Row of each document, and the number of segments of each row.
-
-    Each document goes to the row that is free first, the lowest of equals.
-    `segments` has the number of segments of each document.
-    """
+    """Row of each document, and the segments of each row: a document goes to
+    the row that is free first, the lowest of equals."""
     free = [(0, row) for row in range(batch_size)]
     rows = np.empty(len(segments), np.int64)
     for document, length in enumerate(segments.tolist()):

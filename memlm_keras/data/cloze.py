@@ -1,8 +1,5 @@
-"""Cloze questions, and those of the Children's Book Test.
-
-Hill et al. (2016): `CBTest.tgz` holds the books and, for each of four kinds of
-words, questions that ask for one word of a sentence after twenty others.
-"""
+"""Cloze questions, and those of the Children's Book Test (Hill et al., 2016): a
+word of a sentence after twenty others."""
 
 import dataclasses
 import sys

@@ -275,13 +275,8 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 
 
 def download(urls, destination, checksum, extract=False):
-    """Downloads a file, checks it and moves it to the path `destination`.
-
-    The addresses `urls` are tried in order, three times in all. `checksum` is
-    the SHA-256 of the file in hexadecimal, or its MD5 if no SHA-256 is
-    published. With `extract` the file is an archive, and `destination` becomes
-    the folder of its contents. After a failure nothing is left there.
-    """
+    """Downloads a file from the first address that works, checks it by SHA-256
+    or MD5, and moves it, or the contents of an archive, to `destination`."""
     destination = pathlib.Path(destination)
     with (
         atomic_path(destination) as temporary,

@@ -231,11 +231,8 @@ def encode_sources(
     description="",
     **rules,
 ):
-    """Makes a `Corpus` of three texts, encoding those that the cache lacks.
-
-    `sources` is a dict from split to `TextSource` or alike; `rules` are as for
-    `tokenizer_for`.
-    """
+    """Makes a `Corpus` of a dict from split to source, encoding the texts that
+    the cache lacks; `rules` are those of `tokenizer_for`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
     if vocabulary is None:
@@ -285,11 +282,8 @@ def stored_vocabulary(source, cache_dir, name, **options):
 
 
 def tokenizer_for(vocabulary, size=None, minimum_count=None, **rules):
-    """Tokenizer to build a vocabulary with, or that of the one given.
-
-    `rules` are arguments of `Tokenizer`; false ones are defaults. Raises
-    `ValueError` if a vocabulary is given together with others of them.
-    """
+    """The tokenizer of a vocabulary, or one to build it with; `rules` are
+    arguments of `Tokenizer`, and false ones are defaults."""
     rules = {name: rule for name, rule in rules.items() if rule}
     if vocabulary is None:
         return Tokenizer(**rules)
@@ -571,11 +565,8 @@ def load_documents(
 
 
 def assign(lengths, shares, seed):
-    """Sorted indices of the documents of each split, as `load_documents` says.
-
-    `lengths` are the tokens of each document, `shares` those of `"validation"`
-    and `"test"`.
-    """
+    """Sorted indices of the documents of each split, by their `lengths` in
+    tokens and the `shares` of `"validation"` and `"test"`."""
     order = np.random.default_rng(seed).permutation(len(lengths))
     splits = {"train": order}
     for split, share in shares.items():

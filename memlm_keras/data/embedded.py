@@ -1,14 +1,5 @@
-"""The embedded corpus: generated documents whose perplexity limit is known.
-
-Each document introduces a few people with their names, cities and years, and
-asks for these facts again, most often 5 to 60 words later: a reader who
-remembers is certain of many tokens that a reader who forgets must guess.
-Nothing is downloaded.
-
-Every token is predicted, `<eos>` included; the first one of a document from an
-empty context. Where documents begin is known: no token stands for the end of a
-document, as all have the same number of sentences.
-"""
+"""The embedded corpus: generated documents that introduce people and ask for
+these facts again, and the perplexity that a perfect model reaches."""
 
 import functools
 import itertools
@@ -60,16 +51,14 @@ REMINDERS = {
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
-    """Documents of `length` sentences about a few people.
+    """Documents of `length` sentences that introduce people, each by words that
+    no other person has, or remind of one introduced before."""
 
-    A sentence introduces a person by words that no other person has, or reminds
-    of one introduced before. Every choice is one token: a text has one
-    derivation, and its probability is the product of those of its choices.
-    `facts` maps the name of a fact to its words, in one string; a document
-    begins with `min_people` introductions and has at most `max_people`.
-    """
+    # Every choice is one token, so a text has one derivation, and its
+    # probability is the product of those of its choices. The end of a document
+    # needs no token, as all have the same number of sentences.
 
-    facts: dict
+    facts: dict  # from name to words, in one string
     min_people: int = 2
     max_people: int = 4
     length: int = 12
@@ -103,12 +92,9 @@ class Grammar:
             people = self.sentence(speaker, people)
 
     def sentence(self, speaker, people):
-        """Speaks the next sentence; returns `people` after it.
-
-        `people` are the dicts of facts of all people introduced. After its
-        first word, a sentence has as many tokens, as likely, whatever is
-        chosen.
-        """
+        """Speaks the next sentence; returns the facts of `people` after it."""
+        # `entropy` needs this: the first word decides how many tokens follow
+        # and, with the number of people, how likely they are.
         start = speaker.draw(self.starts(people))
         if start in REMINDERS:
             meant = people
@@ -150,10 +136,8 @@ def _fact(token):
 
 
 class Speaker:
-    """Speaks a text one choice at a time, with its log-probabilities.
-
-    `choose` is a function from a dict of tokens and weights to one token.
-    """
+    """Speaks a text by `choose`, from a dict of tokens and weights to a token,
+    and keeps its log-probabilities."""
 
     def __init__(self, choose):
         self.choose = choose
@@ -189,28 +173,8 @@ GRAMMAR = Grammar(FACTS)
 
 
 def generate(num_documents, seed, grammar=GRAMMAR):
-    """Draws documents, the same ones for a seed on every platform.
-
-    Args:
-        num_documents: Number of documents. The first ones do not depend on how
-            many follow.
-        seed: Integer of at least 0, or list of such integers.
-        grammar: `Grammar` to draw from.
-
-    Returns:
-        A pair of lists, both of length `num_documents`: documents, each a list
-        of tokens; and natural-log probabilities, each a float64 array
-        `(tokens,)`.
-
-    Raises:
-        ValueError: `num_documents` is negative.
-
-    Example:
-
-    >>> documents, log_probabilities = generate(1, seed=0)
-    >>> " ".join(documents[0][:8])
-    'john foster was born in wells in 1882'
-    """
+    """Draws lists of tokens and arrays of their natural-log probabilities; the
+    first ones of a seed are equal for every number and platform."""
     require_positive_integer("num_documents", num_documents, minimum=0)
     numbers = uniforms(seed)
 
@@ -233,23 +197,8 @@ def generate(num_documents, seed, grammar=GRAMMAR):
 def load(
     train_documents=1000, validation_documents=100, test_documents=200, seed=0
 ):
-    """Generates the corpus.
-
-    The default sizes make about 106,000, 10,600 and 21,200 tokens.
-
-    Args:
-        train_documents: Number of documents to train on.
-        validation_documents: Number of documents to validate on.
-        test_documents: Number of documents to test on.
-        seed: Integer of at least 0. The splits are drawn independently.
-
-    Returns:
-        `memlm_keras.data.Corpus` named "embedded". Its vocabulary is that of
-        the grammar, whatever the sample holds.
-
-    Raises:
-        ValueError: A number of documents is below 1.
-    """
+    """Generates the corpus, by default of about 106,000, 10,600 and 21,200
+    tokens; its vocabulary is the grammar's."""
     sizes = {
         "train_documents": train_documents,
         "validation_documents": validation_documents,
@@ -268,20 +217,7 @@ def load(
 
 
 def documents_of(split, vocabulary):
-    """Turns a split of the corpus back into text.
-
-    Args:
-        split: `Split` with `document_starts`.
-        vocabulary: `Vocabulary` that encoded it.
-
-    Returns:
-        List of documents, each a list of tokens.
-
-    Example:
-
-    >>> corpus = load()
-    >>> limit = optimal_perplexity(documents_of(corpus.test, corpus.vocabulary))
-    """
+    """Decodes a split of the corpus to documents, lists of tokens."""
     documents = np.split(np.asarray(split.tokens), split.document_starts[1:])
     return [vocabulary.decode(document) for document in documents]
 
@@ -290,27 +226,15 @@ def documents_of(split, vocabulary):
 
 
 class Entropy(NamedTuple):
-    """Exact expectations of one document.
-
-    Attributes:
-        nats: Expected negative natural-log probability.
-        tokens: Expected number of tokens, `<eos>` included.
-    """
+    """Exact expectations of one document."""
 
     nats: float
-    tokens: float
+    tokens: float  # with `<eos>`
 
 
 @functools.cache
 def entropy(grammar=GRAMMAR):
-    """Computes the exact expected information and length of a document.
-
-    Args:
-        grammar: `Grammar` to measure.
-
-    Returns:
-        `Entropy`.
-    """
+    """Computes the exact expected information and length of a document."""
 
     @functools.cache
     def expect(count, left):
@@ -339,19 +263,8 @@ def entropy(grammar=GRAMMAR):
 
 
 def optimal_perplexity(documents=None, grammar=GRAMMAR):
-    """Computes the perplexity that a perfect model reaches.
-
-    Args:
-        documents: `None` for the exact expectation, or a list of documents,
-            each a list of tokens, for the perplexity of that very text.
-        grammar: `Grammar` that wrote them.
-
-    Returns:
-        A float.
-
-    Raises:
-        ValueError: The grammar cannot write `documents`, or there are none.
-    """
+    """Computes the perplexity of a perfect model, on `documents` or, if `None`,
+    in expectation."""
     if documents is None:
         nats, num_tokens = entropy(grammar)
         return math.exp(nats / num_tokens)
@@ -367,18 +280,8 @@ def optimal_perplexity(documents=None, grammar=GRAMMAR):
 
 
 def log_probabilities(document, grammar=GRAMMAR):
-    """Computes the exact natural-log probability of each token of a document.
-
-    Args:
-        document: List of tokens, from the opening to the closing sentence.
-        grammar: `Grammar` that wrote it.
-
-    Returns:
-        Float64 array `(tokens,)`, each given all tokens before it.
-
-    Raises:
-        ValueError: The grammar cannot write `document`.
-    """
+    """Computes the natural-log probability of each token of a document, float64
+    `(tokens,)`; `ValueError` if the grammar cannot write it."""
 
     def read(weights):
         place = len(speaker.tokens)

@@ -1,20 +1,5 @@
-"""Embedded sentence pairs: generated, with labels that need binding.
-
-A premise says of several people where they live, what they do, and what they
-keep or like. A hypothesis says one thing of one of them, in words that the
-premise has, whatever its label:
-
-* entailment: the premise says this of this person;
-* contradiction: it says another thing of the same kind of this person, and
-  this thing of someone else;
-* neutral: it says nothing of this kind of this person, and this thing of
-  someone else.
-
-So neither words nor their frequencies predict the label: a neutral premise has
-the facts of another premise, two of them with their people exchanged. Only who
-is bound to what predicts it, over the length of the premise. Nothing is
-downloaded, and a pair is the same for a seed on every platform.
-"""
+"""Embedded sentence pairs: generated, with labels that only a reader who knows
+which person is bound to which fact can predict."""
 
 import itertools
 
@@ -37,28 +22,8 @@ SIZES = {"train": 20_000, "validation": 1_000, "test": 1_000}
 
 
 def generate_pairs(num_pairs, seed, people=(3, 5)):
-    """Draws pairs, labels in turn, the same ones for a seed on every platform.
-
-    Args:
-        num_pairs: Number of pairs. The first ones do not depend on how many
-            follow.
-        seed: Integer of at least 0, or list of such integers.
-        people: Pair of integers, least and largest number of people in a
-            premise; at least 3, at most 16.
-
-    Returns:
-        List of `SentencePair`s.
-
-    Raises:
-        ValueError: `num_pairs` is negative, or there are no such people.
-
-    Example:
-
-    >>> from memlm_keras.data import embedded_pairs
-    >>> pair = embedded_pairs.generate_pairs(1, seed=0)[0]
-    >>> pair.label
-    'entailment'
-    """
+    """Draws `SentencePair`s, labels in turn, about least to most `people`; the
+    first ones of a seed are equal for every number and platform."""
     least, most = people
     if num_pairs < 0:
         raise ValueError(
@@ -105,6 +70,8 @@ def _pair(draw, label, least, most):
     facts += [[asked, kind, own], [second, kind, others]]
     holders = draw.some(names[3:], draw.one(range(len(names) - 2)))
     facts += [[name, kind, draw.one(FACTS[kind][1])] for name in holders]
+    # A contradiction is true of someone else. In a neutral pair two people are
+    # exchanged, and the premise says nothing of this kind of the one asked.
     value = own if label == "entailment" else others
     if label == "neutral":
         value = draw.one((own, others))

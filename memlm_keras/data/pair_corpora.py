@@ -1,8 +1,5 @@
-"""Corpora of sentence pairs by name, and readers of their files.
-
-SNLI: Bowman et al. (2015), as jsonl or as tab-separated text. SICK: Marelli et
-al. (2014), in the files of the SemEval task or in the one of the later release.
-"""
+"""Corpora of sentence pairs by name, and readers of SNLI (Bowman et al., 2015)
+and SICK (Marelli et al., 2014) in all formats of their releases."""
 
 import json
 import pathlib

@@ -1,10 +1,5 @@
-"""Recall: tasks that need a memory, drawn from a seed.
-
-A task draws rows of token ids, the steps of its queries, and the answers;
-`RecallBatches` makes batches of them. Every task can be solved without error;
-`chance` is the accuracy of a reader that knows the possible answers, but not
-which of them is right.
-"""
+"""Recall: tasks that need a memory, drawn from a seed, each solvable without
+error; a task draws rows of token ids, steps of queries, and answers."""
 
 import dataclasses
 

@@ -1,9 +1,5 @@
-"""The Sentence Completion Challenge: its questions, and novels to train on.
-
-Zweig and Burges (2011), *The Microsoft Research Sentence Completion Challenge*:
-its README describes the files. Tran et al. (2016), *Recurrent Memory Networks
-for Language Modeling*, answer it by the probability of the whole sentence.
-"""
+"""The Sentence Completion Challenge (Zweig and Burges, 2011): its questions,
+and novels to train on."""
 
 import codecs
 import pathlib

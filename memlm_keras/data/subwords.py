@@ -45,11 +45,9 @@ class SentencePieceTokenizer:
 
 @functools.lru_cache(maxsize=8)
 def _running(model):
-    """Function from bytes of a text to its pieces, and all pieces of a model.
-
-    The model is in a TensorFlow session of its own: an eager operator may lose
-    it when TensorFlow discards another function.
-    """
+    """Function from bytes of a text to pieces, and all pieces of a model."""
+    # A session of its own: an eager operator may lose the model when TensorFlow
+    # discards another function.
     tokenizer_of = _tensorflow_text().SentencepieceTokenizer
     import tensorflow as tf
 
@@ -86,12 +84,8 @@ def _tensorflow_text():
 
 
 class LongestMatchTokenizer:
-    """Splits words into the longest tokens of a vocabulary, from the left.
-
-    A character that begins no token becomes an unknown token; the mark before
-    a word, if it begins none, is left out. `unit` is that of
-    `SubwordVocabulary`.
-    """
+    """Splits words into the longest tokens of a vocabulary, from the left; a
+    character that begins no token becomes an unknown token."""
 
     def __init__(self, tokens, unit):
         self.tokens = tokens

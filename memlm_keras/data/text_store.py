@@ -32,14 +32,8 @@ _TOKENS_PER_UPDATE = 100_000
 
 
 class TextSource:
-    """The lines of a UTF-8 file, or of a folder of one `.txt` file a document.
-
-    A line that matches `document_start` (`re.match`, without the line end)
-    begins a document; with `lone_titles` only between two blank lines.
-    `drop_titles` leaves these lines out. A blank line is skipped unless
-    `keep_blank_lines`. With `by_sentence` syntok splits lines, tokens separated
-    by white space, into sentences.
-    """
+    """The lines of a UTF-8 file, or of a folder of one `.txt` file a document;
+    a match of `document_start` begins a document."""
 
     def __init__(
         self,
@@ -112,10 +106,8 @@ class TextSource:
 
 
 class TextPart:
-    """Some documents of a source, or some lines if it has no documents.
-
-    `units` are their indices; blank lines are not counted.
-    """
+    """Some documents of a source, or lines if it has none, by their indices
+    `units`; blank lines are not counted."""
 
     def __init__(self, source, units):
         self.source = source
@@ -164,12 +156,9 @@ def files_identity(files):
 
 
 def read_lines(path):
-    """Yields the lines of a UTF-8 file, without their line ends.
-
-    Only a line feed, or carriage return and line feed, ends a line: other line
-    ends of Python occur within real sentences. In a file without any line feed,
-    as old Macs wrote them, a carriage return does.
-    """
+    """Yields the lines of a UTF-8 file, without their line ends."""
+    # Only line feeds end lines, as Python's other line ends occur in sentences;
+    # without any, as in files of old Macs, carriage returns do.
     offset = 0
     with open(path, "rb") as file:
         for line in file:
@@ -338,12 +327,8 @@ def fingerprint(*parts):
 
 
 def stored(cache_dir, kind, name, make, read):
-    """Reads the folder `kind/name` of the cache, which `make` writes first.
-
-    The name has a fingerprint of everything that the folder depends on. A
-    damaged folder is written again, with a warning. Processes that need the
-    same folder at once each make it, and each replaces it whole.
-    """
+    """Reads the folder `kind/name` of the cache, which `make` writes if it is
+    missing or damaged; its name has a fingerprint of all it depends on."""
     folder = pathlib.Path(cache_dir) / kind / name
     for _ in range(_TRIES):
         try:

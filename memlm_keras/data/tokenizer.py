@@ -1,8 +1,5 @@
-"""Tokenizers: texts to words, and tokens to sentences.
-
-`serving/graph.py` builds the same tokenizer as a TensorFlow graph, with the
-tables of this module. A test compares the two.
-"""
+"""Tokenizers: texts to words, and tokens to sentences; `serving/graph.py`
+builds the same as a TensorFlow graph, with the tables of this module."""
 
 import functools
 import importlib
@@ -134,11 +131,8 @@ class Tokenizer:
 
 @functools.cache
 def lower_case():
-    """Dict of the lower case of each code point that has one.
-
-    One code point becomes one: the dotted capital I, of which `str.lower` makes
-    two, becomes a plain i, as in Unicode's own simple mapping.
-    """
+    """Dict of the lower case of each code point, always one code point: a
+    dotted capital I becomes a plain i, as in Unicode's simple mapping."""
     lowered = ((code, chr(code).lower()) for code in range(_CODE_POINTS))
     return {
         code: ord(lower[0]) for code, lower in lowered if lower != chr(code)
@@ -184,12 +178,8 @@ def load_syntok(module):
 
 
 def split_sentences(tokens):
-    """Yields the sentences of a list of tokens, as lists of these tokens.
-
-    A stop is a token of its own at the end of a sentence, and part of the word
-    in an abbreviation. Quotation marks after a sentence belong to it;
-    semicolons end none.
-    """
+    """Yields the sentences of a list of tokens, in which all stops but those of
+    abbreviations are tokens of their own."""
     segment = load_syntok("segmenter").segment
     token_of = load_syntok("tokenizer").Token
     seen, offset, quoting = [], 0, False

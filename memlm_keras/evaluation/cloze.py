@@ -203,13 +203,11 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
 
 class _Encoded:
-    """A question as token ids.
+    """A question as token ids: its context, and the distinct filled queries,
+    each between two ends of sentences."""
 
-    `context` is read before the query. `sentences` are the distinct filled
-    queries, each between two ends of sentences; `places` has the sentence of
-    each candidate, and `scores` the score of each sentence. So candidates with
-    the same ids are scored once, and rounding cannot make them differ.
-    """
+    # Candidates with the same ids share a sentence, so that they are scored
+    # once, and rounding cannot make them differ.
 
     def __init__(self, question, vocabulary):
         end = np.array([vocabulary.end_of_sentence_id], "int32")
@@ -250,11 +248,8 @@ def _score(model, batch, batch_size, rows):
 
 
 def _score_sentences(model, state, owners, sentences, batch_size):
-    """Returns the summed log-probability of each sentence, float64.
-
-    Sentence `i` continues row `owners[i]` of `state`. Rows are padded to
-    `batch_size`.
-    """
+    """Returns the summed log-probability of each sentence, float64; sentence
+    `i` continues row `owners[i]` of `state`."""
     predicted = np.array([len(ids) - 1 for ids in sentences])
     steps = -(-predicted.max() // _QUERY_MULTIPLE) * _QUERY_MULTIPLE
     # Padding by ends of sentences, which a bidirectional model does not read.

@@ -367,10 +367,8 @@ def _require_model(lm):
 
 
 def _gradients_of(lm, measured=False):
-    """Returns a function of weights and a segment: scores, state, gradients.
-
-    If `measured`, measures of words take the place of scores.
-    """
+    """Returns a function from weights and a segment to scores (measures of
+    words if `measured`), state and gradients."""
 
     def loss(weights, token_ids, targets, sample_weight, state):
         mapping = list(zip(lm.trainable_variables, weights))

@@ -273,11 +273,7 @@ class SequenceAutoencoder(DualSequenceModel):
 
 
 class EncoderDecoder:
-    """The layers of an autoencoder and the one way they are joined.
-
-    The graph and generation both use `encode` and `decode`. `dropouts` is a
-    dict of layers for `"source"`, `"target"` and `"outputs"`.
-    """
+    """The layers of an autoencoder, joined for its graph and for generation."""
 
     def __init__(
         self, embedding, encoder, decoder, head, conditioning, dropouts

@@ -14,16 +14,11 @@ from memlm_keras.masking import take_steps
 
 
 class Prediction(NamedTuple):
-    """Logits `(batch, time, vocabulary)`; numbers of targets `(batch, time)`.
+    """Logits `(batch, time, vocabulary)`; values of targets `(batch, time)`."""
 
-    The logits are `None` where the head computes losses without them, and the
-    numbers of targets are `None` without targets. In training, the `loss` is
-    `-log_probability` and the additional term of a supervised mixture.
-    """
-
-    logits: Any
+    logits: Any  # `None` where the head computes losses without them
     log_probability: Any = None
-    loss: Any = None
+    loss: Any = None  # in training with the term of a supervised mixture
 
 
 # === Named states ===
@@ -61,19 +56,11 @@ def reset_rows(state, initial, reset):
 
 
 class Backbone:
-    """The layers of a language model and the one way they are joined.
+    """The layers of a `memlm_keras.LanguageModel`, joined once: `forward` calls
+    `embed`, `recur`, `remember` and `predict`."""
 
-    Graph, training, streaming, scoring and export all run through `forward`,
-    which calls `embed`, `recur`, `remember` and `predict` in this order.
-
-    Where the `embedding` has `draws`, its vectors are drawn in training:
-    `embedding.draw(token_ids, units)` makes the sample that its call takes as
-    `drawn`. So does the call of a `head` with `draws`, along with `targets`.
-    These layers add their KL terms with `add_divergence()`.
-
-    The layers are those of `memlm_keras.LanguageModel`; `dropouts` holds one
-    for the embeddings and one for the outputs of each recurrent layer.
-    """
+    # An `embedding` with `draws` makes the sample of `draw(token_ids, units)`,
+    # which its call and that of a `head` with `draws` take as `drawn`.
 
     def __init__(
         self,
@@ -123,10 +110,8 @@ class Backbone:
         return self.dropouts[0](vectors, training=training)
 
     def recur(self, outputs, state=None, training=False, above=False):
-        """Runs the recurrent layers below the memory, or those above it.
-
-        Returns `(outputs, state)`, the state of these layers.
-        """
+        """Runs the recurrent layers below the memory, or `above` it; returns
+        `(outputs, state)`."""
         new_state = {}
         for index, layer in self._above if above else self._below:
             names, layer_state = self._names[index], None
@@ -142,11 +127,8 @@ class Backbone:
     def remember(
         self, outputs, token_ids, state=None, training=False, positions=None
     ):
-        """Reads from the memory, if there is one.
-
-        Returns `(outputs, state, weights)`, of the steps `positions` `(batch,
-        queries)` if these are given; the weights are the attention's.
-        """
+        """Reads from the memory, if any, at all steps or at `positions`
+        `(batch, queries)`; returns `(outputs, state, attention weights)`."""
         if self.memory is None:
             if positions is not None:
                 outputs = take_steps(outputs, positions)
@@ -176,13 +158,8 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Predicts the next token by the head, and the mixture if there is one.
-
-        Args are those of `forward`. The outputs are of all steps; `positions`
-        selects those that predict.
-
-        Returns `(prediction, state)`: a `Prediction`, and the mixture's state.
-        """
+        """Predicts by the head and the mixture, if any, from outputs of all
+        steps; returns a `Prediction` and the mixture's state."""
         projected = outputs
         if positions is not None:
             projected = take_steps(outputs, positions)
@@ -234,12 +211,8 @@ class Backbone:
     # === The whole model ===
 
     def initial_state(self, batch_size):
-        """Returns the state before the first token.
-
-        A flat dict of tensors, batch first: `recurrent_<layer>_state_<i>` for
-        each state of each recurrent layer, bottom first, and `memory_<name>`
-        and `mixture_<name>` for each state of these.
-        """
+        """Returns the state before the first token: a flat dict of tensors
+        `(batch_size, ...)`, of the recurrent layers from the bottom first."""
         state = {}
         for index, layer in (*self._below, *self._above):
             values = tree.flatten(layer.get_initial_state(batch_size))
@@ -260,22 +233,10 @@ class Backbone:
         sample_weight=None,
         positions=None,
     ):
-        """Runs the whole model.
-
-        Args:
-            token_ids: int32 tensor `(batch, time)`.
-            state: dict as `initial_state` returns it; `None` is that.
-            training: bool; `None` lets Keras decide.
-            targets: int32 tensor `(batch, time)`, the next tokens, or `None`.
-            sampled: bool, whether smoothed matrices are drawn as in training.
-            sample_weight: float tensor `(batch, time)`, later factors of the
-                losses, or `None`. With it, logits may be left out.
-            positions: int32 tensor `(batch, queries)`, the steps that predict;
-                targets and weights have this shape. `None` for all.
-
-        Returns:
-            `(prediction, state)`, the first a `Prediction`.
-        """
+        """Runs the whole model on `token_ids` `(batch, time)`; returns
+        `(prediction, state)`, the first a `Prediction`."""
+        # `sampled` draws smoothed matrices as in training. With `positions`
+        # `(batch, queries)`, the steps that predict, targets have this shape.
         drawn = self._draw(token_ids) if training or sampled else None
         # A mixture reads the outputs of all steps.
         early = positions if self.mixture is None else None
@@ -319,10 +280,8 @@ class Backbone:
         return prediction.log_probability, state
 
     def attend(self, token_ids, state=None):
-        """Returns the attention weights and the new state.
-
-        The weights are the memory's, or the mixture's if no memory attends.
-        """
+        """Returns the attention weights, the memory's or else the mixture's,
+        and the new state."""
         outputs, new_state, weights = self._read(token_ids, state)
         _, mixture_state, of_mixture, _ = self._mix(
             outputs, token_ids, None, state
@@ -332,12 +291,8 @@ class Backbone:
         return weights, new_state | mixture_state
 
     def outputs(self, token_ids, targets, state=None):
-        """Returns `((outputs, scores), state)`, for inference.
-
-        These are the inputs of the head `(batch, time, units)`, the
-        log-probability of each target by the head alone, and the state without
-        a mixture's.
-        """
+        """Returns `((outputs, scores), state)` without a mixture: inputs of the
+        head `(batch, time, units)`, and log-probabilities of targets."""
         outputs, state, _ = self._read(token_ids, state)
         losses = head_losses(self.head, outputs, targets)
         return (outputs, -losses), state
@@ -374,12 +329,9 @@ class Backbone:
 
 
 def compile_inference(model, function):
-    """Compiles a function of nested tensors that reads variables of `model`.
-
-    Not compiled, a recurrent layer is traced and compiled by JAX at every call,
-    and run operation by operation by TensorFlow. On torch the result is the
-    function itself, which records no gradients.
-    """
+    """Compiles a function of nested tensors that reads variables of `model`."""
+    # Otherwise JAX would trace and compile a recurrent layer at every call, and
+    # TensorFlow run it operation by operation.
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

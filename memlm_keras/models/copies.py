@@ -75,14 +75,8 @@ def with_fixed_dropout(model, seed, into=None):
 
 
 def draw_masks(model, seed):
-    """Draws one mask for every place where a model drops units.
-
-    Returns a dict of float32 arrays, zero where dropped and else `1 / (1 -
-    rate)`: `words`, `(vocabulary_size,)`; `inputs`, a list of `(units,)` for
-    the embeddings and for the outputs of each recurrent layer; and `kernels`
-    and `recurrent_kernels`, lists of `(gates, units)` for each recurrent layer,
-    or `(1, 1)` without dropout.
-    """
+    """Draws a dict of float32 masks, zero where a model drops units and
+    otherwise `1 / (1 - rate)`, of each word, input and recurrent layer."""
     random = np.random.default_rng(seed)
 
     def mask(rate, *shape):

@@ -107,11 +107,8 @@ class Ensemble(StreamingModel):
 
 
 class Members(keras.layers.Layer):
-    """The backbone of an ensemble: models, and the mean of their predictions.
-
-    It is the only layer of the graph, since a graph of all their layers could
-    not have two of one name.
-    """
+    """The backbone of an ensemble and the only layer of its graph, which could
+    not have two layers of one name."""
 
     memory = None
     mixture = None

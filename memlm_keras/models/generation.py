@@ -70,25 +70,10 @@ def sample(
     stop_token_ids,
     may_be_empty=True,
 ):
-    """Writes tokens one by one with a sampler of keras_nlp.
-
-    Args:
-        model: the model, whose variables `next_token` reads.
-        sampler: sampler or its name.
-        next_token: function of tokens, state and the index to be written that
-            returns logits `(batch, vocabulary)`, `None` and the new state.
-        tokens: int32 array `(batch, time)`.
-        fixed: bool array of that shape, the tokens of the prompt.
-        state: nested tensors, before the token at `index`.
-        index: integer, the first position that may have to be written.
-        stop_token_ids: list of ids, or `None`.
-        may_be_empty: bool, whether a stop token may follow the prompt.
-
-    Returns:
-        `(generated, lengths)`: int32 array `(batch, time)`, in which the first
-        stop token that a row produced fills the rest of it, and int64 array
-        `(batch,)` of its place, or `time`.
-    """
+    """Writes tokens `(batch, time)` with a sampler of keras_nlp, and fills a
+    row from its first stop token; returns them and the rows' lengths."""
+    # `next_token(tokens, state, index)` returns logits `(batch, vocabulary)`,
+    # `None` and the new state; `state` is the one before the first `index`.
     sampler = _sampler(sampler)
     stops = list(stop_token_ids or ())
     if stops:
@@ -117,12 +102,10 @@ def sample(
 
 
 def _ending(next_token, fixed, stops, may_be_empty):
-    """Wraps `next_token`: a row that has ended repeats its stop token.
-
-    Samplers continue such a row until all have ended, and the score of a beam
-    would change with the tokens that they write there. Unless a row
-    `may_be_empty`, its first token after the prompt is no stop token.
-    """
+    """Wraps `next_token`: a row that has ended repeats its stop token, and one
+    that may not be empty does not begin with it."""
+    # Samplers continue a row until all have ended, and the score of a beam
+    # would change with the tokens that they write there.
     prompt_lengths = ops.array(fixed.sum(axis=1), "int32")
 
     def next_or_end(prompt, state, index):

@@ -388,10 +388,8 @@ class LanguageModel(StreamingModel, SequenceModel):
         return super().test_step(*state, self._with_targets(data))
 
     def _with_targets(self, data):
-        """Puts targets and weights among the inputs of a batch.
-
-        The weights are left out if the loss or a metric needs logits.
-        """
+        """Puts targets among the inputs of a batch, and weights unless the loss
+        or a metric needs logits."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         inputs = {**x} if isinstance(x, dict) else {"token_ids": x}
         inputs["targets"] = y = ops.convert_to_tensor(y)

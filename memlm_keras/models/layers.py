@@ -145,10 +145,8 @@ def embeddings_start(readers):
 
 
 def make_embedding(embedding, sizes, initializer, start, dtype):
-    """Returns the layer from token ids to vectors, of the model's sizes.
-
-    `initializer` is the model's or `None`, and `start` the default.
-    """
+    """Returns the layer from token ids to vectors, of the model's sizes, with
+    the model's `initializer` or the default `start`."""
     if embedding is None:
         embedding = Embedding(
             embeddings_initializer=initializer_of(initializer, 0, start),
@@ -228,10 +226,7 @@ def make_head(head, embedding, tie_embeddings, initializer, dtype):
 
 
 def make_dropouts(dropout, count, dtype):
-    """Returns a dropout layer for the embeddings and one per recurrent layer.
-
-    `dropout` is the argument of `memlm_keras.LanguageModel`.
-    """
+    """Returns a dropout layer for embeddings and one per recurrent layer."""
     if not isinstance(dropout, dict):
         require_rate("dropout", dropout)
         dropout = dict.fromkeys(_PLACES, dropout)

@@ -128,10 +128,8 @@ class LayerMaker:
 
 
 def padded(name, rows):
-    """Pads a list of 1-D integer arrays, none of them empty.
-
-    Returns int64 `(batch, time)` and int32 `(batch,)`, the lengths.
-    """
+    """Pads 1-D integer arrays, none of them empty, to int64 `(batch, time)`;
+    also returns their lengths, int32 `(batch,)`."""
     rows = [np.asarray(row) for row in rows]
     right = [
         row.ndim == 1 and len(row) and np.issubdtype(row.dtype, np.integer)
@@ -193,18 +191,15 @@ def _memory_of(cell):
 
 
 def starting_states(conditioning, states, reader):
-    """Returns initial states of the target's `reader`; `None` if empty.
-
-    Of two states, the first is an output and the second the memory, as in LSTMs
-    and in cells with an associative memory. With `"memory"` the reader begins
-    with the source's final memory; with `"source"` that is its source memory.
-    """
+    """Returns initial states of the target's `reader` from the source's final
+    states; `None` for the empty state."""
     if conditioning is None:
         return None
     if conditioning == "source":
         return reader.cell.states_after_source(states)
     if len(states) == 1:
         return states
+    # The first state is an output, the second the memory.
     count = len(tree.flatten(reader.get_initial_state(1)))
     empty = [ops.zeros_like(state) for state in states]
     return [empty[0], states[1], *empty[2:count]]

@@ -11,18 +11,11 @@ from keras.src.utils.summary_utils import weight_memory_size
 
 
 class Quantized(NamedTuple):
-    """Result of quantization for one layer.
+    """Result of quantization for one layer."""
 
-    Attributes:
-        layer: string, the place of the layer in the model.
-        kind: string, the class of the layer.
-        what: string, `"int8"`, or why the layer was not changed.
-        bytes_before, bytes_after: integers, size of its weights.
-    """
-
-    layer: str
-    kind: str
-    what: str
+    layer: str  # its place in the model
+    kind: str  # its class
+    what: str  # "int8", or why the layer was not changed
     bytes_before: int
     bytes_after: int
 

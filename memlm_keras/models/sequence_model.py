@@ -340,17 +340,12 @@ class SequenceModel(keras.Model):
 
 
 class CarriedState(keras.layers.Layer):
-    """Non-trainable weights that hold a model's state between batches.
+    """Non-trainable weights that hold a model's state between batches, in
+    checkpoints but not in saved files."""
 
-    Keras' own `stateful=True` carries nothing on JAX, so the state is held in
-    ordinary weights, read and assigned in the forward pass; that works in every
-    backend's training loop. The weights belong to a run and not to the model:
-    saved files leave them out, and checkpoints save them as variables.
-
-    On several devices each has the state of its own rows. JAX lays it out as it
-    does batches. Replicas of TensorFlow have variables for all rows and write
-    their own; a `Checkpoint` puts these together.
-    """
+    # Keras' `stateful=True` carries nothing on JAX. Replicas of TensorFlow
+    # write their rows in variables of all rows; a `Checkpoint` puts these
+    # together.
 
     def __init__(self, initial_state, **kwargs):
         super().__init__(autocast=False, **kwargs)
@@ -391,13 +386,10 @@ class CarriedState(keras.layers.Layer):
 
 
 class CarriedStates:
-    """The `CarriedState`s of a language model, by mode and number of rows.
+    """The `CarriedState`s of a language model, by mode and number of rows."""
 
-    Keras does not track plain objects, so the variables of evaluation are not
-    among those that training is compiled for: an evaluation with another number
-    of rows does not change a running `fit`. `rows` are those of each mode, and
-    `evaluating` is true while an evaluation runs.
-    """
+    # A plain object, which Keras does not track: training is not compiled for
+    # variables of evaluation, so an `evaluate` within `fit` does not change it.
 
     def __init__(self, model):
         self.model = model
@@ -419,11 +411,8 @@ class CarriedStates:
         return self._states[name]
 
     def run(self, inputs, reset, training):
-        """Predicts from the carried state, and carries the new one.
-
-        `inputs` are arguments of `Backbone.forward`; `reset`, bool `(batch,)`,
-        marks the rows that begin a new context. Returns a `Prediction`.
-        """
+        """Returns a `Prediction` from the carried state, and carries the new
+        one; `reset`, bool `(batch,)`, marks rows that begin a new context."""
         backbone = self.model.backbone
         mode = "training" if training else "evaluation"
         replicas = distribution.num_replicas()
@@ -471,13 +460,8 @@ def _may_make_variables():
 
 
 def carried_rows(batches, batch_size=None):
-    """Returns the rows of batches whose state is carried; `None` for others.
-
-    The batches are what `fit` takes: a `keras.utils.PyDataset` or torch
-    `DataLoader` with a `batch_size`, a `tf.data.Dataset` or a dict of arrays
-    with `"reset"`, or a tuple that begins with one of them. `batch_size` is the
-    number of rows that `fit` takes from arrays.
-    """
+    """Returns the rows of batches, of any kind that `fit` takes, whose state is
+    carried; `None` for others."""
     if isinstance(batches, (tuple, list)) and len(batches):
         return carried_rows(batches[0], batch_size)
     if isinstance(batches, dict):
@@ -615,10 +599,8 @@ class OneRun(keras.callbacks.CallbackList):
 
 
 def with_dynamic_time(batches):
-    """Returns batches, on TensorFlow with an open time if `varies_in_time`.
-
-    Keras assumes there that all batches have the shapes of the first two.
-    """
+    """Returns batches, on TensorFlow with an open time if `varies_in_time`."""
+    # Keras assumes there that all batches have the shapes of the first two.
     varies = getattr(batches, "varies_in_time", False)
     if not varies or keras.backend.backend() != "tensorflow":
         return batches

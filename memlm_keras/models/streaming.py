@@ -278,10 +278,8 @@ class StreamingModel(keras.Model):
         return ops.convert_to_numpy(ops.concatenate(scores, axis=1))
 
     def _pieces(self, name, token_ids, left_out=0, longest=128):
-        """Returns `(start, stop)` of the pieces to read of rows of token ids.
-
-        The last `left_out` tokens are not read.
-        """
+        """Returns `(start, stop)` of the pieces to read of rows of token ids,
+        but for the last `left_out` tokens."""
         steps = token_ids.shape[1] - left_out
         if self.causal:
             return segments(steps, longest)
@@ -544,14 +542,8 @@ class StreamingModel(keras.Model):
 def read_batches(
     model, function, batches, start=None, segments=None, verbose=0
 ):
-    """Calls a function with each batch, and carries the state between them.
-
-    `function` takes token ids, targets, sample weight and state, and returns a
-    result and the new state. `start` is the state of a new context, by default
-    `model.initial_state`. `segments` limits the number of batches.
-
-    Yields pairs of a result and the sample weight of its batch.
-    """
+    """Yields the result of `function` (token ids, targets, sample weight,
+    state) and the sample weight of each batch, and carries the state."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)
@@ -578,10 +570,8 @@ def read_batches(
 
 
 def concatenate_batches(results):
-    """Joins pairs of arrays `(batch, time)` to two arrays of all rows.
-
-    Arrays of a shorter time end with zeros.
-    """
+    """Joins pairs of arrays `(batch, time)` to two arrays of all rows, with
+    zeros after a shorter time."""
     pairs = [map(ops.convert_to_numpy, pair) for pair in results]
     joined = []
     for arrays in zip(*pairs):
@@ -601,13 +591,8 @@ def concatenate_batches(results):
 
 
 def segments(length, longest=128):
-    """Yields `(start, stop)` of pieces whose lengths are powers of two.
-
-    Each length is compiled once, so any text costs at most eight compilations.
-
-    >>> list(segments(11))
-    [(0, 8), (8, 10), (10, 11)]
-    """
+    """Yields `(start, stop)` of pieces whose lengths are powers of two, so that
+    any text costs at most eight compilations."""
     for starts, size, _ in aligned_segments([length], longest):
         yield int(starts[0]), int(starts[0]) + size
 
@@ -621,18 +606,8 @@ def affordable_steps(rows, vocabulary_size):
 
 
 def aligned_segments(lengths, longest=128):
-    """Cuts rows of different lengths as `segments` does, to be read together.
-
-    Each row is cut by itself, so none needs padding. Yields triples `(starts,
-    size, reads)`: int64 `(rows,)`, the position of each row; the length of the
-    pieces; and bool `(rows,)`, whether a row has a piece of that size there.
-
-    >>> for starts, size, reads in aligned_segments([5, 3]):
-    ...     print(starts, size, reads)
-    [0 0] 4 [ True False]
-    [4 0] 2 [False  True]
-    [4 2] 1 [ True  True]
-    """
+    """Cuts each row as `segments` does; yields `(starts, size, reads)`, where
+    bool `reads` `(rows,)` marks the rows with a piece of that size."""
     lengths = np.asarray(lengths, "int64")
     starts = np.zeros_like(lengths)
     size = longest

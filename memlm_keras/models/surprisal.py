@@ -238,11 +238,8 @@ def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
 
 
 def measures(log_probabilities, targets, numpy=ops):
-    """Returns surprisal, entropy and rank of words, in nats, `(..., 3)`.
-
-    `log_probabilities` `(..., vocabulary)` are -inf for impossible words;
-    `targets` `(...)` are the words; `numpy` is `keras.ops` or `numpy`.
-    """
+    """Returns surprisal, entropy and rank, in nats, `(..., 3)`, of targets
+    `(...)` by log-probabilities `(..., vocabulary)`, which may be -inf."""
     # An impossible word adds zero to a sum if its logarithm is finite.
     finite = numpy.maximum(log_probabilities, _LEAST)
     of_targets, finite_of_targets = (

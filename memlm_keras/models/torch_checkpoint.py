@@ -1,19 +1,5 @@
-"""Word-level LSTM language models that other programs saved with PyTorch.
-
-Names of weights are those of PyTorch's word-level example, also used by
-neural-complexity (van Schijndel and Linzen, 2018) and colorlessgreenRNNs
-(Gulordava et al., 2018). Keras and PyTorch have the gates of an LSTM in the
-same order; PyTorch's two biases are added:
-
-| weights there                | here                                       |
-|------------------------------|--------------------------------------------|
-| `encoder.weight`             | embedding, rows in the vocabulary's order  |
-| `rnn.weight_ih_l0`, `_l1`... | kernel of each LSTM, transposed            |
-| `rnn.weight_hh_l0` ...       | its recurrent kernel, transposed           |
-| `rnn.bias_ih_l0`, `bias_hh_` | its bias, the sum                          |
-| `decoder.weight`             | head, or the embedding if they are tied    |
-| `decoder.bias`               | bias of the head                           |
-"""
+"""LSTM language models that PyTorch saved under the names of its word-level
+example, as neural-complexity and colorlessgreenRNNs do."""
 
 import pickle
 import types
@@ -101,6 +87,7 @@ def _cells(path, weights):
                 f"unit. Received: the shape {recurrent.shape}, such as that of "
                 "a GRU or a simple recurrent network"
             )
+        # Keras has the gates in the same order, and one bias for PyTorch's two.
         cells.append([kernel.T, recurrent.T, sum(biases)])
     return cells
 
@@ -123,11 +110,8 @@ class _Plain:
 
 
 class _PlainUnpickler(pickle.Unpickler):
-    """An unpickler that makes tensors, and `_Plain` for everything else.
-
-    A pickle may request a call of any function; this one calls only the
-    functions that build tensors.
-    """
+    """An unpickler that calls only functions that build tensors, whatever a
+    pickle requests, and makes `_Plain` for everything else."""
 
     _MADE = {
         ("collections", "OrderedDict"),

@@ -1,15 +1,4 @@
-"""N-gram models in back-off form: tables, scores and files.
-
-An n-gram is identified by its place in the table of its order. A table is
-sorted by `key = place of the first n - 1 words * vocabulary_size + last word`,
-so a binary search finds an n-gram, and n-grams with the same first words are
-adjacent. The table of order 1 has every word of the vocabulary, at the place of
-its id.
-
-With sentence boundaries, an n-gram is within one line. Id 0 is then either its
-first word, the end of the line before, and means `<s>`; or its last word, and
-means `</s>`.
-"""
+"""N-gram models in back-off form: tables, scores and files."""
 
 import abc
 import dataclasses
@@ -24,6 +13,8 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.files import atomic_path
 from memlm_keras.files import reading
 
+# With sentence boundaries, it means <s> as the first word of an n-gram, and
+# </s> as the last.
 END_OF_SENTENCE = 0
 FORMAT_VERSION = 1
 _CHUNK_TOKENS = 2**18
@@ -33,28 +24,19 @@ _CHUNK_TOKENS = 2**18
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NGramTable:
-    """The n-grams of one order in a back-off model.
+    """The n-grams of one order in a back-off model, arrays `(ngrams,)`; an
+    n-gram is identified by its place in them."""
 
-    Attributes:
-        keys: int64 array `(ngrams,)`, sorted.
-        log_probabilities: float64 array `(ngrams,)`, natural logarithm of the
-            probability of the last word after the others.
-        log_backoffs: float64 array `(ngrams,)`, natural logarithm of the
-            weight of shorter contexts after these words; 0 where no word is
-            known to follow them, and in the table of the highest order.
-    """
-
+    # Sorted: place of the first n - 1 words * vocabulary_size + last word. In
+    # order 1, every word is at the place of its id.
     keys: np.ndarray
     log_probabilities: np.ndarray
-    log_backoffs: np.ndarray
+    log_backoffs: np.ndarray  # 0 where no word is known to follow
 
 
 def find(keys, prefixes, words, vocabulary_size):
-    """Places of n-grams in the sorted keys of their order, -1 for none.
-
-    `prefixes` are the places of their first words in the order below (-1 for
-    none), and `words` their last words, of the same shape.
-    """
+    """Places of n-grams in the sorted keys of their order, from the places of
+    their first words in the order below and their last words; -1 for none."""
     if not keys.size:
         return np.full(prefixes.shape, -1)
     searched = prefixes.astype("int64") * vocabulary_size + words
@@ -64,11 +46,8 @@ def find(keys, prefixes, words, vocabulary_size):
 
 
 def contexts_of(ngrams, tokens, order, sentence_boundaries):
-    """Place of the n-gram just before each token, -1 for none.
-
-    `ngrams` `(..., time)` are the places of the n-grams of this order that end
-    at each of `tokens`.
-    """
+    """Place of the n-gram just before each token, -1 for none, from the places
+    `ngrams` `(..., time)` of those that end at each."""
     ends = ngrams[..., :-1]
     if sentence_boundaries and order > 1:
         ends = np.where(tokens[..., :-1] == END_OF_SENTENCE, -1, ends)

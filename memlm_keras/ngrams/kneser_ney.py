@@ -200,37 +200,24 @@ def _cut_offs(minimum_counts, order):
 
 @dataclasses.dataclass(eq=False)
 class Counts:
-    """The n-grams of one order in a text.
-
-    Attributes:
-        keys: int64 array `(ngrams,)`, sorted, as in `backoff`.
-        suffixes: integer array `(ngrams,)`, the place of the last n - 1 words
-            in the order below; for single words, zeros.
-        occurrences: integer array `(ngrams,)`, how often each occurs.
-        modified: integer array `(ngrams,)`, the counts that are smoothed:
-            occurrences for the highest order and for n-grams that begin a
-            sentence, otherwise the number of distinct words before the n-gram
-            (Kneser and Ney, 1995), N1+(. w_1 .. w_n).
-    """
+    """The n-grams of one order in a text, arrays `(ngrams,)`."""
 
     keys: np.ndarray
-    suffixes: np.ndarray
+    suffixes: np.ndarray  # places of the last n - 1 words in the order below
     occurrences: np.ndarray
+    # Counts to smooth: occurrences for the highest order and where a sentence
+    # begins, otherwise N1+(. w_1 .. w_n) (Kneser and Ney, 1995).
     modified: np.ndarray
 
 
 def count_ngrams(
     tokens, order, vocabulary_size, sentence_boundaries, update=None
 ):
-    """Counts all n-grams of a text: a list of `Counts`, from order 1 on.
-
-    An end of sentence is assumed before the text, as a part of n-grams but not
-    as a word that occurs. The n-grams of one order end where those of the order
-    below end, so each order takes one sort of the text. `update` is called with
-    each finished order.
-    """
+    """Counts all n-grams of a text: a list of `Counts`, from order 1 on;
+    `update` is called with each finished order."""
     # 32 bits number the n-grams of all but the longest texts.
     small = np.int32 if tokens.size < np.iinfo(np.int32).max else np.int64
+    # The end of sentence is part of n-grams, but not a word that occurs.
     tokens = np.concatenate([[END_OF_SENTENCE], tokens]).astype(small)
     occurrences = np.bincount(tokens[1:], minlength=vocabulary_size)
     words = np.arange(vocabulary_size)
@@ -241,6 +228,7 @@ def count_ngrams(
     for length in range(2, order + 1):
         if update is not None:
             update(length - 1)
+        # N-grams end where those of the order below do: one sort is enough.
         prefixes = contexts_of(ngrams, tokens, length - 1, sentence_boundaries)
         level, ngrams = _count(prefixes, tokens, ngrams, vocabulary_size)
         # Counts of the order below become numbers of distinct words before it.
@@ -258,11 +246,8 @@ def count_ngrams(
 
 
 def _count(prefixes, tokens, endings, vocabulary_size):
-    """`Counts` of one order, and places of the n-grams that end at each token.
-
-    `prefixes` are the places of the n - 1 words before each token, -1 for none,
-    and `endings` of the n - 1 words that end at it, all arrays `(time,)`.
-    """
+    """`Counts` of one order, and its n-gram that ends at each token, from those
+    of the order below before it (-1 for none) and at it, `(time,)`."""
     there = np.flatnonzero(prefixes >= 0).astype(tokens.dtype)
     keys = prefixes[there].astype("int64") * vocabulary_size + tokens[there]
     keys, inverse, occurrences = np.unique(
@@ -386,11 +371,8 @@ def smoothed_tables(levels, discounts, cut_offs):
 
 
 def _interpolate(level, discounts, cut_off, below, vocabulary_size):
-    """Back-off weights of the order below, and probabilities of this order.
-
-    `below` are the probabilities of the order below; below order 1 they are one
-    number, 1 / vocabulary_size.
-    """
+    """Back-off weights of the order below, and probabilities of this order from
+    `below`, those of the order below or, for order 1, one number."""
     prefixes = level.keys // vocabulary_size
     kept = level.occurrences >= cut_off
     # D_3 is taken from all counts from 3 on.

@@ -1,10 +1,5 @@
-"""Callbacks, losses and metrics that Keras does not have.
-
-Otherwise use Keras': `LearningRateScheduler` with `halve_after`,
-`ReduceLROnPlateau(factor=0.5)` to halve when a metric stops improving,
-`EarlyStopping(restore_best_weights=True)` for patience and roll-back,
-`CSVLogger` and `TensorBoard` for logs.
-"""
+"""Callbacks, losses and metrics that Keras does not have; its own
+`LearningRateScheduler`, `EarlyStopping` and `CSVLogger` work with them."""
 
 from memlm_keras.training.callbacks import FreezeEmbeddings
 from memlm_keras.training.callbacks import HalveOnDrop

@@ -349,10 +349,8 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def _counters(model):
-    """Returns seeds of a model, its optimizer's steps, and torch's states.
-
-    A Keras dropout layer without a seed draws from torch's global generators.
-    """
+    """Returns seeds of a model, its optimizer's steps, and the states of
+    torch's generators, from which Keras' dropout without a seed draws."""
     counters = [
         keras.ops.convert_to_numpy(variable).copy()
         for variable in _counter_variables(model)

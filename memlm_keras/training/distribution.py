@@ -1,11 +1,5 @@
-"""Training on several devices: batches are sharded by row, sums are global.
-
-On JAX, `keras.distribution.DataParallel` lays out the rows of each batch over
-devices, and a program has the same meaning as on one device. On TensorFlow,
-`tf.distribute.MirroredStrategy` runs the step on each device, a replica, with
-its own rows; this module computes the sums over all rows. On one device it does
-nothing.
-"""
+"""Training on several devices: JAX lays out the rows of batches over devices;
+replicas of TensorFlow have their own rows, and their sums are global."""
 
 import contextlib
 
@@ -131,12 +125,10 @@ def num_replicas():
 
 
 def assign_rows(variable, value):
-    """Assigns the rows of this replica.
-
-    Each replica writes to its own copy, without an exchange: an exchange would
-    let another replica run in the middle of a forward pass, and Keras keeps the
-    losses of a pass in one list. `gather_rows` makes the copies equal.
-    """
+    """Assigns the rows of this replica in its own copy; `gather_rows` makes the
+    copies equal."""
+    # An exchange here would let another replica run in the middle of a forward
+    # pass, and Keras keeps the losses of a pass in one list.
     replica = _replica()
     if replica is not None:
         begin, shape = _part_of(replica, variable.shape)
@@ -171,13 +163,10 @@ def of_first_replica(model, batch):
 
 
 def share_of_weight(weight, targets):
-    """Returns this replica's share in the mean over the rows of all replicas.
-
-    Keras takes the mean of the replicas' means, in which a token next to
-    padding would count more than others. Each mean times its share gives the
-    mean over all rows. `weight` are the weights of the mean, `None` for ones
-    like `targets`; the mean of the shares is 1.
-    """
+    """Returns this replica's share in the mean over the rows of all replicas;
+    the mean of the shares is 1."""
+    # Keras takes the mean of the replicas' means, in which a token next to
+    # padding would count more than others.
     replica = _replica()
     if replica is None:
         return 1
@@ -190,11 +179,9 @@ def share_of_weight(weight, targets):
 
 
 def clip_sum_of_gradients(model):
-    """Makes an optimizer clip the sum of the gradients of replicas.
-
-    On TensorFlow, Keras clips the gradient of each replica and then sums them,
-    so a norm of 5 would become up to 5 times the number of replicas.
-    """
+    """Makes an optimizer clip the sum of the gradients of replicas."""
+    # On TensorFlow, Keras clips the gradient of each replica and then sums
+    # them, so the norm could be as many times larger as there are replicas.
     if keras.backend.backend() != "tensorflow" or num_devices(model) == 1:
         return
     import tensorflow as tf
