@@ -15,8 +15,8 @@ from memlm_keras import registry
 from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import commands
 from memlm_keras.experiments import experiment
+from memlm_keras.experiments import table
 
 ROOT = pathlib.Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
@@ -210,7 +210,7 @@ def check_command(command, arguments, folder, monkeypatch):
     else:
         with monkeypatch.context() as patch, pytest.raises(WouldTrain):
             patch.setattr(experiment.Experiment, "run", would_train)
-            patch.setattr(commands.TableRuns, "fill", would_train)
+            patch.setattr(table.TableRuns, "fill", would_train)
             status = command_line.main(arguments)
             pytest.fail(f"{command}: exit status {status}")
 
