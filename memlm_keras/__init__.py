@@ -51,11 +51,7 @@ def __dir__():
 
 
 def _is_program():
-    """Whether a program of this package starts, which chooses the backend.
-
-    `memlm`, `python -m memlm_keras` and the recipes import the package before
-    they read the command line, and so before they may import Keras.
-    """
+    """Whether a program starts, which imports Keras after it read its flags."""
     if sys.argv[:1] == ["-m"]:
         return "memlm_keras" in sys.orig_argv
     program = pathlib.Path(sys.argv[0] if sys.argv else "")

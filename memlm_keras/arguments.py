@@ -40,11 +40,7 @@ def require_one_of(name, value, choices):
 def require_integers(
     name, values, ndim=1, vocabulary_size=None, minimum_size=1
 ):
-    """Returns an array of integers, or raises `ValueError`.
-
-    A memory map stays one. With `vocabulary_size`, integers are token ids,
-    from 0 to below it.
-    """
+    """Returns integers, a memory map as it is, or raises `ValueError`."""
     values = np.asanyarray(values)
     if not values.size and not minimum_size:
         # NumPy takes an empty list for floats.
@@ -62,11 +58,8 @@ def require_integers(
 
 
 def require_token_ids(name, ids, vocabulary_size, ndim=2, minimum_time=1):
-    """Returns token ids as an int32 array, or raises `ValueError`.
-
-    `ids` is a tensor, an array or nested lists. `ndim` is 2 for `(batch,
-    time)`, 1 for `(time,)` and `None` for any rank.
-    """
+    """Returns token ids as an int32 array of rank `ndim`, or of any rank for
+    `None`, or raises `ValueError`."""
     # Data and presets are used without Keras, whose import takes seconds.
     from keras import ops
 
@@ -108,10 +101,7 @@ def _require_ids_below(name, ids, vocabulary_size):
 
 
 def require_vocabulary(model, vocabulary=None):
-    """Returns the vocabulary of a model, or raises `ValueError`.
-
-    A given one must have the model's size and equal the model's own, if any.
-    """
+    """Returns the vocabulary of a model, or raises `ValueError`."""
     own = getattr(model, "vocabulary", None)
     if vocabulary is None and own is None:
         raise ValueError(
@@ -150,10 +140,8 @@ def require_streaming(what, model):
 
 
 def require_state(received, expected, batch_size):
-    """Raises `ValueError` unless a state has the right names and rows.
-
-    `expected` are the shapes of one row by name; `batch_size` may be `None`.
-    """
+    """Raises `ValueError` unless a state has the names and row shapes of
+    `expected`; `batch_size` may be `None`."""
     if not isinstance(received, dict) or set(received) != set(expected):
         names = sorted(received) if isinstance(received, dict) else received
         raise ValueError(

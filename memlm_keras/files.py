@@ -18,21 +18,11 @@ import zipfile
 
 @contextlib.contextmanager
 def atomic_path(path):
-    """Yields a temporary path that becomes `path` if the block succeeds.
-
-    The temporary path has the same name; a file or a folder may be made there.
-    If the block raises, it is removed and `path` stays as it was. If several
-    processes write the same path at once, each replaces it whole. A killed
-    process leaves a hidden folder behind, which the next one removes.
-
-    Raises `OSError` if the parent folder cannot be made or written, the disk
-    is full, or the block wrote nothing.
-
-    >>> with atomic_path("results/summary.txt") as temporary:
-    ...     temporary.write_text("perplexity 85.2")
-    """
+    """Yields a temporary path that replaces `path` if the block succeeds."""
     path = pathlib.Path(path)
     _make_writable_parent(path)
+    # Writers of one path at once each replace it whole; a killed one leaves a
+    # hidden folder, which the next removes.
     _remove_folders_of_killed_writers(path.parent)
     try:
         with _writer_folder(path.parent) as folder:
@@ -114,11 +104,7 @@ def _remove_folders_of_killed_writers(parent):
 
 
 def _lock(folder, required=False):
-    """Returns a lock of a writer's folder, or `None` if it is locked or gone.
-
-    On a file system without locks, writers work without one; with `required`
-    there is an `OSError`, since it is unknown whether the writer lives.
-    """
+    """Returns a lock of a folder, or `None` if it is locked or gone."""
     file = folder / _LOCK
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
@@ -132,6 +118,7 @@ def _lock(folder, required=False):
     except (BlockingIOError, FileNotFoundError):
         pass
     except OSError:
+        # A file system without locks: whether the writer lives is not known.
         if not required:
             return lock
         os.close(lock)
@@ -199,13 +186,7 @@ def _is_disk_full(error):
 
 
 def read_json(path, what, remedy="Delete it to make it anew."):
-    """Reads a JSON file; see `reading` for the errors.
-
-    >>> with atomic_path("run/config.json") as temporary:
-    ...     temporary.write_text('{"seed": 1}')
-    >>> read_json("run/config.json", "configuration of a run")
-    {'seed': 1}
-    """
+    """Reads a JSON file, with the errors of `reading`."""
     with reading(path, what, remedy):
         return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
@@ -232,11 +213,8 @@ def load_model(path, what="model", remedy="Put an intact copy in its place."):
 
 @contextlib.contextmanager
 def reading(path, what, remedy):
-    """Turns the errors of reading a damaged file into one clear `ValueError`.
-
-    `what` names the content in errors, such as "vocabulary"; `remedy` is a
-    sentence for a damaged file. A missing file is a `FileNotFoundError`.
-    """
+    """Turns errors of reading a damaged file into a `ValueError` that names its
+    content, `what`, and a `remedy`; a missing file is a `FileNotFoundError`."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -7,23 +7,12 @@ from keras import tree
 
 
 def with_gradient(forward, backward, plain=None):
-    """A function of tensors with a hand-written backward pass.
-
-    `forward` returns `(results, kept)`: a tensor or a tuple of them, and nested
-    tensors for `backward(kept, *upstream)`, which returns the gradient of each
-    argument or `None`. `plain` computes the results if no gradient is needed;
-    TensorFlow always runs `forward`.
-
-    `keras.ops.custom_gradient` supports a single result on PyTorch, and keeps
-    the arguments only.
-
-    >>> square = with_gradient(
-    ...     lambda x: (x * x, x), lambda x, upstream: (2 * x * upstream,)
-    ... )
-    >>> float(square(keras.ops.array(3.0)))
-    9.0
-    """
+    """Returns a function that computes `(results, kept)` by `forward`, and its
+    gradients by `backward(kept, *upstream)`."""
+    # `keras.ops.custom_gradient` supports one result on PyTorch, and keeps only
+    # the arguments.
     if plain is None:
+        # The results where no gradient is needed; TensorFlow runs `forward`.
 
         def plain(*arguments):
             return forward(*arguments)[0]
@@ -93,19 +82,9 @@ def _torch_function():
 
 
 def value_and_gradients(function):
-    """A function that also returns its gradients, compiled if possible.
-
-    `function` maps a list of float tensors and other arguments to `(scalar,
-    others)`, `others` nested tensors, and assigns nothing. The result maps the
-    same arguments to `(scalar, others), gradients`, all of them detached.
-
-    >>> squares = value_and_gradients(
-    ...     lambda x, factor: (keras.ops.sum(factor * x[0] ** 2), x[0])
-    ... )
-    >>> (value, _), (gradient,) = squares([keras.ops.array([3.0])], 2.0)
-    >>> float(value), float(gradient[0])
-    (18.0, 12.0)
-    """
+    """Returns a function of a list of tensors, and more, that returns the
+    result `(scalar, others)` and the gradients of the tensors, detached."""
+    # `function` assigns nothing, so that it can be compiled.
     backend = keras.backend.backend()
     if backend == "jax":
         import jax

@@ -115,11 +115,8 @@ class DistinctKernels(Int8Kernels):
 
 
 def distinct(initializer, index):
-    """Returns a copy of an initializer that draws other values.
-
-    An initializer draws the same values at each call with the same shape, and
-    so do its clones if it has a seed. `index` differs for each weight.
-    """
+    """Returns an initializer whose values differ for each `index`."""
+    # Otherwise an initializer with a seed draws the same values at each call.
     config = initializer.get_config()
     if isinstance(config.get("seed"), int):
         config["seed"] += index

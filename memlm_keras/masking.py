@@ -9,10 +9,7 @@ _LEAST_BLOCK = 32
 
 
 def masked_softmax(scores, mask):
-    """Softmax of `(..., L)` over the slots that `mask` allows, in float32.
-
-    It is zero where the mask, which broadcasts to `scores`, allows no slot.
-    """
+    """Softmax of `(..., L)` in float32 over allowed slots; zero if none is."""
     allowed = ops.cast(mask, "float32")
     if scores.shape[-1] == 1:
         # The softmax of one slot is 1, and Keras warns of computing it.
@@ -123,11 +120,8 @@ class SlidingWindow:
 
 
 def banded_products(queries, values, slots):
-    """Inner products `(batch, time, slots)`, the oldest slot first.
-
-    Step `t` of `queries`, `(batch, time, units)`, sees positions `t` to
-    `t + slots - 1` of `values`, `(batch, positions, units)`.
-    """
+    """Inner products `(batch, time, slots)` of each step `t` of `queries` with
+    positions `t` to `t + slots - 1` of `values`."""
     queries, values, join = _in_blocks(queries, values, slots)
     products = ops.matmul(queries, ops.transpose(values, (0, 2, 1)))
     return join(by_slot(products, slots))
@@ -141,11 +135,8 @@ def banded_sum(weights, values):
 
 
 def _in_blocks(by_step, values, slots):
-    """Moves blocks of a long time to the batch axis, for linear cost.
-
-    Returns `by_step`, `(batch, time, ...)`, and `values` in blocks, each with
-    all values that its steps see, and a function that joins results by step.
-    """
+    """Moves blocks of steps and the values they see to the batch axis, for
+    linear cost; also returns a function that joins results by step."""
     block = max(slots, _LEAST_BLOCK)
     time = by_step.shape[1]
     # JAX infers shapes with symbols, which do not compare with numbers.
@@ -174,11 +165,8 @@ def _in_blocks(by_step, values, slots):
 
 
 def by_slot(numbers, slots):
-    """Picks the positions that each step sees out of all positions.
-
-    Turns `(batch, time, positions)` into `(batch, time, slots)`, of positions
-    `t` to `t + slots - 1` in row `t`.
-    """
+    """Picks positions `t` to `t + slots - 1` in row `t` of `(batch, time,
+    positions)`: `(batch, time, slots)`."""
     batch_size, time, positions = ops.shape(numbers)
     # Rows that are longer by one shift row t to the left by t positions.
     flat = ops.reshape(numbers, (batch_size, time * positions))
@@ -198,12 +186,8 @@ def by_position(numbers, positions):
 
 
 class ValidSteps:
-    """Moves the valid steps of each row to its front, and back.
-
-    After its valid steps a row has zeros, which no valid step sees if the
-    computation is causal. The mask `(batch, time)` may have gaps anywhere.
-    `front` is the mask of the moved rows.
-    """
+    """Moves the valid steps of each row to its front, before zeros, and back;
+    the mask `(batch, time)` may have gaps anywhere."""
 
     def __init__(self, mask):
         if len(mask.shape) != 2:
@@ -217,6 +201,7 @@ class ValidSteps:
         # All keys differ, so that any sort keeps the order of the steps.
         self._order = ops.argsort(steps - valid * ops.shape(mask)[1], axis=1)
         self._places = ops.maximum(ops.cumsum(valid, axis=1) - 1, 0)
+        # The mask of the moved rows.
         self.front = steps < count_valid(mask)[:, None]
 
     def to_front(self, tensor):
@@ -237,11 +222,8 @@ class ValidSteps:
 
 
 def over_valid_steps(read):
-    """Decorates the `read` of a causal memory, so that it honours masks.
-
-    The decorated method gets rows with their valid steps at the front, and the
-    mask of these, or `None`, and returns the state after the last valid step.
-    """
+    """Decorates the `read` of a causal memory to honour masks: it gets rows
+    with their valid steps at the front, and the mask of these or `None`."""
 
     @functools.wraps(read)
     def masked(self, outputs, state, token_ids=None, mask=None):

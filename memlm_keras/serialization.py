@@ -11,17 +11,7 @@ def serialize(value):
 
 
 def deserialize(config, custom_objects=None):
-    """Returns a config whose serialized objects, in lists too, are objects.
-
-    Objects and plain values stay as they are.
-
-    >>> layer = keras.saving.serialize_keras_object(keras.layers.LSTM(5))
-    >>> arguments = memlm_keras.serialization.deserialize(
-    ...     {"units": 3, "layer": layer}
-    ... )
-    >>> arguments["units"], arguments["layer"].units
-    (3, 5)
-    """
+    """Returns a config with objects for serialized ones, in lists too."""
 
     def revive(value):
         if isinstance(value, (list, tuple)):

@@ -164,11 +164,8 @@ def slot_distances(model, memory):
 def sentence_attention(
     model, tokens, starts, batch_size=32, end_of_sentence_id=0, verbose=1
 ):
-    """Reads a text sentence by sentence, from the offsets `starts`.
-
-    Yields, in any order of the text, integer offsets `(n,)` of predicted tokens
-    and float32 `(n, memory)`, the attention at their prediction.
-    """
+    """Reads sentences from offsets `starts`; yields offsets `(n,)` of predicted
+    tokens, in any order, and their attention, float32 `(n, memory)`."""
     require_positive_integer("batch_size", batch_size)
     require_streaming("Attention by words back", model)
     layout = {

@@ -259,11 +259,7 @@ def write_dependency_attention(attention, path):
 
 
 class ParsedText:
-    """Parsed sentences as one text, each with its end.
-
-    `tokens` are ids, int32 `(tokens,)`; `starts` offsets of sentences; `names`
-    are `"ALL"` and all dependencies, sorted.
-    """
+    """Parsed sentences as one text, in which each sentence has its end."""
 
     def __init__(self, sentences, vocabulary, subtypes):
         end = [vocabulary.end_of_sentence_id]

@@ -14,11 +14,6 @@ Here
 Gradients equal those of the steps, to rounding in float32. In bfloat16 the
 written change could not be taken back, and steps are differentiated.
 
-On PyTorch, the same steps run in place: the two halves of a complex number are
-adjacent, so that rows of real numbers are views of rows of complex ones, and an
-operation on the whole memory is one call with a buffer that is made once, since
-operations this small cost mainly their launch.
-
 Shapes below: B batch, T time, H units, N_c copies.
 """
 
@@ -40,11 +35,8 @@ if keras.backend.backend() == "torch":
 
 
 def run(cell, projected, states, mask=None):
-    """Runs an `AssociativeGRUCell` over projected inputs `(B, T, ...)`.
-
-    Returns the outputs, `(B, T, H)`, which repeat at masked steps, and the list
-    of the new states.
-    """
+    """Returns outputs `(B, T, H)`, which repeat at masked steps, and new states
+    of an `AssociativeGRUCell` over projected inputs `(B, T, ...)`."""
     in_backend = _run_in_place if keras.backend.backend() == "torch" else _run
     outputs, memory = in_backend(cell, projected, states, mask)
     return outputs, [outputs[:, -1], memory, *states[2:]]
@@ -226,10 +218,8 @@ def _add(memory, keys, value):
 
 
 def _keys_gradient(memory, value):
-    """Gradient of keys that wrote `value` to a memory with gradient `memory`.
-
-    Also that of keys that read from `memory` a value with gradient `value`.
-    """
+    """Gradient of keys that wrote `value` to a memory with gradient `memory`,
+    or read from `memory` a value with gradient `value`."""
     re, im = split(value[:, None], 0)
     return complex_vectors.encode(memory, (re, -im))
 
@@ -255,6 +245,9 @@ def _product(left, right):
 
 
 # === PyTorch ===
+# The halves of a complex number are adjacent, so that rows of real numbers are
+# views of complex ones. Buffers are made once, as launching an operation costs
+# more than computing it.
 
 
 def _run_in_place(cell, projected, states, mask):

@@ -33,12 +33,7 @@ def join(pair, axis=-1):
 
 
 def encode(key, value):
-    """Complex product of a key and a value, element by element.
-
-    Weissenborn (2016), Equation 1, for pairs of `(..., H / 2)`:
-
-        r (x) x = [r_re * x_re - r_im * x_im; r_re * x_im + r_im * x_re]
-    """
+    """Product of pairs `(..., H / 2)`, Weissenborn (2016), Equation 1."""
     return (
         key[0] * value[0] - key[1] * value[1],
         key[0] * value[1] + key[1] * value[0],
@@ -46,11 +41,8 @@ def encode(key, value):
 
 
 def normalize(vector, key="bound"):
-    """Makes a key of a vector, number by number; pairs of `(..., H / 2)`.
-
-    * `"bound"`: `r / max(1, |r|)`, Weissenborn (2016), Equations 9 and 10
-    * `"unit"`: `r / |r|`, or `r / 2^-10` for shorter numbers
-    """
+    """Divides a pair `(..., H / 2)` by its moduli, or by the bound of the kind
+    of key where they are smaller; Weissenborn (2016), Equations 9 and 10."""
     modulus = _modulus(vector, key)
     return vector[0] / modulus, vector[1] / modulus
 
@@ -96,13 +88,8 @@ def permute(vector, matrix):
 
 
 def read(keys, memory):
-    """Retrieves a value from a redundant memory.
-
-    Weissenborn (2016), Equation 5, with `keys` the copies `P_s r` of the key
-    that it was written under; pairs of `(..., N_c, H / 2)`:
-
-        x~ = 1 / N_c sum_s (P_s conj(r)) (x) m_s
-    """
+    """Reads `1 / N_c sum_s (P_s conj(r)) (x) m_s` by the copies of a key, pairs
+    of `(..., N_c, H / 2)`; Weissenborn (2016), Equation 5."""
     return (
         ops.mean(keys[0] * memory[0] + keys[1] * memory[1], axis=-2),
         ops.mean(keys[0] * memory[1] - keys[1] * memory[0], axis=-2),
@@ -110,10 +97,8 @@ def read(keys, memory):
 
 
 def write(keys, value, memory):
-    """Adds a value to all copies of a memory, under the copies of a key.
-
-    Weissenborn (2016), Equation 4: `m_s + (P_s r) (x) x`.
-    """
+    """Adds a value by the copies of a key: `m_s + (P_s r) (x) x`, Weissenborn
+    (2016), Equation 4."""
     re, im = encode(keys, [ops.expand_dims(part, -2) for part in value])
     return memory[0] + re, memory[1] + im
 

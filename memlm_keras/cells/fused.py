@@ -1,13 +1,6 @@
-"""Faster implementations of Keras' LSTM and GRU layers.
+"""Faster implementations of Keras' LSTM and GRU layers on a CPU.
 
-Outputs, states and gradients equal those of the layer, to rounding. The choice
-depends on backend, device and layer:
-
-* PyTorch on a CPU: the library's fused GRU and, for few units, LSTM.
-* All backends on a CPU: an LSTM that projects its inputs before the loop over
-  time, and computes the gradient of each matrix by one product after it.
-* Elsewhere, for a single step, and for layers with dropout, other activations,
-  no bias or a mask: the layer itself, which uses cuDNN on a GPU.
+Outputs, states and gradients equal those of the layer, to rounding.
 """
 
 import keras
@@ -24,11 +17,8 @@ _LOOPED_UNITS = 500
 
 
 def run_layer(layer, inputs, initial_state=None, training=False):
-    """Calls a recurrent layer with its fastest implementation.
-
-    The layer returns sequences and states: the result is the outputs
-    `(batch, time, units)` and the states, a flat list.
-    """
+    """Returns outputs `(batch, time, units)` and a flat list of states, by the
+    fastest implementation of a layer that returns sequences and states."""
     run = implementation(layer, inputs, training)
     if run is None:
         return layer(inputs, initial_state=initial_state, training=training)
@@ -42,12 +32,11 @@ def run_layer(layer, inputs, initial_state=None, training=False):
 
 
 def implementation(layer, inputs, training=False):
-    """Returns a function that computes a layer, or `None` to call the layer.
-
-    The function is of inputs, kernel, recurrent kernel, bias and states.
-    """
+    """Returns a function of inputs, kernel, recurrent kernel, bias and states
+    that computes a layer, or `None` to call the layer."""
     if not _is_usual(layer, inputs, training):
         return None
+    # On a GPU, the layer itself uses cuDNN.
     backend = keras.backend.backend()
     if backend == "torch":
         on_gpu = torch.cuda.is_available()
@@ -97,15 +86,12 @@ def _is_usual(layer, inputs, training):
 
 
 # === JAX and TensorFlow ===
+# Inputs are projected before the loop over time, and the gradient of a matrix
+# is one product after it. Differentiated by the backend, each step would add a
+# product, and on TensorFlow stack the tensors that it needs.
 
 
 def _looped_lstm(*arguments):
-    """Outputs and states of an LSTM, with a hand-written backward pass.
-
-    Differentiated by the backend, each backward step would add a product to
-    the gradients of both matrices, and on TensorFlow each step would stack the
-    tensors that it needs.
-    """
     return with_gradient(_forward, _backward)(*arguments)
 
 
@@ -198,11 +184,8 @@ def _activated(gates):
 
 
 def _loop(step, state, sequences, sizes, reverse=False):
-    """Runs `step(state, tensors)` over time, which returns state and results.
-
-    `sequences` are tensors with time first, and `sizes` the last axes of the
-    results. Returns the last state and the results `(time, batch, size)`.
-    """
+    """Runs `step(state, tensors)` over sequences, time first; returns the last
+    state and results `(time, batch, size)` of some `sizes`."""
     if keras.backend.backend() == "jax":
         import jax
 
@@ -245,13 +228,10 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
     return outputs, hidden[0], cell[0]
 
 
+# PyTorch's LSTM transposes both matrices in each pass, and adds a product to
+# their gradients at each step. Here buffers are made once, since the system
+# hands out new memory page by page.
 def _torch_looped_lstm(*arguments):
-    """Outputs and states of an LSTM of many units.
-
-    PyTorch's LSTM transposes both matrices in every forward and backward pass,
-    and adds a product to their gradients at each step. Buffers are made once,
-    since the system hands out new memory page by page.
-    """
     return with_gradient(_torch_forward, _torch_backward)(*arguments)
 
 

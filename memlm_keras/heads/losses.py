@@ -1,11 +1,6 @@
 """Cross-entropy of tokens, without the logits of a large vocabulary.
 
-The positions of a batch are projected in blocks, and only the losses of a block
-are kept. In training the gradient of a block, `softmax(logits) -
-one_hot(target)`, is computed at once, multiplied by the weights of the
-positions in the loss. So nothing is computed twice; `torch.utils.checkpoint`
-took 1.8 times as long. If the loss weighs the positions differently in the end,
-the blocks are computed once more.
+Positions are projected in blocks, and only the losses of a block are kept.
 """
 
 import math
@@ -151,14 +146,9 @@ def block_losses(
     training=False,
     words_first=False,
 ):
-    """Cross-entropy of each target, float32 `(positions,)`, in blocks.
-
-    Products are in the dtype of the inputs, `(positions, units)`, sums over
-    blocks and over the vocabulary in float32. Blocks that have only positions
-    of weight 0 are skipped; the loss of these positions is 0. With
-    `words_first` the kernel is `(vocabulary, units)`. With `training` the
-    gradients are computed at once.
-    """
+    """Cross-entropy, float32 `(positions,)`, of targets of inputs `(positions,
+    units)` in blocks; 0 where the weight is 0."""
+    # Products are in the dtype of the inputs, sums in float32.
     if weights is None:
         weights = ops.ones_like(targets, dtype="float32")
     weights = ops.cast(weights, "float32")
@@ -166,6 +156,9 @@ def block_losses(
     def run(*arguments, gradients=True):
         return _run(*arguments, gradients, words_first)
 
+    # In training, `softmax(logits) - one_hot(target)` times the weight is taken
+    # at once, so nothing is computed twice; `torch.utils.checkpoint` took 1.8
+    # times as long.
     def forward(*arguments):
         losses, taken = run(*arguments, gradients=bool(training))
         return losses, (arguments, taken)
@@ -175,6 +168,7 @@ def block_losses(
         if taken is None:
             gradients = run(*others, upstream)[1]
         else:
+            # If the loss weighs the positions otherwise, they run once more.
             scale, proportional = _ratio(upstream, weights)
             gradients = ops.cond(
                 proportional,

@@ -1,13 +1,5 @@
 """Scores of additive attention over a sliding window.
 
-They are the only cost of such a memory that grows with window times units: a
-tanh of each step with each slot. Kept for the backward pass, these would take
-gigabytes, and on a CPU writing and reading them takes longer than computing
-them again. So PyTorch and JAX on a CPU loop over the slots, with a backward
-pass that computes them again: at a window of 64 over 64 steps of 96 units, half
-the time of an automatic gradient of the same loop. Elsewhere one operation
-computes the scores of a block of steps.
-
 Shapes below: B batch, T time, L window, k units.
 """
 
@@ -25,13 +17,15 @@ _BLOCK = 16
 _CACHED = 200_000
 
 
-def additive_scores(keys, queries, kernel, seen):
-    """Scores `w . tanh(key + query)`, `(B, T, L)`, the oldest slot first.
+# The scores are the only cost that grows with window times units. Kept for the
+# backward pass, these would take gigabytes; on a CPU, computing them again is
+# faster than writing and reading them: at a window of 64 over 64 steps of 96
+# units, in half the time of an automatic gradient of the same loop.
 
-    Step `t` of `queries`, `(B, T, k)`, sees positions `t` to `t + L - 1` of
-    `keys`, and `kernel`, `(k, 1)`, is w. Where `seen`, a bool `(B, T, L)`, is
-    false, a score is any finite number, and must be masked.
-    """
+
+def additive_scores(keys, queries, kernel, seen):
+    """Scores `w . tanh(key + query)`, `(B, T, L)`, of queries `t` with keys `t`
+    to `t + L - 1`; any finite numbers where `seen` is false."""
     keys, queries, kernel = map(ops.convert_to_tensor, (keys, queries, kernel))
     run = implementation(queries)
     if run is not None:

@@ -1,60 +1,6 @@
 """Rows of the papers that Salton et al. (2017) compare with, and their tables.
 
-**Zaremba, Sutskever and Vinyals (2014), Table 1.** Two LSTM layers of the
-embeddings' size, an untied projection, weights from a uniform distribution,
-dropout on the non-recurrent connections, and continuous text: the state is
-carried from batch to batch (Section 4.1). The small model has no dropout.
-
-**Gal and Ghahramani (2016), Table 1.** The same model with variational dropout,
-whose masks stay the same for a sequence: on the inputs of each layer (0.5) and
-on its last output (0.3), with a mask for each gate ("untied weights"); on words
-(0.3); and on the inputs of the projection (0.5).
-`memlm_keras.evaluation.monte_carlo_perplexity` averages over masks. The rates,
-and the ten epochs before the learning rate is divided by 1.15, are those of the
-authors' code for the large model. Choices: the same rates for the medium model,
-which is otherwise trained like that of Zaremba et al.; and a weight decay that
-shrinks with the learning rate, where the code's stays 1e-7. The code drops no
-words for the average; here they are dropped as in training.
-
-**Press and Wolf (2016), Section 4.** The models of Zaremba et al. with weight
-tying (`wt`): the embedding is the matrix of the output projection, which keeps
-its bias. With projection regularization (`pr`): a projection of the last
-outputs, `P h + b_P`, and a penalty on P, without dropout. With the dropout of
-Gal and Ghahramani (`bd`), without weight decay. The penalty is that of the
-authors' code, `||P||^2 / 2` divided by 6.5 times the batch size of 20, where
-the loss is a mean over rows; the paper prints 0.15.
-
-**Grave, Joulin and Usunier (2017), Section 5.** One LSTM layer of 1024 units,
-trained without a cache. Rows with a cache predict with a `NeuralCache`, of
-default theta and weight: `cache` has the arguments of
-`memlm_keras.evaluation.choose_cache`, which chooses them by the validation text
-after training. As in the paper: weights from U(-0.05, 0.05), Adagrad at a
-learning rate of 0.2, clipping at a norm of 0.1, back-propagation through 30
-steps, batches of 20 rows and a dropout of 0.65. Choices, where the paper does
-not say more: embeddings of 1024 units, an untied projection with bias, no
-offset of the forget-gate bias, the loss averaged over tokens, at most 100
-epochs and an end after ten without a better perplexity, the values of theta and
-weight, and sums of squared gradients that begin at zero: clipped gradients
-hardly change Keras' 0.1.
-
-**Merity, Xiong, Bradbury and Socher (2017), Tables 2 and 3.** Two LSTM layers
-of 650 units and embeddings of as many, an untied projection with bias, and
-weights from U(-0.05, 0.05), with zoneout (Krueger et al., 2016), variational
-dropout of 0.5 on the inputs of each layer and of the projection, and the
-pointer sentinel or none. SGD at a learning rate of 1, halved when the
-validation perplexity is no better, back-propagation through 100 steps, the
-pointer's window, and clipping at a norm of 1. Choices, where the paper does not
-say more: a batch size of 32, no offset of the forget-gate bias, the loss summed
-over time, at most 64 epochs and an end after three without a better perplexity;
-and the rates of zoneout, 0.5 of c and 0.05 of h, which are those of Krueger et
-al. for characters. `wikitext2_variational_lstm` is, by choice, `gal2016/medium`
-on WikiText-2. The paper prints 20M parameters, and 21M with a pointer. By its
-equations they are 19.8M and 20.2M on Penn Treebank and, with the larger
-vocabulary of WikiText-2, 50.1M and 50.5M.
-
-The tables `baselines/` also have the language models with an associative
-memory. A cache and a Monte Carlo average are measured in the same run as the
-plain perplexities, and have published numbers of their own.
+docs/papers/baselines.md has errata and choices.
 """
 
 import dataclasses
@@ -80,15 +26,13 @@ WIKITEXT2 = "WikiText-2"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZarembaRow(SummedLossRow):
-    """Two LSTM layers with dropout between them.
-
-    Press and Wolf add tied embeddings, and a penalized projection.
-    """
+    """Two LSTM layers with dropout between them."""
 
     where: str = "Section 4.1 and Table 1"
     layers: int = 2
     dropout: float = 0.0
     tied: bool | None = None
+    # A penalized projection, of Press and Wolf.
     penalized: bool = False
 
     def model(self):
@@ -100,6 +44,7 @@ class ZarembaRow(SummedLossRow):
                 activation="linear",
                 use_bias=True,
                 bias_initializer=self.weights,
+                # The penalty of the authors' code; the paper prints 0.15.
                 kernel_regularizer=serialized(
                     "keras.regularizers.L2", l2=0.5 / (6.5 * self.batch_size)
                 ),
@@ -162,10 +107,12 @@ ZAREMBA = Paper(
 class GalRow(ZarembaRow):
     """Two LSTM layers with variational dropout."""
 
+    # The rates of the authors' code for the large model, by choice for both.
     where: str = "Table 1"
     dropout: float = 0.5
     recurrent_dropout: float = 0.3
     word_dropout: float = 0.3
+    # It shrinks with the learning rate; in the authors' code it stays 1e-7.
     weight_decay: float | None = 1e-7
 
     def model(self):
@@ -220,6 +167,7 @@ GAL = Paper(
             initial_range=0.04,
             clipnorm=10.0,
             epochs=55,
+            # As in the authors' code.
             halve_after=10,
             factor=1 / 1.15,
             published=(
@@ -280,6 +228,8 @@ class GraveRow(UniformRow):
     embedding_dim: int | None = 1024
     cache_size: int | None = None
     segment_length: int = 30
+    # Choices, like embeddings of 1024 units, an untied projection with bias, no
+    # offset of the forget-gate bias, and the thetas and weights of the cache.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -300,6 +250,7 @@ class GraveRow(UniformRow):
             "keras.optimizers.Adagrad",
             learning_rate=0.2,
             global_clipnorm=0.1,
+            # Clipped gradients hardly change 0.1, the default of Keras.
             initial_accumulator_value=0.0,
         )
 
@@ -350,8 +301,10 @@ class MerityRow(SummedLossRow):
     layers: int = 2
     window: int | None = None
     dropout: float = 0.5
+    # Those of Krueger et al. (2016) for characters.
     cell_zoneout: float = 0.5
     hidden_zoneout: float = 0.05
+    # Choices, as are the forget-gate bias and the loss, summed over time.
     batch_size: int = 32
     segment_length: int = 100
     clipnorm: float = 1.0

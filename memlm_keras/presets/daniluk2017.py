@@ -1,16 +1,6 @@
-"""Rows of Daniluk et al. (2017), Figure 2.
+"""Rows of Daniluk et al. (2017), Figure 2, in the sizes of its (b) and (c).
 
-Sizes are Figure 2's (b) and (c). All models have embeddings of 300 units, an
-untied output projection with bias, and weights drawn from U(-0.1, 0.1) except
-a forget-gate bias of 1 (Section 4).
-
-The text prints 834 units for key_value_predict, which by the paper's own
-equations is 25.6M parameters without embeddings; 786 units are 23.9M, the size
-of all other rows.
-
-`lstm_projected` is not in the paper. It is a control: the LSTM of 786 units of
-key-value-predict attention, with its outputs projected to a third, and without
-a memory.
+docs/papers/daniluk2017.md has errata, choices and the control.
 """
 
 import dataclasses
@@ -31,13 +21,10 @@ CBT = "Children's Book Test"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DanilukRow(UniformRow):
-    """One recurrent layer and a memory of its outputs, or none.
-
-    `layer` names a layer of Keras or a cell of `memlm_keras.cells`, and
-    `units_divisor` is the number of parts of an output.
-    """
+    """One recurrent layer and a memory of its outputs, or none."""
 
     where: str = "Figure 2"
+    # A layer of Keras, or a cell of `memlm_keras.cells`.
     layer: str = "LSTM"
     memory: str | None = None
     window: int | None = None
@@ -134,12 +121,15 @@ ROWS = {
     "key_value": _attending(
         "KeyValue", 560, 10, 2, (2_242_520, 581), 77.1, 78.2
     ),
+    # By the paper's equations, 834 units are 25.6M parameters; 786 are 23.9M,
+    # the size of all other rows.
     "key_value_predict": _attending(
         "KeyValuePredict", 834, 5, 3, (4_095_774, 579), 74.2, 75.8
     ),
     "key_value_predict_786": _attending(
         "KeyValuePredict", 786, 5, 3, (3_692_366, 563), None, None
     ),
+    # Not in the paper: a control without a memory.
     "lstm_projected": _attending(
         "Projection", 786, None, 3, (3_623_460, 563), None, None
     ),

@@ -1,26 +1,6 @@
 """Rows of Kong, Melis, Ling, Yu and Yogatama (2019), Table 2.
 
-Two LSTM layers of the embeddings' size with the recurrent dropout of Semeniuta
-et al. (2016), dropout on the embeddings and on the inputs of the projection and
-none in between, and an output projection that is tied except in the first row.
-Noised rows (`dn`) have in `noise` the arguments of
-`memlm_keras.smoothing.NoisedBatches`. Smoothed rows (`vs`) have an embedding
-that needs the statistics of the training text: `model.smoothing.adapt`.
-
-Learning rate, l2 and gamma_0 were chosen for each row by validation perplexity,
-among the values in `tuned`; a preset has the second or the smaller of them.
-Choices, where the paper is silent: no bias of the output projection,
-back-propagation through 35 steps, clipping at a norm of 5, a loss summed over
-time, to which the l2 is added without a factor, weights from U(-0.05, 0.05)
-with a forget-gate bias of 1, at most 100 epochs and an end after 10 without a
-better perplexity. The paper tuned one l2 "for all models", and has standard
-regularizers for parameters that are not smoothed ("Other parameters", Section
-4.1): here all matrices have the same l2, and biases none.
-
-In training, words other than the target have the means of their output vectors.
-Sampling these vectors (`other_words`) needs an output bias (`output_bias`):
-without one the model cannot distinguish a word from the words that were drawn
-its vector; see docs/papers/kong2019.md.
+docs/papers/kong2019.md has errata and choices.
 """
 
 import dataclasses
@@ -43,26 +23,26 @@ TUNED = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class KongRow(SummedLossRow):
-    """Two LSTM layers whose data are noised, whose words are smoothed, or not.
-
-    `noise` and `smoothing` name schemes, `rate` is gamma_0 of either. `l2` is
-    the weight of the divergence of matrices that are smoothed, and of the
-    squares of all others.
-    """
+    """Two LSTM layers with noised data, smoothed words, or neither."""
 
     where: str = "Section 5 and Table 2"
     layers: int = 2
     tied: bool = True
     noise: str | None = None
+    # Needs the statistics of the training text: `model.smoothing.adapt`.
     smoothing: str | None = None
     element_wise: bool = False
     rate: float = 0.2
+    # The weight of the divergence of smoothed matrices, and of the squares of
+    # all others; biases have none.
     l2: float = 1e-4
     output_bias: bool = False
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
     batch_size: int = 64
+    # Choices, like U(-0.05, 0.05), a forget-gate bias of 1 and a loss summed
+    # over time, to which the l2 is added without a factor.
     epochs: int | None = 100
     patience: int | None = 10
 
@@ -91,6 +71,7 @@ class KongRow(SummedLossRow):
                     rate=self.rate,
                     element_wise=self.element_wise,
                     l2=self.l2,
+                    # Samples need an output bias.
                     other_words="mean",
                 ),
                 embeddings_initializer=self.weights,

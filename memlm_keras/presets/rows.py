@@ -244,12 +244,8 @@ class UniformRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SummedLossRow(UniformRow):
-    """A row whose loss is summed over time, and averaged over rows.
-
-    Zaremba et al. (2014) train so, and others after them: with SGD at a
-    learning rate of 1, which is kept for some epochs and then multiplied by a
-    factor at each one.
-    """
+    """A row trained as by Zaremba et al. (2014): by SGD, with a loss summed
+    over time and averaged over rows."""
 
     clipnorm: float = 5.0
 

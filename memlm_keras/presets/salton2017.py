@@ -1,13 +1,6 @@
 """Rows of Salton, Ross and Kelleher (2017), Tables 1 and 2.
 
-All models have two LSTM layers of the embeddings' size, the attentive memory,
-and a projection tied to the embedding, with a bias. Weights are drawn from
-U(-0.05, 0.05) and all biases are zero (Sections 4.1 and 4.2).
-
-The dropout on "the non-recurrent connections" is that of Zaremba et al. (2014)
-here: on the embeddings and on the outputs of each layer, which the memory
-reads. The authors' code drops the memory's outputs instead, and clips at 10 on
-WikiText-2, where the paper says 5.
+docs/papers/salton2017.md has errata and choices.
 """
 
 import dataclasses
@@ -24,17 +17,15 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SaltonRow(SummedLossRow):
-    """Two LSTM layers, and a memory of their outputs with a score or none.
-
-    The window is longer than every sentence, like the paper's memory: the
-    longest have 83 tokens on Penn Treebank, 215 on WikiText-2. A single score
-    uses its window only to report weights.
-    """
+    """Two LSTM layers, and a memory of their outputs with a score or none."""
 
     where: str = "Tables 1 and 2"
     layers: int = 2
     score: str | None = None
+    # Longer than every sentence, like the paper's memory: 83 tokens on Penn
+    # Treebank, 215 on WikiText-2. A single score only reports weights by it.
     window: int | None = None
+    # As Zaremba et al. (2014), on the embeddings and each layer's outputs.
     dropout: float
     batch_size: int = 32
     longest: int = 35

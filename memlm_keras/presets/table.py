@@ -1,8 +1,4 @@
-"""Tables and figures of the papers that are lists of runs, as data.
-
-`row.preset` and `row.changes` say what to train, and `measure.path` where a
-result is in the results of a run.
-"""
+"""Tables and figures of the papers that are lists of runs, as data."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -182,12 +178,8 @@ class Table:
 def table_rows(
     paper, rows, measures=OF_PERPLEXITIES, corpus=None, details=None
 ):
-    """Makes `TableRow`s of a dict of `Row`s by name.
-
-    `measures` has the names of measures by the key of a number. With a `corpus`
-    only its numbers are kept, and rows without any are left out. `details` is a
-    function from a row to its details; with it, labels are without the paper.
-    """
+    """Makes `TableRow`s of a dict of `Row`s by name, those with numbers of a
+    `corpus` if it is given; labels are without the paper if `details` is."""
     made = []
     for name, row in rows.items():
         published = tuple(

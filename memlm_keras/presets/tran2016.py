@@ -1,10 +1,6 @@
 """Rows of Tran et al. (2016), Tables 2 and 4.
 
-In each model, all layers have the same number of units, and weights are from
-U(-0.05, 0.05) except a forget-gate bias of 1 (Section 4). Models of Table 2
-have 128 units and a memory of 15 words. Models of Table 4, for the Sentence
-Completion Challenge, have three LSTM layers below the memory, and "dropout
-after each LSTM layer" (Section 6): on its outputs, and not on the embeddings.
+docs/papers/tran2016.md has errata and choices.
 """
 
 import dataclasses
@@ -34,10 +30,7 @@ NOVELS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranRow(SummedLossRow):
-    """LSTM layers `below` and `above` a memory of `window` words, or of none.
-
-    `temporal` and `composition` are of a memory block.
-    """
+    """LSTM layers `below` and `above` a memory of `window` words, if any."""
 
     where: str = "Table 2"
     units: int = 128
@@ -151,6 +144,7 @@ class CompletionRow(TranRow):
     below: int = 3
     temporal: bool | None = True
     composition: str | None = "gated"
+    # "After each LSTM layer" (Section 6), and not on the embeddings.
     dropout: tuple = (("between", 0.3), ("outputs", 0.3))
 
     def published_numbers(self):

@@ -1,23 +1,6 @@
 """Rows of Weissenborn (2016), Table 1, and other uses of its cells.
 
-The three rows of the paper, and the GRU that it compares with, classify pairs
-of sentences by their architecture in the first layer, a GRU on top and two
-rectifier layers. The LSTMs of Rocktaeschel et al. (2016) end with the last
-output of the hypothesis. Words are GloVe vectors of 300 numbers, which are
-fixed in the first epoch (Section 5.1).
-
-Autoencoders (Section 5.3) have no sizes in the paper, and language models are
-not in the paper: their sizes and settings are choices.
-
-Choices, where the paper is silent: matrices and biases as Keras draws them, up
-to 20 epochs, and the vectors of GloVe 840B. All rows are trained like the
-paper's own, also those of Rocktaeschel et al., who keep the vectors fixed, and
-of Cheng et al.; both have Adam's usual beta_1. `lstm_network` has one cell with
-deep fusion for both sentences, rectifiers of its 450 units, and a tape of 64
-states: it is the one of its kind with the printed 3.4M parameters (3,379,953).
-Embeddings of all rows begin as U(-0.5, 0.5) without vectors, and for words that
-have none: this is the size of GloVe's vectors, and shorter ones make keys that
-read nothing. So models that are compared begin alike.
+docs/papers/weissenborn2016.md has errata and choices.
 """
 
 import dataclasses
@@ -40,11 +23,9 @@ WINDOW = 64
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _ReadingRow(Row):
-    """A row whose embeddings begin as U(-r, r), where r is `embedding_range`.
+    """A row with embeddings from U(-r, r), where r is `embedding_range`."""
 
-    `key` is of an associative memory.
-    """
-
+    # The size of GloVe's vectors: shorter ones make keys that read nothing.
     embedding_range: float = 0.5
     key: str | None = None
 
@@ -79,22 +60,20 @@ class _ReadingRow(Row):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EntailmentRow(_ReadingRow):
-    """A classifier of sentence pairs.
-
-    Both sentences have the same reader if it is `shared`. A GRU and rectifiers
-    read its outputs if they are `on_top`; without a GRU, rectifiers read their
-    `pooling`.
-    """
+    """A classifier of sentence pairs."""
 
     kind: ClassVar[str] = "EntailmentClassifier"
 
     where: str = "Section 5.1 and Table 1"
     embedding_dim: int | None = 300
     reader: str
+    # Whether both sentences have the same reader.
     shared: bool = True
+    # Whether a GRU and rectifiers read the reader's outputs.
     on_top: bool = False
     attends: bool = False
     reads_source: bool = False
+    # How rectifiers read the outputs without a GRU.
     pooling: str | None = None
     dropout: float = 0.1
     learning_rate: float = 1e-3
@@ -134,6 +113,7 @@ class EntailmentRow(_ReadingRow):
         return serialized(
             "keras.optimizers.Adam",
             learning_rate=self.learning_rate,
+            # Rocktaeschel et al. and Cheng et al. have the usual beta_1.
             beta_1=0.0,
             beta_2=0.999,
         )
@@ -143,6 +123,7 @@ class EntailmentRow(_ReadingRow):
             **super().schedule(),
             "batches_between_checks": 1000,
             "halve_when": "validation accuracy falls over an epoch",
+            # Section 5.1; Rocktaeschel et al. keep the vectors fixed.
             "epochs_of_fixed_vectors": 1,
         }
 
@@ -169,7 +150,7 @@ class _FreeSizes(_ReadingRow):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AutoencoderRow(_FreeSizes):
-    """An autoencoder of sentences."""
+    """An autoencoder of sentences; the paper has no sizes."""
 
     kind: ClassVar[str] = "SequenceAutoencoder"
 

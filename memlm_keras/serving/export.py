@@ -34,20 +34,16 @@ _LARGEST_VERSION = 2**63 - 1
 
 
 class Format(NamedTuple):
-    """An export format.
+    """An export format."""
 
-    `writer` is a function of this folder, called as `(model, vocabulary,
-    options, path)` on the TensorFlow backend of Keras, and imported there
-    alone. `suffix` is that of one file, `""` for a folder of any name, and
-    `None` for a folder whose name is a version. Both of the former hold one
-    streamed step of a language model. `packages` are required besides
-    TensorFlow, and `options` are arguments of `export` for this format alone.
-    """
-
+    # A function of this folder of `(model, vocabulary, options, path)`,
+    # imported only on the TensorFlow backend.
     writer: str
+    # Of one file, or "" for a folder, with one streamed step of a model;
+    # `None` for a folder of versions.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()  # besides TensorFlow
+    options: tuple[str, ...] = ()  # of `export`, for this format alone
 
 
 _ONNX = ("onnx", "tf2onnx")

@@ -1,8 +1,4 @@
-"""Functions of a model in a TensorFlow graph.
-
-Checks of requests, texts to ids, reading of rows of different lengths,
-generation, and one streamed step for engines of tensors. Runs on the TensorFlow
-backend of Keras only.
+"""Functions of a model in a TensorFlow graph, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 """
@@ -70,13 +66,9 @@ def require_words(name, ids):
 
 
 def require_shape(name, tensor, sizes):
-    """A copy of an input that stops the graph unless it has a shape, then
-    static.
-
-    `sizes` begins with `None`, for any number of rows, or with the name of
-    another input and its number of rows. Each other axis has an integer, or
-    `None` for any size of at least 1.
-    """
+    """A copy of an input that stops the graph unless it has a shape of `sizes`,
+    and whose shape is then static."""
+    # First `None`, for any rows, or another input and its number of rows.
     as_rows, *others = sizes
     form = "rows" + "".join(
         f", {'time' if size is None else size}" for size in others
@@ -124,11 +116,7 @@ def require_range(name, tensor, least, most, unit=""):
 
 
 class Words:
-    """A vocabulary in a graph; a saved module must refer to its `resources`.
-
-    The operators are TensorFlow's own; only a SentencePiece model needs those
-    of tensorflow_text, which TensorFlow Serving has.
-    """
+    """A vocabulary in a graph; a saved module must refer to its `resources`."""
 
     def __init__(self, vocabulary):
         self.tokens = tf.constant(vocabulary.tokens)
@@ -139,6 +127,8 @@ class Words:
             default_value=vocabulary.unknown_id,
         )
         tokenizer = vocabulary.tokenizer
+        # Only a SentencePiece model needs operators of tensorflow_text, which
+        # TensorFlow Serving has.
         if isinstance(tokenizer, SentencePieceTokenizer):
             self._tokenizer = tokenizer.in_graph()
         elif isinstance(tokenizer, LongestMatchTokenizer):
@@ -327,12 +317,8 @@ def lowered_codes(codes):
 
 
 class RowReader:
-    """Reads rows of different lengths from a state, without padding.
-
-    Rows are sorted by length and read in segments, each up to the end of the
-    shortest row left. A row that has ended takes no more time, nothing after
-    its end is read, and rows of one length are read at once.
-    """
+    """Reads rows, sorted by length, in segments up to the end of the shortest
+    row left, so that no padding is read and an ended row takes no time."""
 
     def __init__(self, model, state):
         self.backbone = model.backbone
@@ -428,12 +414,8 @@ class RowReader:
     def _in_segments(
         self, read, length, inputs, state, result, specification, most_steps
     ):
-        """Carries a result and a state through `read`, segment by segment.
-
-        `read` is a function of the inputs, longest rows first, of the number of
-        rows that are left, of a slice of steps and of the carried pair, to a
-        new pair; `most_steps` of the number of rows to the most steps.
-        """
+        """Carries `(result, state)` through `read(inputs, rows, steps,
+        carried)` by segments of the `rows` that are left, the longest first."""
         order = tf.argsort(length, direction="DESCENDING")
         inputs, length, state = _gather((inputs, length, state), order)
 
@@ -464,13 +446,8 @@ def _gather(tensors, order):
 
 
 def generate(reader, log_probabilities, state, options, end, most):
-    """Writes tokens until each row has its end, or `length` tokens.
-
-    `options` are tensors `(B,)`, those of the signature; `most` has the largest
-    `length` and `top_k`. Returns int32 ids and float32 log-probabilities `(B,
-    longest)`, padded with the end and 0, and int32 `(B,)`, the tokens of each
-    row, its end included.
-    """
+    """Returns ids and log-probabilities `(B, longest)`, padded with the end and
+    0, and the number of tokens of each row with its end, `(B,)`."""
     chances = tf.map_fn(
         lambda seed: tf.random.stateless_uniform((most["length"],), [seed, 0]),
         options["seed"],
@@ -538,12 +515,7 @@ def _draw(values, options, chance):
 
 
 class StreamedStep:
-    """One step of a language model in float32, with named state.
-
-    Empty state, such as the window of a pointer to one word, is left out.
-    `initial` has the arrays of one row before the first token, and
-    `specification` the `tf.TensorSpec`s.
-    """
+    """One step of a language model in float32, with named state."""
 
     def __init__(self, model):
         self.model = model
@@ -551,6 +523,7 @@ class StreamedStep:
             name: keras.ops.convert_to_numpy(value)[0]
             for name, value in model.initial_state(1).items()
         }
+        # Empty state, as the window of a pointer to one word, is left out.
         self.initial = {
             name: value for name, value in state.items() if value.size
         }

@@ -1,7 +1,6 @@
 """Writing one streamed step of a language model for LiteRT.
 
-Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
-gets here from every backend.
+Runs on the TensorFlow backend only; `export` gets here from every backend.
 """
 
 import pathlib

@@ -1,7 +1,4 @@
-"""Writing a language model as an ONNX file, or as a Triton model.
-
-Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
-gets here from every backend.
+"""Writing ONNX files and Triton models, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, N rows as sherpa-onnx calls them.
 """
@@ -43,11 +40,8 @@ def write(model, vocabulary, options, path):
 
 
 def convert(model, function, specification):
-    """Converts a function of tensors that calls a model to `onnx.ModelProto`.
-
-    `specification` lists the named `tf.TensorSpec`s of its arguments; it
-    returns a dict of tensors. `ValueError` if ONNX lacks an operator.
-    """
+    """Converts a function from tensors to a dict of tensors to
+    `onnx.ModelProto`, or raises `ValueError` if ONNX lacks an operator."""
     import onnx
     import tf2onnx
 
@@ -88,15 +82,12 @@ def convert(model, function, specification):
 
 
 class NamedState:
-    """Ids and named state in; log-probabilities and `next_<name>` state out.
-
-    An ONNX graph cannot use a name twice. `specification` lists the inputs,
-    `rows` has the axis of the rows of tensors where it is not the first, and
-    `loops` says whether the graph reads more than one step.
-    """
+    """Ids and named state in; log-probabilities and `next_<name>` state out."""
 
     ids = "token_ids"
+    # The axis of the rows of tensors where it is not the first.
     rows = {}
+    # Whether the graph reads more than one step.
     loops = False
 
     def __init__(self, model, vocabulary):
@@ -162,11 +153,7 @@ class ColumnState(NamedState):
 
 
 class SherpaOnline(NamedState):
-    """The contract of sherpa-onnx's online language models, one step.
-
-    All states, flattened and joined, fill `h` float32 `(1, N, hidden)` and then
-    `c`, with a zero at the end if their size is odd.
-    """
+    """One step, in the contract of sherpa-onnx's online language models."""
 
     ids = "x"
     rows = {name: 1 for name in ("h", "c", "next_h", "next_c")}
@@ -176,6 +163,7 @@ class SherpaOnline(NamedState):
             name: math.prod(one.shape[1:])
             for name, one in self.streamed.specification.items()
         }
+        # All states fill `h` and then `c`, with a zero at the end if it is odd.
         self.hidden = max(1, math.ceil(sum(self.sizes.values()) / 2))
         return [
             tf.TensorSpec((1, None, self.hidden), tf.float32, name)

@@ -1,7 +1,4 @@
-"""Writing a model with its signatures as a SavedModel.
-
-Runs on the TensorFlow backend of Keras only; `memlm_keras.serving.export`
-gets here from every backend.
+"""Writing SavedModels with signatures, on the TensorFlow backend only.
 
 Shapes below: B batch, T time, V vocabulary, k most probable tokens, C labels.
 """
@@ -68,11 +65,8 @@ _FLOATS = tf.TensorSpec((None,), tf.float32)
 
 
 def write(model, vocabulary, options, path):
-    """Writes a model with its signatures as a SavedModel.
-
-    `options` are further arguments of the signatures, and `card`, a dict of
-    facts for the model card.
-    """
+    """Writes a SavedModel; `options` are arguments of its signatures, and
+    `card`, a dict of facts for the model card."""
     options = dict(options)
     card = options.pop("card")
     kind = LanguageModelSignatures
@@ -354,14 +348,7 @@ def _lengths(ids):
 
 
 class ServedState:
-    """The state of a language model as requests carry it.
-
-    Floating numbers are float32 and integers int32: JSON has no other
-    precision. Empty tensors, such as the window of a pointer to one word, are
-    left out: JSON loses their shape. `own` are the `tf.TensorSpec`s of the
-    model's state, and `specification` those in requests, with its
-    `fingerprint`.
-    """
+    """The state of a language model as requests carry it."""
 
     def __init__(self, model, vocabulary):
         self.model = model
@@ -369,6 +356,7 @@ class ServedState:
             name: tf.TensorSpec((None, *value.shape[1:]), value.dtype)
             for name, value in model.initial_state(1).items()
         }
+        # JSON has no other precision, and loses the shape of empty tensors.
         self.specification = {
             name: tf.TensorSpec(
                 one.shape, tf.float32 if one.dtype.is_floating else tf.int32

@@ -36,16 +36,12 @@ OTHER_WORDS = ("sample", "mean", "mode")
 
 
 class Drawn(NamedTuple):
-    """One sample of the rows of a batch, `(B, T)` or, by element, `(B, T, k)`.
-
-    `output_rows` are those of the targets of replaced words, and `other_rows`,
-    `(V,)` or `(V, k)`, those of each word where it is not the target.
-    """
+    """Rows drawn for a batch, `(B, T)` or, by element, `(B, T, k)`."""
 
     input_rows: Any
     replaced: Any
-    output_rows: Any = None
-    other_rows: Any = None
+    output_rows: Any = None  # of the targets of replaced words
+    other_rows: Any = None  # (V,) or (V, k), of words that are not the target
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

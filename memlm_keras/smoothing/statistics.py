@@ -144,19 +144,8 @@ SCHEMES = (
 
 
 def replacement(scheme, rate, statistics, blank_id=None):
-    """Rates and proposal of a scheme (Xie et al., 2017, Table 1).
-
-    | scheme | gamma_v | q |
-    |---|---|---|
-    | `blank` | gamma_0 | the blank token |
-    | `linear_interpolation` | gamma_0 | u |
-    | `absolute_discounting` | gamma_0 N1+(v .) / c(v) | u |
-    | `kneser_ney` | gamma_0 N1+(v .) / c(v) | r |
-
-    `rate` is gamma_0, and `blank_id` the blank token of the scheme `blank`.
-    Returns two float64 arrays: gamma_v, the probability that the word v is
-    replaced, and q_k, the probability that the word k replaces it.
-    """
+    """Returns gamma_v and q_k, float64, the probabilities that the word v is
+    replaced, and that k replaces it (Xie et al., 2017, Table 1)."""
     require_one_of("scheme", scheme, SCHEMES)
     require_gamma(rate)
     if not isinstance(statistics, StreamStatistics):
@@ -198,13 +187,10 @@ def require_gamma(rate):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class AliasTable:
-    """A distribution over K outcomes as K pairs of equal weight.
+    """A distribution: a uniform k is kept with the probability `thresholds[k]`,
+    and is `aliases[k]` otherwise (Walker, 1977; Vose, 1991)."""
 
-    An outcome k is drawn uniformly; it is kept with the probability
-    `thresholds[k]`, and is `aliases[k]` otherwise (Walker, 1977; Vose, 1991).
-    In float32, a cumulative sum over a large vocabulary would merge outcomes.
-    """
-
+    # In float32, a cumulative sum over a large vocabulary would merge outcomes.
     thresholds: np.ndarray
     aliases: np.ndarray
 
