@@ -54,8 +54,11 @@ def _is_program():
     """Whether a program starts, which imports Keras after it read its flags."""
     if sys.argv[:1] == ["-m"]:
         return "memlm_keras" in sys.orig_argv
-    program = pathlib.Path(sys.argv[0] if sys.argv else "")
-    return program.stem == "memlm" or program.parent.name == "recipes"
+    program = pathlib.Path(sys.argv[0] if sys.argv else "").resolve()
+    clone = program.parent.with_name("memlm_keras").is_dir()
+    return program.name == "memlm" or (
+        program.parent.name == "recipes" and clone
+    )
 
 
 # Keras loads a saved model only if its classes are registered.
