@@ -23,6 +23,7 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.measures import NUMBERS
 from memlm_keras.experiments.measures import perplexities
 from memlm_keras.experiments.measures import smoothing_of
 from memlm_keras.experiments.options import KNESER_NEY
@@ -35,7 +36,6 @@ from memlm_keras.experiments.tasks import kind_of
 
 _END = "(end of sentence)"
 _TOP_K = 10
-_NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Sentences that a bidirectional model reads at once, and the multiple that
 # lengths are padded to: neither changes what it predicts.
 _ROWS, _MULTIPLE = 64, 8
@@ -381,7 +381,7 @@ def print_numbers(results):
         if "validation" in value or "test" in value or key == "cbt":
             print_numbers({f"{key}, {k}": v for k, v in value.items()})
             continue
-        for name in _NUMBERS:
+        for name in NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
 

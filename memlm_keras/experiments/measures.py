@@ -17,6 +17,8 @@ from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import UsageError
 
 WORD_TYPES = ("NE", "CN", "V", "P")
+# Results that `memlm` prints.
+NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 _SPLITS = ("validation", "test")
 # Rows of autoencoding batches.
 _ROWS = 50
