@@ -206,6 +206,7 @@ def test_sample_standard_deviation():
     assert report.summarize([]) is None
 
 
+@pytest.mark.slow
 def test_a_real_table(memlm, folder):
     write_documents(folder / "documents")
     arguments = (
