@@ -32,7 +32,7 @@ class Run:
     def train(self, stop):
         """Trains or continues until `stop()` is true, and sets `results`;
         returns why there are none, or `None`."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} needs a `train`.")
 
     def outcome(self):
         """The results in one line, or an empty string."""

@@ -1,4 +1,4 @@
-"""What every cell promises inside Keras' layers, files and models."""
+"""Protocol of all cells inside Keras' layers, files and models."""
 
 import json
 
