@@ -81,6 +81,17 @@ def random():
     return np.random.default_rng(20170215)
 
 
+@pytest.fixture
+def reloaded(tmp_path):
+    """`reloaded(model)`: what the file of a model holds."""
+
+    def through_a_file(model):
+        model.save(tmp_path / "model.keras")
+        return keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
+
+    return through_a_file
+
+
 @pytest.fixture(scope="module", autouse=True)
 def forget_what_was_compiled():
     """Frees what a module has compiled, once it is through.

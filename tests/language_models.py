@@ -5,6 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
+from layers import assert_close
 
 from memlm_keras import LanguageModel
 from memlm_keras import cells
@@ -89,9 +90,10 @@ def array(tensor):
 
 
 def close(found, expected, tolerance=1e-5):
-    np.testing.assert_allclose(
-        array(found), array(expected), rtol=tolerance, atol=tolerance
-    )
+    """Compares tensors, or states by their names."""
+    if isinstance(expected, dict):
+        assert set(found) == set(expected)
+    assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def stepped(model, tokens, state=None):

@@ -9,10 +9,25 @@ import numpy as np
 from hypothesis import settings
 from keras import ops
 
+from memlm_keras.cells import ProjectedRNN
+
 # JAX compiles each example, since shapes differ.
 few_on_jax = settings(
     max_examples=3 if keras.backend.backend() == "jax" else 12
 )
+
+
+tensor = ops.convert_to_tensor
+
+
+def normal(seed, *shape):
+    """Numbers of the standard normal distribution."""
+    random = np.random.default_rng(seed)
+    return random.normal(size=shape).astype("float32")
+
+
+def dtype_of(tensor):
+    return keras.backend.standardize_dtype(tensor.dtype)
 
 
 def arrays(nest):
@@ -54,6 +69,19 @@ def assert_arguments_survive(kind, arguments, **others):
     layer = kind(**arguments, **others)
     assert set(arguments) <= set(layer.get_config())
     return layer, revived(layer)
+
+
+def initializers(limit=1.0):
+    """Arguments of a cell whose weights are all different."""
+    return {
+        f"{weight}_initializer": uniform(seed, limit)
+        for seed, weight in enumerate(("kernel", "recurrent", "bias"))
+    }
+
+
+def layer_of(cell, kind=ProjectedRNN, **arguments):
+    """A layer of the cell that returns outputs and states of all steps."""
+    return kind(cell, return_sequences=True, return_state=True, **arguments)
 
 
 def memory_loss(layer, direction, *arguments):

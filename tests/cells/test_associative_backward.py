@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 from keras import ops
 from layers import assert_close
+from layers import layer_of
 from layers import uniform
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.cells import DualAssociativeGRUCell
-from memlm_keras.cells import ProjectedRNN
 from memlm_keras.cells import associative_backward
 from memlm_keras.data import PairBatches
 
@@ -25,7 +25,7 @@ def made(source_key, **arguments):
         cell = DualAssociativeGRUCell(
             6, num_copies=3, source_key=source_key, **arguments
         )
-    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer = layer_of(cell)
     layer.build((None, None, 4))
     return layer
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import few_on_jax
+from layers import layer_of
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import LSTMNetworkCell
@@ -126,7 +127,7 @@ def test_gradients(fusion, gradients):
 
 def test_one_step_at_a_time_equals_the_whole_sequence(random):
     cell = make(fusion=True)
-    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer = layer_of(cell)
     inputs = random.normal(size=(2, 9, 2)).astype("float32")
     start = states_with(cell, [random.normal(size=(2, 3))], 2)
     whole, *final = layer(inputs, initial_state=start)

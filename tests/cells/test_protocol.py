@@ -5,9 +5,13 @@ import json
 import keras
 import numpy as np
 import pytest
+from language_models import stepped
 from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
+from layers import dtype_of
+from layers import initializers
+from layers import layer_of
 from layers import revived
 from layers import uniform
 
@@ -18,10 +22,7 @@ from memlm_keras.cells import ProjectedRNN
 pytestmark = pytest.mark.backend
 
 UNITS, INPUTS = 4, 3
-LARGE = {
-    f"{weight}_initializer": uniform()
-    for weight in ("kernel", "recurrent", "bias")
-}
+LARGE = initializers()
 MEMORY = {"num_copies": 3, "kernel_initializer": uniform()}
 
 
@@ -71,10 +72,6 @@ def inputs(random):
     return random.normal(size=(2, 5, INPUTS)).astype("float32")
 
 
-def layer_of(cell, kind=ProjectedRNN, **arguments):
-    return kind(cell, return_sequences=True, return_state=True, **arguments)
-
-
 @every_cell
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
@@ -119,12 +116,11 @@ def test_masked_steps_are_passed_over(name, inputs):
 
 
 @every_cell
-def test_files(name, inputs, tmp_path):
+def test_files(name, inputs, reloaded):
     layer = ProjectedRNN(CELLS[name](), name="layer")
     assert type(revived(layer).cell) is type(layer.cell)
     model = keras.Sequential([keras.Input((5, INPUTS)), layer])
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model)
     assert_close(loaded(inputs), model(inputs), rtol=0, atol=1e-6)
     found, expected = (
         json.dumps(each.cell.get_config()) for each in (loaded.layers[0], layer)
@@ -137,10 +133,7 @@ def test_a_language_model_streams(name, random):
     model = LanguageModel(11, 4, [CELLS[name]()])
     tokens = random.integers(11, size=(2, 6)).astype("int32")
     whole = arrays(model(tokens))
-    state = model.initial_state(2)
-    for step in range(6):
-        logits, state = model.step(tokens[:, step : step + 1], state)
-        assert_close(logits[:, 0], whole[:, step])
+    assert_close(stepped(model, tokens)[0], whole)
 
 
 @every_cell
@@ -148,15 +141,11 @@ def test_a_language_model_streams(name, random):
 def test_lower_precision(name, dtype, inputs):
     layer = layer_of(CELLS[name](dtype=dtype))
     outputs, *_ = layer(inputs, training=dtype != "float16")
-    found = keras.backend.standardize_dtype(outputs.dtype)
-    assert found == layer.compute_dtype
+    assert dtype_of(outputs) == layer.compute_dtype
     assert np.all(np.isfinite(arrays(keras.ops.cast(outputs, "float32"))))
 
 
-INITIALIZERS = {
-    f"{weight}_initializer": uniform(seed, 0.3)
-    for seed, weight in enumerate(("kernel", "recurrent", "bias"))
-}
+INITIALIZERS = initializers(0.3)
 OF_MEMORY = {
     "num_copies": 2,
     "seed": 11,

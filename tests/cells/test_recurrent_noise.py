@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import few_on_jax
+from layers import initializers
+from layers import layer_of
+from layers import normal
 from layers import sequence_loss
-from layers import uniform
 
 from memlm_keras import LanguageModel
 from memlm_keras.cells import ProjectedRNN
@@ -46,20 +48,10 @@ every_cell = pytest.mark.parametrize("name", CELLS)
 def make(name, units, input_dim=None, **arguments):
     """A cell whose weights are all large and all different."""
     kind, rates, _ = CELLS[name]
-    initializers = {
-        f"{weight}_initializer": uniform()
-        for weight in ("kernel", "recurrent", "bias")
-    }
-    cell = kind(units, **{**initializers, **rates, **arguments})
+    cell = kind(units, **{**initializers(), **rates, **arguments})
     if input_dim:
         cell.build((None, input_dim))
     return cell
-
-
-def layer_of(cell, **arguments):
-    return ProjectedRNN(
-        cell, return_sequences=True, return_state=True, **arguments
-    )
 
 
 def random_arrays(name, seed, batch_size, time, input_dim, units):
@@ -151,8 +143,7 @@ def test_gradients_equal_finite_differences(name, gradients):
     cell.noise = lambda inputs: keras.ops.convert_to_tensor(noise)
     layer = ProjectedRNN(cell, return_sequences=True)
     layer.build(inputs.shape)
-    direction = np.random.default_rng(4).normal(size=(2, 4, 2))
-    direction = direction.astype("float32")
+    direction = normal(4, 2, 4, 2)
     loss = sequence_loss(layer, direction, len(states), training=True)
 
     def reference_loss(values):

@@ -6,8 +6,10 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import few_on_jax
+from layers import initializers
+from layers import layer_of
+from layers import normal
 from layers import sequence_loss
-from layers import uniform
 
 import memlm_keras
 from memlm_keras.cells import FOFEHORNNCell
@@ -32,15 +34,7 @@ sizes = given(
 
 def make(name, input_dim, units, order=3, **arguments):
     """A built cell whose weights are all large and all different."""
-    cell = CELLS[name](
-        units,
-        order,
-        **arguments,
-        **{
-            f"{weight}_initializer": uniform()
-            for weight in ("kernel", "recurrent", "bias")
-        },
-    )
+    cell = CELLS[name](units, order, **arguments, **initializers())
     cell.build((None, input_dim))
     return cell
 
@@ -89,7 +83,7 @@ def test_outputs_and_states_equal_the_reference(
         symbols(cell),
         [state.astype("float64") for state in history],
     )
-    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer = layer_of(cell)
     read = compiled(lambda x, states: layer(x, initial_state=states))
     outputs, *states = arrays(read(inputs, history))
     assert len(states) == order
@@ -136,8 +130,7 @@ def test_gradients_equal_finite_differences(name, gradients):
     """Of a sum over time with regard to inputs, states and all weights."""
     cell = make(name, 3, 2, order=2)
     inputs, history = random_arrays(3, (2, 4, 3), (2, 2), 2)
-    direction = np.random.default_rng(4).normal(size=(2, 4, 2))
-    direction = direction.astype("float32")
+    direction = normal(4, 2, 4, 2)
     layer = ProjectedRNN(cell, return_sequences=True)
     layer.build(inputs.shape)
     loss = sequence_loss(layer, direction, 2)

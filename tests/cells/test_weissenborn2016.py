@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import few_on_jax
+from layers import initializers
+from layers import layer_of
+from layers import normal
 from layers import sequence_loss
 from layers import uniform
 
@@ -44,9 +47,7 @@ def make(kind, source_key, units=4, num_copies=3, input_dim=3, **arguments):
     else:
         inner = INNER[kind](
             units,
-            kernel_initializer=uniform(),
-            recurrent_initializer=uniform(),
-            bias_initializer=uniform(),
+            **initializers(),
             **({"unit_forget_bias": False} if kind == "lstm" else {}),
         )
         cell = (DualAssociativeMemoryCell if dual else AssociativeMemoryCell)(
@@ -164,7 +165,7 @@ def test_outputs_and_states_equal_the_reference(
     expected, expected_states, _ = run_reference(
         kind, cell, inputs.astype("float64"), states
     )
-    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer = layer_of(cell)
     read = compiled(lambda x, states: layer(x, initial_state=states))
     outputs, *new_states = arrays(read(inputs, states))
     expected = expected, expected_states
@@ -184,8 +185,7 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
     """Of a sum over time with regard to inputs, states and all weights."""
     cell = make(kind, source_key, units=2, num_copies=2, input_dim=2, key=key)
     inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 3, 2)
-    direction = np.random.default_rng(4).normal(size=(2, 3, 2))
-    direction = direction.astype("float32")
+    direction = normal(4, 2, 3, 2)
     layer = ProjectedRNN(cell, return_sequences=True)
     layer.build(inputs.shape)
     variables = cell.trainable_variables
@@ -228,7 +228,7 @@ def test_long_sequences_equal_the_reference(
     for weight in cell.trainable_variables:
         weight.assign(weight * 0.5)
     inputs, states = random_arrays(np.random.default_rng(3), cell, 2, 100)
-    layer = ProjectedRNN(cell, return_sequences=True, return_state=True)
+    layer = layer_of(cell)
     layer.build(inputs.shape)
     variables, count = cell.trainable_variables, len(states)
 
@@ -315,7 +315,7 @@ def test_a_trace_has_the_values_read_and_written(kind, source_key, random):
         np.testing.assert_allclose(traced["state"], arrays(output), atol=1e-6)
 
 
-def test_permutations_are_saved(tmp_path):
+def test_permutations_are_saved(reloaded):
     """Another seed changes nothing in a file."""
     cell = make("gru", "shared", seed=11)
     permutations = arrays(cell.permutations)
@@ -324,8 +324,7 @@ def test_permutations_are_saved(tmp_path):
     cell.permutations.assign(permutations[:, ::-1])
     layer = ProjectedRNN(cell)
     model = keras.Sequential([keras.Input((5, 3)), layer])
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model)
     np.testing.assert_array_equal(
         arrays(loaded.layers[0].cell.permutations), permutations[:, ::-1]
     )

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
+from layers import dtype_of
 from layers import few_on_jax
+from layers import tensor
 
 from memlm_keras.memory import additive
 
@@ -89,10 +91,6 @@ def test_scores_and_gradients_are_those_of_the_plain_loop(
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
-def tensor(array):
-    return ops.convert_to_tensor(array)
-
-
 def test_the_loop_runs_on_a_cpu_only():
     _, queries, *_ = numbers(1, 2, 3, 4, 5)
     loops = keras.backend.backend() in LOOPS
@@ -145,7 +143,7 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
             scores = additive.additive_scores(
                 *(ops.cast(each, dtype) for each in tensors), tensor(seen)
             )
-            assert keras.backend.standardize_dtype(scores.dtype) == dtype
+            assert dtype_of(scores) == dtype
             return ops.sum(ops.cast(scores, "float32") * tensor(toward))
 
         return of

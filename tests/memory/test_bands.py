@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from layers import few_on_jax
+from layers import tensor
 
 from memlm_keras import masking
 
@@ -79,10 +80,6 @@ def results(function, by_step, values, toward, gradients):
 
     found = function(tensor(by_step), tensor(values))
     return ops.convert_to_numpy(found), *gradients(loss, [by_step, values])
-
-
-def tensor(array):
-    return ops.convert_to_tensor(array)
 
 
 @pytest.mark.parametrize("slots", [5, 50])

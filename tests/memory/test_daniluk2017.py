@@ -11,6 +11,7 @@ from layers import assert_close
 from layers import everything
 from layers import few_on_jax
 from layers import memory_loss
+from layers import tensor
 from layers import uniform
 
 from memlm_keras import memory as memories
@@ -185,10 +186,6 @@ def test_equals_the_reference(case, compiled, shape, seed):
     assert_same_state(new_state, new_window)
 
 
-def tensor(array):
-    return keras.ops.convert_to_tensor(array)
-
-
 @every_memory
 def test_gradients_equal_finite_differences(case, gradients, random):
     time, slots, k = 5, 4, 3 if case.span == "window" else 2
@@ -322,17 +319,6 @@ def test_past_predictions_are_never_read(compiled, random):
 
 
 # === Weights and configuration ===
-
-
-@pytest.mark.parametrize("initializer_seed", [None, 7])
-def test_weights_of_one_initializer_differ(initializer_seed):
-    initializer = keras.initializers.RandomUniform(seed=initializer_seed)
-    layer, _ = CASES["attention"].make(3, 5, initializer)
-    values = layer.get_weights()
-    assert len(values) == 5
-    for index, value in enumerate(values):
-        for other in values[:index]:
-            assert value.shape != other.shape or np.all(value != other)
 
 
 def test_a_seed_gives_the_same_weights_again():

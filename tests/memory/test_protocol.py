@@ -9,6 +9,7 @@ from keras.src.backend import get_keras_mask
 from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
+from layers import dtype_of
 from layers import everything
 from layers import uniform
 
@@ -122,6 +123,20 @@ def test_outputs_alone_unless_more_is_asked_for(name):
     _, found = layer(outputs, token_ids, return_attention_scores=True)
     assert found.shape == (2, TIME, ATTENDED.get(name, 3))
     np.testing.assert_allclose(arrays(found), weights, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("initializer_seed", [None, 7])
+@every_memory
+def test_weights_of_one_initializer_differ(name, initializer_seed):
+    kind = type(MEMORIES[name]())
+    initializer = keras.initializers.RandomUniform(seed=initializer_seed)
+    own = {"vocabulary_size": V} if name in OF_WORDS else {}
+    layer = kind(kernel_initializer=initializer, **own)
+    layer.build((None, None, 60))
+    values = [arrays(w) for w in layer.weights if w.name != "bias"]
+    for index, value in enumerate(values):
+        for other in values[:index]:
+            assert value.shape != other.shape or np.all(value != other)
 
 
 def test_a_call_has_the_last_word():
@@ -540,7 +555,7 @@ def test_compute_output_shape(name, shape):
 
 
 @every_one_of_outputs
-def test_in_a_sequential_model_with_padding(name, tmp_path):
+def test_in_a_sequential_model_with_padding(name, reloaded):
     """Padded rows predict as the same rows without, and so does the file."""
     model = keras.Sequential(
         [
@@ -557,10 +572,7 @@ def test_in_a_sequential_model_with_padding(name, tmp_path):
     np.testing.assert_allclose(
         found[rows > 0], alone.reshape(6, V), rtol=1e-4, atol=1e-5
     )
-    path = tmp_path / "model.keras"
-    model.save(path)
-    loaded = keras.saving.load_model(path)
-    np.testing.assert_allclose(arrays(loaded(rows)), found, atol=1e-6)
+    np.testing.assert_allclose(arrays(reloaded(model)(rows)), found, atol=1e-6)
 
 
 @every_one_of_outputs
@@ -582,7 +594,7 @@ def test_time_distributed(name, with_mask):
 
 
 @pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
-def test_in_a_functional_model_with_a_bidirectional_part(name, tmp_path):
+def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
     """Trains, is saved, and gives weights and state to those who ask."""
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outputs = keras.layers.Embedding(V, 5, mask_zero=True)(token_ids)
@@ -601,15 +613,9 @@ def test_in_a_functional_model_with_a_bidirectional_part(name, tmp_path):
     )
     model.fit(rows, rows, verbose=0)
     all_three = keras.Model(token_ids, [logits, state, weights])
-    path = tmp_path / "model.keras"
-    all_three.save(path)
     found = arrays(all_three(rows))
-    assert_close(keras.saving.load_model(path)(rows), found, atol=1e-6)
+    assert_close(reloaded(all_three)(rows), found, atol=1e-6)
     np.testing.assert_array_equal(found[2][rows == 0], 0.0)
-
-
-def dtype_of(tensor):
-    return keras.backend.standardize_dtype(tensor.dtype)
 
 
 @every_memory

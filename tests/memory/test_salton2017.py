@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
+from layers import dtype_of
 from layers import everything
 from layers import few_on_jax
+from layers import normal as outputs_of
 from layers import uniform
 
-from memlm_keras import LanguageModel
 from memlm_keras.memory import Attentive
 from memlm_keras.memory.salton2017 import SCORES
 from references import salton2017 as reference
@@ -41,11 +42,6 @@ def symbols(layer, values=None):
     if "query_kernel" in named:
         weights["W_q"] = named["query_kernel"].T
     return weights
-
-
-def outputs_of(seed, batch_size, time, k):
-    random = np.random.default_rng(seed)
-    return random.normal(size=(batch_size, time, k)).astype("float32")
 
 
 def reader(layer, compiled):
@@ -140,20 +136,6 @@ def test_gradients_equal_finite_differences(score, gradients):
 
     values = [outputs, *layer.get_weights()]
     assert_derivatives(gradients, loss, reference_loss, values)
-
-
-@every_score
-def test_an_empty_memory(score, compiled):
-    """The first output is composed with zeros."""
-    layer = make(score, 3)
-    outputs = outputs_of(1, 2, 1, 3)
-    merged, _, attention = arrays(
-        compiled(lambda outputs: everything(layer)(outputs))(outputs)
-    )
-    weights = symbols(layer)
-    expected = np.tanh(outputs @ weights["W_c"][:, :3].T + weights["b_t"])
-    np.testing.assert_allclose(merged, expected, rtol=1e-5)
-    np.testing.assert_array_equal(attention, 0.0)
 
 
 # === Streaming ===
@@ -277,33 +259,6 @@ def test_words_on_the_axes_of_the_figures(compiled):
 
 
 @every_score
-def test_rows_of_a_model_are_emptied_where_a_sentence_begins(score):
-    memory = Attentive(score, window=4, bias_initializer="uniform")
-    model = LanguageModel(7, 3, [keras.layers.LSTM(3)], memory)
-    model.carry_state(evaluation_batch_size=2)
-    first = np.array([[1, 2, 3], [4, 5, 6]], "int32")
-    second = np.array([[3, 2], [1, 4]], "int32")
-    model({"token_ids": first, "reset": np.ones(2, "bool")})
-    found = model({"token_ids": second, "reset": np.array([True, False])})
-    found = keras.ops.convert_to_numpy(found)
-    begun = keras.ops.convert_to_numpy(model(second))
-    whole = model(np.concatenate([first, second], axis=1))
-    whole = keras.ops.convert_to_numpy(whole)[:, 3:]
-    np.testing.assert_allclose(found[0], begun[0], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(found[1], whole[1], rtol=1e-5, atol=1e-6)
-    assert np.abs(begun[1] - whole[1]).max() > 1e-4
-
-
-def test_kernels_differ_from_each_other():
-    layer = Attentive("combined", kernel_initializer="orthogonal")
-    layer.build((None, None, 3))
-    kernels = [layer.memory_kernel, layer.query_kernel, layer.output_kernel]
-    first, second, third = (kernel.numpy()[:3] for kernel in kernels)
-    assert np.abs(first - second).max() > 1e-3
-    assert np.abs(second - third).max() > 1e-3
-
-
-@every_score
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(score, dtype, compiled):
     """A long stream keeps its sums where rounding cannot stop them."""
@@ -313,9 +268,7 @@ def test_lower_precision(score, dtype, compiled):
     read = reader(layer, compiled)
     half = keras.ops.cast(outputs, layer.compute_dtype)
     merged, state, weights = read(half, layer.initial_state(2))
-    for value in (merged, weights):
-        found = keras.backend.standardize_dtype(value.dtype)
-        assert found == layer.compute_dtype
+    assert dtype_of(merged) == dtype_of(weights) == layer.compute_dtype
     state = layer.initial_state(2)
     for step in range(time):
         merged, state, _ = read(half[:, step : step + 1], state)
@@ -325,10 +278,7 @@ def test_lower_precision(score, dtype, compiled):
     )
     np.testing.assert_allclose(merged, expected[:, -1], rtol=0, atol=0.05)
     if score == "single":
-        assert {
-            keras.backend.standardize_dtype(value.dtype)
-            for value in state.values()
-        } == {"float32", "int32"}
+        assert set(map(dtype_of, state.values())) == {"float32", "int32"}
         hidden = np.tanh(outputs @ symbols(layer)["W_s"].T)
         scores = hidden @ symbols(layer)["v_s"]
         np.testing.assert_allclose(

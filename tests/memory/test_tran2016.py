@@ -9,6 +9,7 @@ from layers import assert_close
 from layers import everything
 from layers import few_on_jax
 from layers import memory_loss
+from layers import normal
 from layers import uniform
 
 import memlm_keras
@@ -97,9 +98,7 @@ def test_gradients_equal_finite_differences(variant, gradients):
     d, window = 3, 3
     layer = make(variant, d, window)
     outputs, token_ids = inputs_of(5, 2, 4, d)
-    direction = np.random.default_rng(6).normal(size=(2, 4, d))
-    direction = direction.astype("float32")
-
+    direction = normal(6, 2, 4, d)
     loss = memory_loss(layer, direction, token_ids)
 
     def reference_loss(values):
@@ -243,9 +242,7 @@ def test_gradients_of_a_bidirectional_block(variant, gradients):
     outputs, token_ids = inputs_of(5, 2, 5, d)
     # An end within a window, and none.
     token_ids[0], token_ids[1] = [0, 1, 2, 4, 4], [0, 3, 1, 5, 3]
-    direction = np.random.default_rng(6).normal(size=(2, 5, d))
-    direction = direction.astype("float32")
-
+    direction = normal(6, 2, 5, d)
     loss = memory_loss(layer, direction, token_ids)
 
     def reference_loss(values):

@@ -4,6 +4,7 @@ import keras
 import keras_nlp
 import numpy as np
 import pytest
+from layers import arrays
 from scipy.special import log_softmax
 
 from memlm_keras import SequenceAutoencoder
@@ -31,10 +32,6 @@ def make(name, scale=3.0):
     for weight in model.trainable_variables:
         weight.assign(weight * scale)
     return model
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
 def forced(model, source, target):
@@ -170,12 +167,11 @@ def test_training_learns_to_copy(random):
 
 
 @every_model
-def test_saved_models_give_the_same(name, tmp_path):
+def test_saved_models_give_the_same(name, reloaded):
     model = make(name)
     source = [4, 2, 7, 0]
     expected = forced(model, source, [0, 4, 2])
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model)
     np.testing.assert_allclose(
         forced(loaded, source, [0, 4, 2]), expected, atol=1e-6
     )

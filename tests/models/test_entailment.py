@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+from layers import arrays
 
 from memlm_keras import EntailmentClassifier
 from memlm_keras.cells import AssociativeGRUCell
@@ -89,10 +90,6 @@ def plain(config):
     if isinstance(config, dict):
         return {k: plain(v) for k, v in config.items() if k != "build_config"}
     return config
-
-
-def arrays(nest):
-    return keras.tree.map_structure(keras.ops.convert_to_numpy, nest)
 
 
 def alone(model, premise, hypothesis):
@@ -227,12 +224,11 @@ def test_the_premise_reaches_the_hypothesis(name, random):
 
 
 @every_model
-def test_saved_models_give_the_same(name, random, tmp_path):
+def test_saved_models_give_the_same(name, random, reloaded):
     model = make(name)
     inputs, _, _ = PairBatches(*pairs(random), 5)[0]
     expected = arrays(model(inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model)
     np.testing.assert_allclose(arrays(loaded(inputs)), expected, atol=1e-6)
     assert plain(loaded.get_config()) == plain(model.get_config())
     assert (loaded.recurrent_hypothesis is None) == (

@@ -1,6 +1,5 @@
 """Continuing a prompt, by ids and by words."""
 
-import keras
 import numpy as np
 import pytest
 from language_models import V
@@ -102,11 +101,9 @@ def test_strings_in_and_out():
         model.generate("a b", 5, "greedy")
 
 
-def test_a_model_that_knows_its_vocabulary(tmp_path):
-    model = make(vocabulary_size=None, vocabulary=LETTERS)
+def test_a_model_that_knows_its_vocabulary(reloaded):
+    model = reloaded(make(vocabulary_size=None, vocabulary=LETTERS))
     assert model.vocabulary_size == V
-    model.save(tmp_path / "model.keras")
-    model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.vocabulary.tokens == LETTERS.tokens
     # It stops at the end of a sentence, unless there are no stop tokens.
     model.head.bias.assign(50.0 * (np.arange(V) == 0))

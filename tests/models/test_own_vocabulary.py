@@ -36,11 +36,6 @@ def make(vocabulary=VOCABULARY, **arguments):
     )
 
 
-def reloaded(model, tmp_path):
-    model.save(tmp_path / "model.keras")
-    return keras.saving.load_model(tmp_path / "model.keras")
-
-
 def batches_of(vocabulary, rows=2):
     lines = ["the company said .", "the company", "said the company ."]
     tokens = np.concatenate([vocabulary.encode_sentence(t) for t in lines])
@@ -49,10 +44,10 @@ def batches_of(vocabulary, rows=2):
     return corpus.batches("train", rows, 4)
 
 
-def test_a_file_is_enough_to_score_and_to_write(tmp_path):
+def test_a_file_is_enough_to_score_and_to_write(reloaded):
     model = make()
     assert model.vocabulary_size == len(VOCABULARY) == 7
-    read = reloaded(model, tmp_path)
+    read = reloaded(model)
     assert read.vocabulary == VOCABULARY
     ids = [2, 3, 1, 4, 6, 5]
     assert VOCABULARY.encode(TEXT).tolist() == ids
@@ -125,13 +120,13 @@ def test_ensembles_know_it():
         memlm.Ensemble([*models, make(vocabulary=OTHER)])
 
 
-def test_pieces_train_score_and_generate(tmp_path):
+def test_pieces_train_score_and_generate(reloaded):
     model = make(vocabulary=PIECES)
     model.compile("adam")
     batches = batches_of(PIECES)
     model.fit(batches, epochs=2, verbose=0)
     assert batches[0][0]["token_ids"][0, 0] == PIECES.end_of_sentence_id == 6
-    read = reloaded(model, tmp_path)
+    read = reloaded(model)
     assert isinstance(read.vocabulary, SubwordVocabulary)
     ids = PIECES.encode("the company").tolist()
     assert ids == [2, 5, 7]
@@ -154,11 +149,10 @@ def classifier(**arguments):
     )
 
 
-def test_classifiers_read_strings(tmp_path):
+def test_classifiers_read_strings(reloaded):
     corpus = memlm.data.load_pairs("embedded", lowercase=True)
     model = reloaded(
-        classifier(vocabulary=corpus.vocabulary, labels=corpus.labels),
-        tmp_path,
+        classifier(vocabulary=corpus.vocabulary, labels=corpus.labels)
     )
     assert model.vocabulary == corpus.vocabulary
     assert model.labels == corpus.labels
@@ -200,7 +194,7 @@ def test_wrong_arguments_of_classifiers():
             classifier(vocabulary_size=9, labels=labels, num_classes=2)
 
 
-def test_autoencoders_read_and_write_strings(tmp_path):
+def test_autoencoders_read_and_write_strings(reloaded):
     keras.utils.set_random_seed(5)
     model = memlm.SequenceAutoencoder(
         vocabulary=PIECES,
@@ -209,7 +203,7 @@ def test_autoencoders_read_and_write_strings(tmp_path):
         decoder=keras.layers.GRU(6),
         conditioning="memory",
     )
-    read = reloaded(model, tmp_path)
+    read = reloaded(model)
     assert read.vocabulary == PIECES and read.end_of_sentence_id == 6
     ids = [PIECES.encode_sentence(t) for t in ("the company", "the")]
     expected = [PIECES.detokenize(row) for row in model.generate(ids)]

@@ -44,7 +44,7 @@ def of(name):
 
 
 @pytest.mark.parametrize("name", [*MODELS, *CELLS])
-def test_quantized_models_read_stream_and_are_saved(name, tmp_path):
+def test_quantized_models_read_stream_and_are_saved(name, reloaded):
     model, tokens = of(name), tokens_of(2, 5)
     before = model.score(tokens)
     model.quantize("int8", verbose=False)
@@ -54,8 +54,7 @@ def test_quantized_models_read_stream_and_are_saved(name, tmp_path):
     assert 0 < np.abs(quantized - before).max() < 0.1
     logits = array(model(tokens))
     close(stepped(model, tokens)[0], logits)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    loaded = reloaded(model)
     close(loaded.score(tokens), quantized)
     close(loaded.step(tokens, loaded.initial_state(2))[0], logits)
     assert [(weight.name, weight.dtype) for weight in loaded.weights] == [
@@ -137,7 +136,7 @@ def test_training_and_smoothing_are_refused():
     assert fixed.embedding.quantization_mode == "int8"
 
 
-def test_memory_in_a_model_of_ones_own_is_quantized(tmp_path):
+def test_memory_in_a_model_of_ones_own_is_quantized(reloaded):
     inputs = keras.Input((None, 6))
     outputs = memlm.memory.KeyValue(window=3)(inputs)
     model = keras.Model(inputs, keras.layers.Dense(4)(outputs))
@@ -146,9 +145,7 @@ def test_memory_in_a_model_of_ones_own_is_quantized(tmp_path):
     model.quantize("int8")
     quantized = array(model(steps))
     assert 0 < np.abs(quantized - before).max() < 0.1
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    close(loaded(steps), quantized)
+    close(reloaded(model)(steps), quantized)
     memory = next(one for one in model.layers if "key_value" in one.name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = memory.nothing
