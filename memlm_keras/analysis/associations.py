@@ -47,9 +47,6 @@ def associations(model, source, target, written="written"):
         written: `"written"`, the change of the memory at a step,
             `s_t - s_{t-1}`, or `"state"`, the memory after it, `s_t`.
 
-    Returns:
-        `Associations`.
-
     Raises:
         ValueError: if the model has no associative memory, for another
             `written`, an empty sequence, or ids outside the vocabulary.
@@ -99,8 +96,6 @@ def plot_associations(similarity, source, target, path, title=None):
     Args:
         similarity: float array `(target time, source time)` in -1 .. 1.
         source, target: lists of strings.
-        path: path of the PNG file.
-        title: optional string.
 
     Raises:
         ValueError: if there is not one word for each row and column.
@@ -133,7 +128,6 @@ def write_associations(similarity, source, target, path):
 
     Args:
         similarity, source, target: as for `plot_associations`.
-        path: path of the CSV file.
 
     Raises:
         ValueError: if there is not one word for each row and column.

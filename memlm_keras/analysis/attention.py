@@ -63,8 +63,6 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
     Args:
         weights: float array `(time, memory)`, of `LanguageModel.attention`.
         tokens: list of `time` strings, the tokens read.
-        path: path of the PNG file.
-        title: optional string.
         steps_back: integer, `model.attending.steps_back`: 1 where the memory is
             of the steps before, 0 where it includes the current one.
 
@@ -114,8 +112,6 @@ def plot_mean_attention(means, path, title=None):
         means: float array `(memory,)` of `mean_attention`, or a dict of such
             arrays by the name of their model; positions are aligned at the
             most recent.
-        path: path of the PNG file.
-        title: optional string.
 
     Raises:
         ValueError: if there is nothing to draw.
@@ -225,15 +221,8 @@ def attention_columns(
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `None` for the model's own.
         samples: integer, number of words, each sampled at most once.
-        seed: integer that determines the sample.
-        batch_size: integer, sentences that are read side by side.
-        verbose: 0 or 1, whether to show a progress bar.
-
-    Returns:
-        `AttentionColumns`.
 
     Raises:
         ValueError: if the model has no memory that attends, the vocabulary is
@@ -301,8 +290,6 @@ def plot_attention_columns(columns, path, title=None):
 
     Args:
         columns: `AttentionColumns` of `attention_columns`.
-        path: path of the PNG file.
-        title: optional string.
 
     Example:
 
@@ -333,7 +320,6 @@ def write_attention_columns(columns, path):
 
     Args:
         columns: `AttentionColumns` of `attention_columns`.
-        path: path of the CSV file.
 
     Example:
 

@@ -57,13 +57,9 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentence: string, split at white space, or list of words, without its
             end.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `None` for the model's own.
         top: integer, how many of the most probable words; of equally probable
             ones those of lower ids.
-
-    Returns:
-        `SentencePredictions`.
 
     Raises:
         ValueError: if the model has no memory that attends or one that reads
@@ -129,8 +125,6 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
-        path: path of the PNG file.
-        title: optional string.
 
     Example:
 
@@ -190,7 +184,6 @@ def write_sentence_predictions(predictions, path):
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
-        path: path of the CSV file.
 
     Example:
 
@@ -248,8 +241,6 @@ def plot_sentence_attention(predictions, path, title=None):
     Args:
         predictions: dict by title of `SentencePredictions` of the same
             sentence, such as `{"combined": ..., "single": ...}`.
-        path: path of the PNG file.
-        title: optional string.
 
     Raises:
         ValueError: if there is nothing to draw, or the sentences differ.
@@ -308,8 +299,6 @@ def write_sentence_page(predictions, path, title="Attention"):
 
     Args:
         predictions: `SentencePredictions` of `sentence_predictions`.
-        path: path of the HTML file.
-        title: string.
 
     Raises:
         ValueError: if a weight or probability is not finite.

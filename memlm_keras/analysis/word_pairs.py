@@ -85,17 +85,11 @@ def dependency_attention(
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
         sentences: list of `ParsedSentence`, as of `read_conllu`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `None` for the model's own.
         bins: pairs `(nearest, farthest)` of distances in words, 1 for
             neighbours, ascending and apart. Distances in no bin are left out.
         subtypes: whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
-        batch_size: integer, sentences that are read side by side.
-        verbose: 0 or 1, whether to show a progress bar.
-
-    Returns:
-        `DependencyAttention`.
 
     Raises:
         ValueError: if the model has no memory that attends, the vocabulary is
@@ -179,10 +173,8 @@ def plot_dependency_attention(
 
     Args:
         attention: `DependencyAttention` of `dependency_attention`.
-        path: path of the PNG file.
         dependencies: list of those to draw, from top to bottom; `None` draws
             all.
-        title: optional string.
         minimum_pairs: integer; cells of fewer pairs, whose mean may come from
             a single word, are white as well.
 
@@ -240,7 +232,6 @@ def write_dependency_attention(attention, path):
 
     Args:
         attention: `DependencyAttention` of `dependency_attention`.
-        path: path of the CSV file.
 
     Example:
 
@@ -388,13 +379,10 @@ def distant_pairs(
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
             with its end.
         training_text: the same for the training data, to count the pairs in.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `None` for the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
             Co-occurrences are counted at each distance from it on to that of
             the oldest slot: 7 to 15 for a memory block of 15 words.
-        batch_size: integer, sentences that are read side by side.
-        verbose: 0 or 1, whether to show progress bars.
 
     Returns:
         `DistantPairs`, sorted by distance, then by the ids of the words. There
@@ -468,8 +456,6 @@ def plot_distant_pairs(pairs, path, title=None):
 
     Args:
         pairs: `DistantPairs` of `distant_pairs`.
-        path: path of the PNG file.
-        title: optional string.
 
     Example:
 
@@ -495,7 +481,6 @@ def write_distant_pairs(pairs, path):
 
     Args:
         pairs: `DistantPairs` of `distant_pairs`.
-        path: path of the CSV file.
 
     Example:
 
@@ -522,7 +507,6 @@ def write_counts_by_distance(pairs, path):
 
     Args:
         pairs: `DistantPairs` of `distant_pairs`.
-        path: path of the CSV file.
 
     Example:
 

@@ -16,9 +16,8 @@ _CHUNK = 1 << 20
 class EpochBatches(keras.utils.PyDataset):
     """Batches that can start at any batch of any epoch.
 
-    Subclasses set `batches_per_epoch` and implement `identity`, `_batch` and,
-    if they shuffle, `_shuffle`. A model refuses batches whose `vocabulary`,
-    which a corpus sets, is not the model's own.
+    Subclasses set `batches_per_epoch` and implement `_batch`. A model refuses
+    batches whose `vocabulary`, which a corpus sets, is not the model's own.
     """
 
     vocabulary = None
@@ -56,10 +55,6 @@ class EpochBatches(keras.utils.PyDataset):
         Item `i` is then batch `batch + i` of the epoch. The `fit` of this
         package's models moves to the first batch of each later epoch itself.
 
-        Args:
-            epoch: Integer from 0.
-            batch: Integer from 0, below `batches_per_epoch`.
-
         Raises:
             ValueError: There is no such epoch or batch.
         """
@@ -77,6 +72,9 @@ class EpochBatches(keras.utils.PyDataset):
         self.start_batch = batch
         if self.shuffle:
             self._shuffle(np.random.default_rng([self.seed, epoch]))
+
+    def _shuffle(self, generator):
+        """Draws the orders of an epoch."""
 
 
 class TokenBatches(EpochBatches):
@@ -126,15 +124,15 @@ class TokenBatches(EpochBatches):
         if len(begins) < self.batch_size:
             missing = (0, self.batch_size - len(begins))
             begins, ends = np.pad(begins, missing), np.pad(ends, missing)
-        steps, end_id = np.arange(time), self.end_of_sentence_id
-        inside = steps < (ends - begins)[:, None]
-        places = np.minimum(begins[:, None] + steps, self.num_tokens - 1)
-        targets = np.where(inside, self.tokens[places], end_id)
-        before = np.where(blind, end_id, self.tokens[begins - 1])
-        token_ids = np.concatenate([before[:, None], targets[:, :-1]], axis=1)
-        token_ids = np.where(inside, token_ids, end_id).astype(np.int32)
+        places = begins[:, None] + np.arange(-1, time)
+        read = self.tokens.take(places, mode="clip")
+        token_ids = read[:, :-1].astype(np.int32)
+        targets = read[:, 1:].astype(np.int32)
+        outside = np.arange(time) >= (ends - begins)[:, None]
+        token_ids[blind, 0] = self.end_of_sentence_id
+        token_ids[outside] = targets[outside] = self.end_of_sentence_id
         inputs = {"token_ids": token_ids, "reset": reset}
-        return inputs, targets.astype(np.int32), inside.astype(np.float32)
+        return inputs, targets, (~outside).astype(np.float32)
 
 
 def checksum(integers, start=0):
@@ -172,23 +170,18 @@ class Batches(TokenBatches):
     order depends on `seed` and epoch alone. The rows of documents, and so the
     number of batches, stay the same.
 
-    There is no need to raise `workers`: the tokens are indexed in place.
-
     Args:
         tokens: 1-D integer array or memory map.
-        batch_size: Number of rows.
-        segment_length: Number of time steps of a batch.
         document_starts: `None`, or 1-D integer offsets into `tokens` at which
             documents begin: the first 0, each larger than the one before.
         shuffle: Whether to reorder documents every epoch.
-        seed: Integer that determines the orders.
         end_of_sentence_id: Input before the first token, and padding.
         context_of: `"document"` or `"sentence"`, which of them begin at
             `document_starts`, for reports.
 
     Attributes:
         epoch: Current epoch, from 0.
-        start_batch: Batch at which the current epoch begins, usually 0.
+        start_batch: Batch at which the current epoch begins.
         has_documents: Whether contexts end where documents end.
 
     Raises:
@@ -338,19 +331,15 @@ class SentenceBatches(TokenBatches):
 
     Meant for training with `memlm_keras.training.SentenceCrossEntropy`. To
     evaluate, `Batches` with `sentence_starts` as `document_starts` are the same
-    protocol in a single shape; only a memory that reads ahead needs its
-    sentences whole there too.
+    protocol in a single shape, if the memory does not read ahead.
 
     Args:
         tokens: 1-D integer array or memory map, each sentence with its end.
-        batch_size: Number of rows.
-        length_multiple: Integer, the time of every batch is a multiple of it.
         shuffle: Whether to draw the sentences of each batch and the order of
             the batches every epoch; they depend on `seed` and epoch alone.
-        seed: Integer that determines the orders.
         end_of_sentence_id: Integer, ends each sentence.
-        longest: `None`, or integer, the largest number of targets of a
-            sentence, its end included; the rest is left out.
+        longest: `None`, or the largest number of targets of a sentence, its
+            end included; the rest is left out.
         equal_lengths: Whether the sentences of a batch have equal lengths;
             otherwise they have any, in the order of the text unless shuffled.
 

@@ -40,8 +40,6 @@ class Corpus:
 
     Args:
         name: Name to report results under.
-        vocabulary: `Vocabulary`.
-        train, validation, test: `Split`s.
         description: How one text was split into three, if it was.
 
     Example:
@@ -138,9 +136,6 @@ class Corpus:
                 otherwise the text is one stream.
             sentences: Whether each sentence does.
 
-        Returns:
-            `Batches`.
-
         Raises:
             ValueError: There is no such split, `documents` is true and the
                 split has none, or `sentences` is true as well.
@@ -183,13 +178,8 @@ class Corpus:
         """Makes the `SentenceBatches` of one split, to train on.
 
         Args:
-            split: As for `batches`.
-            batch_size: Number of sentences in a batch.
             **kwargs: `length_multiple`, `shuffle`, `seed`, `longest` and
                 `equal_lengths` of `SentenceBatches`.
-
-        Returns:
-            `SentenceBatches`.
 
         Raises:
             ValueError: There is no such split.
@@ -493,7 +483,6 @@ def load_documents(
             the order of their names), or of one file of many documents. UTF-8.
         document_start: For a file, as for `load_text`.
         validation, test: Share of the tokens, between 0 and 1, of each.
-        seed: Integer that determines the assignment.
         vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
             builds one, as the next five arguments say.
         vocabulary_size: Largest number of entries, the two special tokens

@@ -24,7 +24,6 @@ class SentencePair:
 
     Args:
         premise, hypothesis: Tuple of tokens, at least one.
-        label: String.
 
     Raises:
         ValueError: A sentence has no tokens, or is a string.
@@ -71,9 +70,6 @@ class PairCorpus:
 
     Args:
         name: Name to report results under.
-        vocabulary: `Vocabulary`.
-        labels: Tuple of strings.
-        train, validation, test: `PairSplit`s.
 
     Example:
 
@@ -108,9 +104,6 @@ class PairCorpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `PairSplit`.
             batch_size, shuffle, seed, **kwargs: As for `PairBatches`.
-
-        Returns:
-            `PairBatches`.
 
         Raises:
             ValueError: There is no such split.
@@ -212,21 +205,17 @@ class PairBatches(EpochBatches):
     to a multiple of `length_multiple`, so that few shapes are ever compiled.
     Lengths mark the padding, which changes no result.
 
-    An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches,
-    with validation after them; passes continue across epochs. The `fit` of
-    this package's models moves the batches to each epoch; for other models,
-    `start_at` does.
+    An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches;
+    passes continue across epochs. For models of other packages, `start_at`
+    moves the batches to each epoch.
 
     Args:
         premises, hypotheses: Sequences of 1-D integer arrays, none empty.
         labels: 1-D integer array.
-        batch_size: Number of rows.
         shuffle: Whether to draw an order for every pass, which depends on
             `seed` and the number of the pass alone; otherwise all pairs are
             sorted by length, in one chunk.
-        seed: Integer that determines the orders.
         bucket_batches: Batches of a chunk.
-        length_multiple: Integer, times are a multiple of it.
         batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
 
     Attributes:
@@ -280,10 +269,10 @@ class PairBatches(EpochBatches):
             )
         self.bucket_batches = int(bucket_batches)
         self.length_multiple = int(length_multiple)
-        self.batches_per_epoch = self.batches_per_pass
-        if batches_per_epoch is not None:
-            require_positive_integer("batches_per_epoch", batches_per_epoch)
-            self.batches_per_epoch = int(batches_per_epoch)
+        if batches_per_epoch is None:
+            batches_per_epoch = self.batches_per_pass
+        require_positive_integer("batches_per_epoch", batches_per_epoch)
+        self.batches_per_epoch = int(batches_per_epoch)
         both = (*self.premises, *self.hypotheses)
         lengths = np.array([len(sentence) for sentence in both])
         self._longest = lengths.reshape(2, -1).max(axis=0)
@@ -334,20 +323,13 @@ class PairBatches(EpochBatches):
 
     def _batch(self, index):
         rows = self._rows(index)
-        premise, premise_length = self._padded(self.premises, rows)
-        hypothesis, hypothesis_length = self._padded(self.hypotheses, rows)
         filled = rows >= 0
         inputs = {
-            "premise": premise,
-            "premise_length": premise_length,
-            "hypothesis": hypothesis,
-            "hypothesis_length": hypothesis_length,
+            **self._padded("premise", self.premises, rows),
+            **self._padded("hypothesis", self.hypotheses, rows),
         }
         labels = np.where(filled, self.labels[rows], 0).astype("int32")
         return inputs, labels, filled.astype("float32")
-
-    def _shuffle(self, generator):
-        """Does nothing, since orders belong to passes, not to epochs."""
 
     def _rows(self, index):
         """Pairs of a batch of the epoch, int `(batch_size,)`."""
@@ -380,7 +362,7 @@ class PairBatches(EpochBatches):
         batches = order.reshape(self.batches_per_pass, self.batch_size)
         return random.permutation(batches) if self.shuffle else batches
 
-    def _padded(self, sentences, rows):
+    def _padded(self, name, sentences, rows):
         chosen = [sentences[row] if row >= 0 else _FILLER for row in rows]
         lengths = np.array([len(sentence) for sentence in chosen], "int32")
         multiple = self.length_multiple
@@ -389,7 +371,7 @@ class PairBatches(EpochBatches):
         )
         for row, sentence in enumerate(chosen):
             padded[row, : len(sentence)] = sentence
-        return padded, lengths
+        return {name: padded, f"{name}_length": lengths}
 
 
 # The sentence of rows without a pair, of weight 0.

@@ -96,7 +96,6 @@ class MQAR:
         """Draws rows.
 
         Args:
-            rows: Integer.
             generator: `numpy.random.Generator`.
 
         Returns:
@@ -275,10 +274,8 @@ class RecallBatches(EpochBatches):
     Args:
         task: `MQAR`, `Copy`, `Binding`, or an object with the same attributes.
         rows: Integer, rows of an epoch.
-        batch_size: Number of rows of a batch.
         fresh: Whether every epoch has rows of its own.
         shuffle: Whether the rows are in another order every epoch.
-        seed: Integer that determines rows and orders.
 
     Example:
 

@@ -254,7 +254,6 @@ def prepare_novels(
         lowercase: Whether to lower-case the text.
         tokenize: As for `completion_questions`; it is given a sentence.
         encoding: How to read a file that is not UTF-8.
-        verbose: 0 or 1, whether to show a progress bar.
 
     Returns:
         Two integers, the sentences and the tokens that were written.

@@ -254,9 +254,6 @@ class SubwordVocabulary(Vocabulary):
                 splits words into these tokens. Its own ids are not used.
             unknown, end_of_sentence, unit: As for the class.
 
-        Returns:
-            `SubwordVocabulary`.
-
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: The file is not UTF-8, a line is not a token and an id,
@@ -292,9 +289,6 @@ class SubwordVocabulary(Vocabulary):
 
         Args:
             ids_or_tokens: 1-D integers, or an iterable of pieces.
-
-        Returns:
-            String.
         """
         tokens = self._tokens(ids_or_tokens)
         if self.unit == "words":

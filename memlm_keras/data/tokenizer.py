@@ -71,14 +71,7 @@ class Tokenizer:
         self.numbers = numbers
 
     def tokenize(self, text):
-        """Splits a text into tokens.
-
-        Args:
-            text: String.
-
-        Returns:
-            List of strings.
-        """
+        """Splits a text into tokens."""
         if self.split == "unicode_script":
             return self.normalize(_split_at_scripts(text))
         words = text.split()

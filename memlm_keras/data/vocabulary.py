@@ -87,7 +87,6 @@ class Vocabulary:
             minimum_count: Tokens seen fewer times are left out. `None` leaves
                 out tokens seen once if otherwise the text had no unknown
                 tokens, from which a model learns about them.
-            unknown, end_of_sentence, tokenizer: As for the class.
 
         Returns:
             `Vocabulary`, most frequent tokens first, equally frequent ones
@@ -170,9 +169,6 @@ class Vocabulary:
     def save(self, path):
         """Writes the vocabulary as JSON, whole or not at all.
 
-        Args:
-            path: Path of the file to write.
-
         Raises:
             OSError: The folder cannot be written.
         """
@@ -214,9 +210,6 @@ class Vocabulary:
 
         Args:
             ids: 1-D integers, as an array, tensor or list.
-
-        Returns:
-            List of strings.
 
         Raises:
             ValueError: An id is not in the vocabulary.
@@ -262,9 +255,6 @@ class Vocabulary:
 
         Args:
             ids: Integer array or memory map of ids.
-
-        Returns:
-            Integer.
         """
         return int(np.size(ids))
 

@@ -92,14 +92,10 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
             `memlm_keras.ngrams`, which reads the whole text of each question
             and candidate.
         questions: iterable of `memlm_keras.data.ClozeQuestion`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
-            the model's own.
+        vocabulary: `None` for the model's own.
         batch_size: integer, rows that the model reads at once. It affects time
             and memory, and scores only by rounding.
         verbose: 0 prints nothing, 1 a progress bar and the result.
-
-    Returns:
-        `ClozeAccuracy`.
 
     Raises:
         ValueError: for what `cloze_scores` refuses.
@@ -157,7 +153,6 @@ def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.
-        verbose: 0 or 1, whether to show a progress bar.
 
     Returns:
         List of float64 arrays `(candidates,)`, one a question: natural-log

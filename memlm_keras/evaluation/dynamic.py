@@ -210,7 +210,6 @@ class DynamicEvaluator:
         Args:
             batches: `memlm_keras.data.Batches` of one row. Each segment is an
                 update; the paper's have 5 steps.
-            verbose: 0 prints nothing, 1 a progress bar.
             segments: integer, limit of segments to read; `None` for all.
 
         Returns:
@@ -248,7 +247,6 @@ def mean_squared_gradients(lm, batches, verbose=0):
         lm: `memlm_keras.LanguageModel` that is causal.
         batches: `memlm_keras.data.Batches` of the training text; the authors
             have 100 rows, and the steps of the segments to be scored.
-        verbose: 0 prints nothing, 1 a progress bar.
 
     Returns:
         List of float32 arrays, of the shapes of `lm.trainable_variables`.
@@ -314,9 +312,6 @@ def choose_dynamic(
         segments: integer, limit of segments to read; `None` for all.
         verbose: 0 prints nothing, 1 each pass with its progress bar and its
             result.
-
-    Returns:
-        `DynamicChoice`.
 
     Raises:
         ValueError: for no rates or decays, and what `DynamicEvaluator` refuses.

@@ -32,9 +32,6 @@ def monte_carlo_perplexity(
         verbose: 0 prints nothing, 1 a progress bar and the result.
         also: as for `perplexity`.
 
-    Returns:
-        `Perplexity`.
-
     Raises:
         ValueError: if `samples` is not a positive integer, for a model without
             dropout, and for what `LanguageModel.with_fixed_dropout` and
@@ -109,8 +106,6 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     Args:
         model: a `memlm_keras.LanguageModel` with a `smoothing`.
         batches: as for `perplexity`.
-        samples: integer, K.
-        seed: integer that determines the samples.
         verbose: 0 prints nothing, 1 the result.
 
     Returns:

@@ -71,9 +71,6 @@ def choose_cache(
         thetas, weights: sequences of floats to try, as for `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
 
-    Returns:
-        `CacheChoice`.
-
     Raises:
         ValueError: for a model with a mixture, empty or invalid thetas or
             weights, ids outside the vocabulary, or batches that do not begin at

@@ -54,9 +54,6 @@ class Perplexity:
             note: string, added to the protocol.
             **fields: further attributes, such as `words`.
 
-        Returns:
-            `Perplexity`.
-
         Raises:
             ValueError: if a token of the batches was not predicted once.
         """
@@ -188,7 +185,6 @@ def sentence_losses(model, batches, verbose=0):
         model: as for `perplexity`.
         batches: `memlm_keras.data.Batches` or `SentenceBatches` of the whole
             text.
-        verbose: 0 or 1, whether there is a progress bar.
 
     Returns:
         `(losses, tokens)`: float64 and int64 arrays of a number a sentence, the

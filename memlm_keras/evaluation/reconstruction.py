@@ -34,10 +34,6 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
         model: `memlm_keras.SequenceAutoencoder`.
         batches: `memlm_keras.data.AutoencodingBatches`.
         sampler: as for `SequenceAutoencoder.generate`.
-        verbose: 0 silent, else a progress bar.
-
-    Returns:
-        `Reconstruction`.
 
     Example:
 

@@ -35,10 +35,6 @@ def read_arpa(path, vocabulary, verbose=1):
     Args:
         path: path of the file, in UTF-8.
         vocabulary: `memlm_keras.data.Vocabulary`.
-        verbose: 0 or 1, whether to show a progress bar.
-
-    Returns:
-        `BackoffModel`.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -241,9 +237,7 @@ def write_arpa(model, path, vocabulary, verbose=1):
 
     Args:
         model: `memlm_keras.ngrams.BackoffModel`.
-        path: path of the file.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size.
-        verbose: 0 or 1, whether to show a progress bar.
 
     Raises:
         ValueError: if the vocabulary is not the model's, or has a token that

@@ -97,7 +97,6 @@ class Scorer(abc.ABC):
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: 0 or 1, whether to show a progress bar.
 
         Returns:
             float64 array `(tokens,)`.
@@ -175,7 +174,6 @@ class Scorer(abc.ABC):
         Args:
             batches: `memlm_keras.data.Batches` or `SentenceBatches`, of an
                 `end_of_sentence_id` of 0.
-            verbose: 0 or 1, whether to show a progress bar.
 
         Returns:
             `(scores, sample_weight)`, two arrays `(number of batches *
@@ -287,7 +285,6 @@ class BackoffModel(Scorer):
     Models come from `KneserNey`, `load` and `read_arpa`.
 
     Args:
-        vocabulary_size: integer.
         sentence_boundaries: boolean, whether a context ends with its line.
         tables: list of `NGramTable`, from order 1 on, or `None` for a model
             that is not trained yet.
@@ -456,9 +453,6 @@ class BackoffModel(Scorer):
 
 def load(path):
     """Reads a model that `save` wrote.
-
-    Args:
-        path: path of the file.
 
     Returns:
         `KneserNey` or `BackoffModel`, as it was saved.

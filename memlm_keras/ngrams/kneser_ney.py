@@ -135,10 +135,6 @@ class KneserNey(BackoffModel):
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
-            verbose: 0 or 1, whether to show a progress bar.
-
-        Returns:
-            The model itself.
 
         Raises:
             ValueError: if the text has no token, is not one-dimensional, or

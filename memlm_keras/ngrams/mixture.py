@@ -27,7 +27,6 @@ class UnigramCache(Scorer):
     model (Kuhn and De Mori, 1990).
 
     Args:
-        vocabulary_size: integer.
         size: integer, number of tokens that the cache goes back.
         decay: float above 0 and at most 1, factor of a token's weight for
             every token that follows it (Clarkson and Robinson, 1997).
@@ -192,7 +191,6 @@ def mix(models, text, verbose=1):
         models: list of models, as for `Mixture`.
         text: `memlm_keras.data.Split`, or integers `(tokens,)`, that the
             models were not trained on.
-        verbose: 0 or 1, whether to show progress bars.
 
     Returns:
         `Mixture`.
@@ -280,7 +278,6 @@ def with_cache(
         sizes: integers, the sizes of the cache to try.
         decays: floats, the decays of the cache to try with each size.
         documents: as for `UnigramCache`.
-        verbose: 0 or 1, whether to show a progress bar.
 
     Returns:
         `Mixture` of the model and the cache.
