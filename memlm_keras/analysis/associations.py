@@ -112,13 +112,7 @@ def plot_associations(similarity, source, target, path, title=None):
         2.5 + 0.34 * len(source), 1.6 + 0.34 * len(target)
     )
     image = axes.imshow(similarity, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
-    axes.set_xticks(
-        range(len(source)),
-        map(output.literal, source),
-        rotation=90,
-        fontsize=8,
-    )
-    axes.set_yticks(range(len(target)), map(output.literal, target), fontsize=8)
+    output.label_words(axes, source, target)
     axes.set(xlabel="written at", ylabel="read at")
     output.save(figure, path, axes, title, image, "cosine similarity")
 

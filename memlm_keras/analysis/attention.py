@@ -91,13 +91,12 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
 
     def held(step, position):
         read = step - steps_back - (memory - 1 - position)
-        return output.literal(tokens[read]) if read >= 0 else None
+        return output.literal(tokens[read]) if read >= 0 else ""
 
-    output.label_cells(axes, weights, held, 0.6)
-    tokens = [output.literal(token) for token in tokens]
+    output.label_cells(axes, weights, 0.6, held)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
     # The token after the passage is not known.
-    axes.set_yticks(range(time), [*steps, f"{tokens[-1]} →"], fontsize=8)
+    output.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")
     output.save(figure, path, axes, title, image, "attention weight")
@@ -126,13 +125,7 @@ def plot_mean_attention(means, path, title=None):
         grid[row, longest - len(mean) :] = mean
     figure, axes = output.subplots(2.5 + 0.55 * longest, 1.5 + 0.5 * len(means))
     image = axes.imshow(grid, cmap="Blues", vmin=0.0, aspect="auto")
-    brightest = np.nanmax(grid)
-
-    def label(row, position):
-        mean = grid[row, position]
-        return None if np.isnan(mean) else f"{mean:.2f}"
-
-    output.label_cells(axes, grid, label, 0.6 * brightest)
+    output.label_cells(axes, grid, 0.6 * np.nanmax(grid))
     axes.set_yticks(range(len(means)), list(means))
     _label_positions(axes, longest)
     output.save(figure, path, axes, title, image, "mean attention weight")

@@ -21,12 +21,16 @@ def subplots(width, height, *arguments, **options):
     return figure, figure.subplots(*arguments, **options)
 
 
-def label_cells(axes, grid, label, dark, fontsize=7):
-    """Writes `label(row, column)`, unless it is `None`, into the cells of a
-    grid; text is white in cells above `dark`."""
+def label_cells(axes, grid, dark, label=None, fontsize=7):
+    """Writes `label(row, column)`, unless it is empty, into the cells of a
+    grid, or by default their numbers; it is white in cells above `dark`."""
     for row, column in np.ndindex(*grid.shape):
-        text = label(row, column)
-        if text is not None:
+        if label is not None:
+            text = label(row, column)
+        else:
+            number = grid[row, column]
+            text = "" if np.isnan(number) else f"{number:.2f}"
+        if text:
             axes.text(
                 column,
                 row,
@@ -69,6 +73,20 @@ def save(figure, path, axes=None, title=None, image=None, label=None):
             "them to `matplotlib.rcParams['font.family']`.",
             stacklevel=3,
         )
+
+
+def label_words(axes, columns=(), rows=()):
+    """Labels columns and rows of a grid with words."""
+    if columns:
+        axes.set_xticks(
+            range(len(columns)),
+            [literal(word) for word in columns],
+            rotation=90,
+            fontsize=8,
+        )
+    if rows:
+        labels = [literal(word) for word in rows]
+        axes.set_yticks(range(len(rows)), labels, fontsize=8)
 
 
 def literal(text):

@@ -144,11 +144,10 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     def held(step, slot):
         place = step + 1 - predictions.distances[slot]
-        return output.literal(predictions.read[place]) if place >= 0 else None
+        return output.literal(predictions.read[place]) if place >= 0 else ""
 
-    output.label_cells(left, predictions.weights, held, 0.6)
-    read = [output.literal(word) for word in predictions.read]
-    left.set_yticks(range(time), read, fontsize=8)
+    output.label_cells(left, predictions.weights, 0.6, held)
+    output.label_words(left, rows=predictions.read)
     left.set_xticks(range(memory), predictions.distances)
     left.set_xlabel("words before the predicted one")
     left.set_ylabel("word just read")
@@ -223,7 +222,7 @@ def attention_by_word(predictions):
     >>> memlm_keras.analysis.attention_by_word(predictions).shape
     (7, 7)
     """
-    time, _ = predictions.weights.shape
+    time = len(predictions.weights)
     weights = np.zeros((time, time), predictions.weights.dtype)
     for slot, distance in enumerate(predictions.distances):
         steps = np.arange(distance - 1, time)
@@ -259,8 +258,7 @@ def plot_sentence_attention(predictions, path, title=None):
             f"Received: {received or predictions}"
         )
     (read,) = sentences
-    time = len(read)
-    size = 1.2 + 0.42 * time
+    size = 1.2 + 0.42 * len(read)
     figure, panels = output.subplots(
         size * len(predictions) + 0.8, size, 1, len(predictions), squeeze=False
     )
@@ -270,15 +268,10 @@ def plot_sentence_attention(predictions, path, title=None):
 
         def label(step, word, weights=weights):
             number = f"{weights[step, word]:.2f}"
-            return None if number in ("0.00", "1.00") else number[1:]
+            return "" if number in ("0.00", "1.00") else number[1:]
 
-        output.label_cells(axes, weights, label, 0.5, fontsize=6)
-        axes.set_xticks(
-            range(time), map(output.literal, read), rotation=90, fontsize=8
-        )
-        axes.set_yticks(
-            range(time), map(output.literal, prediction.next), fontsize=8
-        )
+        output.label_cells(axes, weights, 0.5, label, fontsize=6)
+        output.label_words(axes, read, prediction.next)
         axes.set(xlabel="input word", ylabel="predicted word", title=name)
     figure.colorbar(image, ax=panels[0], label="attention weight", shrink=0.8)
     if title:

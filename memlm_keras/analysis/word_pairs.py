@@ -79,8 +79,7 @@ def dependency_attention(
 
     Tran et al. (2016), Figure 6. Each sentence is read from the initial state,
     as its word forms. At each step that predicts a word, every slot that holds
-    a word of the sentence gives one pair; the beginning and the end of the
-    sentence are in none. The figure bins positions; its bins are not published.
+    a word of the sentence gives one pair. The figure's bins are not published.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
@@ -208,18 +207,13 @@ def plot_dependency_attention(
         grid, cmap="YlGnBu", vmin=0.0, vmax=highest, aspect="auto"
     )
 
-    def label(row, column):
-        mean = grid[row, column]
-        return None if np.isnan(mean) else f"{mean:.2f}"
-
-    output.label_cells(axes, grid, label, 0.6 * highest, fontsize=6)
+    output.label_cells(axes, grid, 0.6 * highest, fontsize=6)
     names = [
         str(low) if low == high else f"{low}-{high}"
         for low, high in attention.bins[::-1]
     ]
     axes.set_xticks(range(len(names)), names)
-    labels = [output.literal(name) for name in dependencies]
-    axes.set_yticks(range(len(rows)), labels, fontsize=8)
+    output.label_words(axes, rows=dependencies)
     axes.set_xlabel("words from the attended to the predicted word")
     output.save(figure, path, axes, title, image, "mean attention weight")
 
@@ -253,14 +247,12 @@ class ParsedText:
     """Parsed sentences as one text, in which each sentence has its end."""
 
     def __init__(self, sentences, vocabulary, subtypes):
-        end = [vocabulary.end_of_sentence_id]
         lengths = np.array([len(each.words) for each in sentences])
         ends = np.cumsum(lengths + 1) - 1
         self.starts = ends - lengths
-        parts = []
-        for sentence in sentences:
-            parts += [vocabulary.encode(sentence.words), end]
-        self.tokens = np.concatenate(parts).astype("int32")
+        self.tokens = np.concatenate(
+            [vocabulary.encode_sentence(each.words) for each in sentences]
+        )
         # A word may have the id of the end of a sentence.
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
@@ -376,9 +368,8 @@ def distant_pairs(
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
-        text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
-            with its end.
-        training_text: the same for the training data, to count the pairs in.
+        text, training_text: `memlm_keras.data.Split`, or integers `(tokens,)`,
+            each sentence with its end; pairs are counted in the second.
         vocabulary: `None` for the model's own.
         minimum_distance: integer, 7 for "more than six positions to the left".
             Co-occurrences are counted at each distance from it on to that of
