@@ -80,11 +80,10 @@ class ClozeAccuracy:
 def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Accuracy of a language model in a cloze test.
 
-    The model reads the context of each question, puts every candidate into the
-    query, and chooses the one with which the query is most probable, as in
-    Daniluk et al. (2017) and Hill et al. (2016). Of candidates of equal
-    probability it chooses the first; repeated candidates are equal, and so are
-    all that are not in the vocabulary.
+    The model reads the context of each question and chooses the candidate with
+    which the query is most probable, as in Daniluk et al. (2017) and Hill et
+    al. (2016). Of equal ones it chooses the first; equal are repeated
+    candidates, and all that are not in the vocabulary.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a
@@ -144,12 +143,10 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
 def cloze_scores(model, questions, vocabulary=None, batch_size=32, verbose=1):
     """Log-probability of the query with each candidate in place.
 
-    A context is read once, and all candidates begin with its state. Every
-    sentence ends with the end-of-sentence token, which also comes before the
-    first. Questions are read in batches without any effect on the scores:
-    contexts are not padded, and a query is padded after its end with ends of
-    sentences, which a bidirectional model does not read. The score of a word by
-    such a model is its probability given the words before and after it.
+    Every sentence ends with the end-of-sentence token, which also comes before
+    the first. Batches and their padding have no effect on the scores. The score
+    of a word by a bidirectional model is its probability given the words before
+    and after it.
 
     Args:
         model, questions, vocabulary, batch_size: as for `cloze_accuracy`.

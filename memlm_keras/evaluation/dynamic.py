@@ -43,8 +43,8 @@ class DynamicEvaluator:
     matrices. Nothing is dropped, and a mixture takes part.
 
     The updated weights are copies: the model and its `step` do not change.
-    `memlm_keras.evaluation.perplexity` takes this in place of a
-    model, with batches of one row; each text begins with the trained weights.
+    `memlm_keras.evaluation.perplexity` takes this in place of a model, with
+    batches of one row; each text begins with the trained weights.
 
     Args:
         lm: `memlm_keras.LanguageModel` that is causal.
@@ -304,11 +304,10 @@ def choose_dynamic(
     """Finds rate and decay of dynamic evaluation on development text.
 
     Args:
-        lm: `memlm_keras.LanguageModel` that is causal.
+        lm, mean_squares: as for `DynamicEvaluator`.
         batches: `memlm_keras.data.Batches` of one row.
-        mean_squares: as for `DynamicEvaluator`.
-        rates: sequence of floats to try; `None` for those of `RATES`.
-        decays: sequence of floats to try.
+        rates, decays: sequences of floats to try; `None` for the rates of
+            `RATES`.
         segments: integer, limit of segments to read; `None` for all.
         verbose: 0 prints nothing, 1 each pass with its progress bar and its
             result.

@@ -20,17 +20,14 @@ def monte_carlo_perplexity(
 
     Gal and Ghahramani (2016) average the probabilities of a trained model with
     random dropout masks, one set for the whole text. This is the perplexity of
-    an `Ensemble` of `model.with_fixed_dropout(seed)`,
-    `model.with_fixed_dropout(seed + 1)` and so on, but only one of them is in
-    memory at a time.
+    an `Ensemble` of `model.with_fixed_dropout(seed)` and the next seeds, but
+    only one of them is in memory at a time.
 
     Args:
         model: `memlm_keras.LanguageModel`.
-        batches: as for `perplexity`.
+        batches, verbose, also: as for `perplexity`.
         samples: integer, number of networks with fixed dropout.
         seed: integer, that of the first.
-        verbose: 0 prints nothing, 1 a progress bar and the result.
-        also: as for `perplexity`.
 
     Raises:
         ValueError: if `samples` is not a positive integer, for a model without

@@ -60,13 +60,9 @@ def choose_cache(
 ):
     """Finds theta and weight of a neural cache on a text, in one pass.
 
-    The model reads the text once and its outputs are compared once, for all
-    pairs of theta and weight.
-
     Args:
         model: a `memlm_keras.LanguageModel` without a mixture.
-        batches: `memlm_keras.data.Batches` of the whole development text. One
-            row reads it as a single stream.
+        batches: `memlm_keras.data.Batches` of the whole development text.
         size: integer, outputs in the cache.
         thetas, weights: sequences of floats to try, as for `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.

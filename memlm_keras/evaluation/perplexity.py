@@ -110,23 +110,19 @@ class Perplexity:
 def perplexity(model, batches, verbose=1, also=(), words=None):
     """Perplexity of a text, with the state carried through it.
 
-    Every token is predicted once, ends of sentences included; padding never
-    counts. The log-probabilities are summed in float64.
-
-    This is the protocol `standard`. `also` adds the protocols of papers, for
+    Every token is predicted once, ends of sentences included, and summed in
+    float64: the protocol `standard`. `also` adds the protocols of papers, for
     the same predictions:
 
     * `salton2017`: as in the code of Salton et al. (2017). The first word of a
       sentence is not predicted, but the loss of the others is divided by the
-      number of all tokens. On the test text of Penn Treebank these are 78,669
-      predictions and 82,430 tokens: a perplexity of 85.9 per predicted token
-      becomes 70.1. Their code reads no end of sentence before the first word;
-      models here do.
+      number of all tokens: on the test text of Penn Treebank a perplexity of
+      85.9 per predicted token becomes 70.1. Their code reads no end of
+      sentence before the first word; models here do.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`, a model
-            of `memlm_keras.ngrams`, or any other model with their
-            `score_batches` and `causal`.
+            of `memlm_keras.ngrams`, or any with `score_batches` and `causal`.
         batches: `memlm_keras.data.Batches` of the whole text. One row reads
             the text as a single stream, as published figures mostly do; more
             rows are faster, and each begins in the initial state. Or
@@ -203,11 +199,7 @@ def sentence_losses(model, batches, verbose=0):
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    targets = np.zeros(scores.shape, "int64")
-    for index in range(len(batches)):
-        batch = batches[index][1]
-        rows = slice(index * len(batch), (index + 1) * len(batch))
-        targets[rows, : batch.shape[1]] = batch
+    targets = _joined([targets for _, targets, _ in batches], scores.shape)
 
     def by_row(numbers):
         # A row continues in the same row of the next batch, and its last
@@ -305,13 +297,9 @@ def _require_protocols(also, model, batches):
 
 def _salton2017(batches, scores, weights):
     """Returns the perplexity by the protocol `salton2017`."""
-    first = np.zeros(weights.shape, "bool")
-    for index, (inputs, _, _) in enumerate(batches):
-        token_ids = inputs["token_ids"]
-        rows = slice(index * len(token_ids), (index + 1) * len(token_ids))
-        # Only the first words of sentences follow an end.
-        ended = token_ids == batches.end_of_sentence_id
-        first[rows, : token_ids.shape[1]] = ended
+    # Only the first words of sentences follow an end.
+    token_ids = [inputs["token_ids"] for inputs, _, _ in batches]
+    first = _joined(token_ids, weights.shape) == batches.end_of_sentence_id
     weights = np.where(first, 0.0, weights)
     return Perplexity(
         loss=-float(np.sum(scores.astype("float64") * weights)),
@@ -321,6 +309,14 @@ def _salton2017(batches, scores, weights):
         "each sentence not predicted, but all tokens with <eos> divided by",
         divided_by=batches.num_tokens,
     )
+
+
+def _joined(parts, shape):
+    """The rows of all batches, int64, with zeros after the shorter ones."""
+    rows = np.zeros(shape, "int64").reshape(len(parts), -1, shape[-1])
+    for row, part in zip(rows, parts):
+        row[:, : part.shape[1]] = part
+    return rows.reshape(shape)
 
 
 def _sentences(tokens, end_of_sentence_id):
