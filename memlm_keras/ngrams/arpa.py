@@ -29,8 +29,7 @@ def read_arpa(path, vocabulary, verbose=1):
     """Reads an ARPA file of any program.
 
     A file with the word `<s>` has sentence boundaries; its `</s>` is the
-    vocabulary's end of sentence. The file's `<unk>` is the unknown token. File
-    and vocabulary must have the same words.
+    vocabulary's end of sentence, and `<unk>` the unknown token.
 
     Args:
         path: path of the file, in UTF-8.
@@ -228,9 +227,8 @@ def _shown(line):
 def write_arpa(model, path, vocabulary, verbose=1):
     """Writes a back-off model as an ARPA file, whole or not at all.
 
-    An interpolated model is a back-off model whose stored probabilities include
-    the lower orders, so the scores of any reader equal `model.score` to nine
-    digits. With sentence boundaries the end of a sentence is written `<s>`
+    The scores of any reader equal `model.score` to nine digits. With sentence
+    boundaries the end of a sentence is written `<s>`
     where it begins an n-gram and `</s>` where it ends one; without, it is a
     word like others, and a reader must be set to use no begin and end of
     sentences. The unknown token is written `<unk>`.

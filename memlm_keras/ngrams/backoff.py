@@ -234,8 +234,7 @@ class Scorer(abc.ABC):
     def perplexity(self, text, verbose=1):
         """Perplexity of a text, every token predicted once.
 
-        Ends of sentences are predicted and counted. Log-probabilities are
-        summed in float64.
+        Ends of sentences are predicted and counted.
 
         Args:
             text: `memlm_keras.data.Split`, or integers `(tokens,)`.
@@ -372,9 +371,8 @@ class BackoffModel(Scorer):
     def log_probabilities(self, contexts):
         """Natural-log probability of every word after some contexts.
 
-        As `Scorer.log_probabilities`. With sentence boundaries, a context
-        begins with its last end of sentence. A context without one does not
-        begin a line: `[[]]` gives the probabilities of single words.
+        As `Scorer.log_probabilities`. A context without an end of sentence
+        does not begin a line: `[[]]` gives the probabilities of single words.
 
         Example:
 
@@ -409,10 +407,6 @@ class BackoffModel(Scorer):
         Raises:
             OSError: if the folder cannot be written.
             ValueError: if the model is not trained.
-
-        Example:
-
-        >>> kneser_ney.save("runs/kn5.npz")
         """
         self.require_trained()
         arrays = {

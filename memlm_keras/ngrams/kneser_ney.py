@@ -32,19 +32,17 @@ class KneserNey(BackoffModel):
     where a are counts of occurrences for the highest order, and below it
     N1+(. c w), the number of distinct words before (c, w). Below single words
     is the uniform distribution, p = 1 / vocabulary_size, so every word of the
-    vocabulary has a probability, the unknown token too. An unseen context has
-    backoff 1.
+    vocabulary has a probability. An unseen context has backoff 1.
 
     **Sentences.** By default, lines are independent of each other. The line
     `w_1 .. w_n <eos>` equals `<s> w_1 .. w_n </s>` of SRILM and KenLM: `<eos>`,
     id 0, is `</s>` where it is predicted and `<s>` where it begins a context,
-    which goes back no further. `<s>` is never predicted: it is not counted as
-    a word, and has no share of the uniform distribution. As nothing comes
-    before `<s>`, n-grams that begin with it keep their occurrences as counts
-    in all orders, as in both programs; they also count as one more word before
-    the words that follow them. With `sentence_boundaries=False` the text is
-    continuous, and `<eos>` is a word like others. In both cases, one `<eos>`
-    is assumed before the text.
+    which goes back no further. `<s>` is not counted as a word, and has no share
+    of the uniform distribution. N-grams that begin with it keep their
+    occurrences as counts in all orders, as in both programs; they also count as
+    one more word before the words that follow them. With
+    `sentence_boundaries=False` the text is continuous, and `<eos>` is a word
+    like others. In both cases, one `<eos>` is assumed before the text.
 
     **Cut-offs.** N-grams that occur fewer than `minimum_counts` times are left
     out and their mass goes to the order below, as with KenLM's `--prune`.
@@ -54,8 +52,7 @@ class KneserNey(BackoffModel):
 
     **Memory.** Training takes up to 60 bytes, and the model 24, for each
     distinct n-gram of all orders; or, for texts of few distinct n-grams, up to
-    75 bytes for each token. A text has at most `order` distinct n-grams for
-    each token; Penn Treebank has 2.5 at order 5, which makes 130 MB.
+    75 bytes for each token. Penn Treebank at order 5 takes 130 MB.
 
     Args:
         vocabulary_size: integer, at least 2.
@@ -78,7 +75,7 @@ class KneserNey(BackoffModel):
         minimum_counts: integer for all orders from 2 on, or a list of `order`
             integers from order 1 on, none smaller than the one before. 1 keeps
             all n-grams.
-        sentence_boundaries: boolean, whether lines are independent.
+        sentence_boundaries: whether lines are independent of each other.
 
     Attributes:
         found_discounts: after `fit`, list of three floats for each order.

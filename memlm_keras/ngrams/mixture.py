@@ -21,10 +21,9 @@ class UnigramCache(Scorer):
         p(w_t) = sum_i decay^(i - 1) [w_(t-i) = w_t] / sum_i decay^(i - 1)
 
     for the t-th token of a text, with i from 1 to `size`, or to the beginning
-    of the text. Ends of sentences are tokens like others, and do not empty
-    the cache. The first token has probability 1 / vocabulary_size, and words
-    that are not in the cache have probability 0: mix the cache with another
-    model (Kuhn and De Mori, 1990).
+    of the text. Ends of sentences are tokens like others. The first token has
+    probability 1 / vocabulary_size, and words that are not in the cache have
+    probability 0: mix the cache with another model (Kuhn and De Mori, 1990).
 
     Args:
         size: integer, number of tokens that the cache goes back.
@@ -273,8 +272,7 @@ def with_cache(
 
     Args:
         model: model with `score`, such as `KneserNey`.
-        text: `memlm_keras.data.Split`, or integers `(tokens,)`, that the
-            model was not trained on.
+        text: as for `mix`.
         sizes: integers, the sizes of the cache to try.
         decays: floats, the decays of the cache to try with each size.
         documents: as for `UnigramCache`.
