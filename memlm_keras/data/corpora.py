@@ -77,7 +77,8 @@ _PUBLIC = {
         ),
         {
             "keep_blank_lines": True,
-            # One equals sign on either side: more mark sections.
+            # One equals sign on either side: more mark sections. Lines of the
+            # text that look alike, such as formulas, do not stand alone.
             "document_start": r" = (?!= ).*(?<! =) = $",
             "lone_titles": True,
         },
@@ -122,12 +123,9 @@ def load(
 
     * `"ptb"`: Penn Treebank as prepared by Mikolov, without documents.
     * `"wikitext-2"`: WikiText-2; a blank line counts as an end of sentence,
-      as is usual. A document begins at a line ` = Title = ` with exactly one
-      equals sign at either end that stands between two blank lines: section
-      titles have more signs, and the lines of the text that look alike
-      (formulas, the keys of tables, the title of a reference) do not stand
-      alone. This gives 600, 60 and 60 documents. The blank line that opens
-      each file belongs to its first document.
+      as is usual. A document begins at a line ` = Title = ` between two blank
+      lines, with exactly one equals sign at either end. This gives 600, 60 and
+      60 documents.
     * `"cbt"`: the books of the Children's Book Test (Hill et al., 2016), each
       a document. `load_cbt` also trains on the contexts of its questions, and
       limits the vocabulary.
@@ -138,10 +136,10 @@ def load(
 
     A line of WikiText-2 is a paragraph. With `sentences=True` each of its
     sentences ends with an end-of-sentence token instead, as in Salton et al.
-    (2017): headings, and the sentences that `syntok` finds among the tokens,
-    which stay as they are; blank lines have none. syntok 1.4.4 finds 82,309,
-    8,599 and 9,996 sentences of 2,134,219, 222,485 and 251,207 tokens; the
-    vocabulary is the same. Perplexities of the two forms cannot be compared.
+    (2017): headings, and the sentences that `syntok` finds among the tokens.
+    syntok 1.4.4 finds 82,309, 8,599 and 9,996 sentences of 2,134,219, 222,485
+    and 251,207 tokens; the vocabulary is the same. Perplexities of the two
+    forms cannot be compared.
 
     Args:
         name: One of the names above.
@@ -158,9 +156,8 @@ def load(
         vocabulary_size: Number of the most frequent tokens of the training
             text to keep, the two special tokens counted; `None` keeps all, as
             the literature does.
-        sentences: Whether each sentence ends with an end-of-sentence token.
-            It makes a difference to WikiText-2 only: of the others, a line is
-            a sentence.
+        sentences: Whether each sentence ends with an end-of-sentence token,
+            as each line does in all corpora but WikiText-2.
 
     Returns:
         `Corpus`, its name with `-sentences` if its lines were split.
@@ -277,7 +274,6 @@ def public_files(name, files, data_dir=None, cache_dir=None):
 def download(urls, destination, checksum, extract=False):
     """Downloads a file from the first address that works, checks it by SHA-256
     or MD5, and moves it, or the contents of an archive, to `destination`."""
-    destination = pathlib.Path(destination)
     with (
         atomic_path(destination) as temporary,
         tempfile.TemporaryDirectory(dir=temporary.parent) as folder,

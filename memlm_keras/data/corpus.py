@@ -132,9 +132,8 @@ class Corpus:
         Args:
             split: `"train"`, `"validation"` or `"test"`, or a `Split`.
             batch_size, segment_length, shuffle, seed: As for `Batches`.
-            documents: Whether each document begins with an empty context;
-                otherwise the text is one stream.
-            sentences: Whether each sentence does.
+            documents, sentences: Whether each of them begins with an empty
+                context; otherwise the text is one stream.
 
         Raises:
             ValueError: There is no such split, `documents` is true and the
@@ -331,14 +330,12 @@ def load_text(
 
     Every line that is not blank becomes its tokens and an end of sentence.
 
-    One text alone is split in its order: the first 90% of its lines (or
-    documents, if it has them) are for training, the next 5% for validation and
-    the last 5% for test. `corpus.description` says which.
-
     Args:
         train, validation, test: Path of a UTF-8 text file each, or of a
             folder in which every `.txt` file is one document. `train` alone is
-            split into three.
+            split in its order: 90% of its lines (or documents, if it has them)
+            for training, 5% for validation and 5% for test.
+            `corpus.description` says which.
         vocabulary: `Vocabulary` to encode with, and its tokenizer; `None`
             builds one from the training text, as the next five arguments say.
         vocabulary_size, minimum_count: As `size` and `minimum_count` of
@@ -468,10 +465,10 @@ def load_documents(
 ):
     """Loads a corpus of documents as Daniluk et al. (2017) prepare Wikipedia.
 
-    Whole documents are assigned to the three splits: in an order drawn from
-    `seed`, they go to validation until it has at least its share of all
-    tokens, ends of sentences included, then likewise to test, and the rest to
-    training. Within a split they keep the order of the text.
+    In an order drawn from `seed`, whole documents go to validation until it
+    has at least its share of all tokens, ends of sentences included, then
+    likewise to test, and the rest to training. Within a split they keep the
+    order of the text.
 
     Numbers become one word, the most frequent words of the training documents
     are the vocabulary, and other words are unknown. The paper has about 22.5,

@@ -141,8 +141,7 @@ class Copy:
 
     Args:
         distance: Integer, from 1.
-        vocabulary_size: Integer, V.
-        length: Integer, T, tokens of a row.
+        vocabulary_size, length: As for `MQAR`.
         queries: Integer, queries of a row.
 
     Raises:
@@ -241,9 +240,8 @@ class Binding:
     def draw(self, rows, generator):
         """Draws rows; takes and returns what `MQAR.draw` does."""
         people = 3 + _distinct(generator, rows, self.n, self.names)
-        objects = (
-            3 + self.names + _distinct(generator, rows, self.n, self.names)
-        )
+        objects = _distinct(generator, rows, self.n, self.names)
+        objects += 3 + self.names
         token_ids = np.zeros((rows, self.length), np.int32)
         token_ids[:, 0:-2:4] = people
         token_ids[:, 1:-2:4] = 1

@@ -38,11 +38,11 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
       `<s> You are crying alone </s>`, without the stop at their ends. The
       blank is where the five differ.
 
-    The first line determines the form. Blank lines are skipped. To train on
-    novels of `prepare_novels`, give both the same `lowercase` and `tokenize`,
-    and take the machine form: the other lacks the stop that ends sentences.
-    The archive recommends the first 520 of the 1,040 questions for validation
-    and the last 520 for testing; Tran et al. report all of them.
+    The first line determines the form. To train on novels of `prepare_novels`,
+    give both the same `lowercase` and `tokenize`, and take the machine form:
+    the other lacks the stop that ends sentences. The archive recommends the
+    first 520 of the 1,040 questions for validation and the others for testing;
+    Tran et al. report all of them.
 
     Args:
         questions, answers: Paths of the two files, in UTF-8.
@@ -56,9 +56,9 @@ def completion_questions(questions, answers, lowercase=True, tokenize="syntok"):
 
     Raises:
         FileNotFoundError: A file is not there.
-        ValueError: A file is empty, not UTF-8 or of another form, a line is
-            not the expected one, an answer is none of its question's
-            candidates, or the numbers of questions and answers differ.
+        ValueError: A file is empty, not UTF-8 or of another form, an answer is
+            none of its question's candidates, or the numbers of questions and
+            answers differ.
         ImportError: `"syntok"` is not installed.
 
     Example:
@@ -288,8 +288,7 @@ def prepare_novels(
             "`encoding` must be one that Python knows. Received: "
             f"encoding={encoding!r}. Try 'cp1252' or 'latin-1'."
         ) from error
-    output = pathlib.Path(output)
-    files = _novels(pathlib.Path(folder), output)
+    files = _novels(pathlib.Path(folder), pathlib.Path(output))
     # All files are read before any novel is written.
     unmarked = [file.name for file in files if not _read(file, encoding)[1]]
     if unmarked:

@@ -285,11 +285,7 @@ class SubwordVocabulary(Vocabulary):
         )
 
     def detokenize(self, ids_or_tokens):
-        """Joins pieces to words.
-
-        Args:
-            ids_or_tokens: 1-D integers, or an iterable of pieces.
-        """
+        """Joins pieces to words; takes what `Vocabulary.detokenize` does."""
         tokens = self._tokens(ids_or_tokens)
         if self.unit == "words":
             return " ".join(tokens)
@@ -298,9 +294,6 @@ class SubwordVocabulary(Vocabulary):
 
     def bytes_of(self, token):
         """Bytes that a piece adds to a text, a space before a word among them.
-
-        Args:
-            token: string, one of the pieces.
 
         Example:
 

@@ -80,14 +80,7 @@ class Tokenizer:
         )
 
     def normalize(self, tokens):
-        """Applies the rules of case and numbers to tokens.
-
-        Args:
-            tokens: Iterable of strings.
-
-        Returns:
-            List of as many strings.
-        """
+        """Applies the rules of case and numbers; returns as many tokens."""
         if self.lowercase:
             table = lower_case()
             tokens = [token.translate(table) for token in tokens]

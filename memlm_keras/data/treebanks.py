@@ -34,8 +34,7 @@ def load_conllu(
 
     Every sentence becomes its word forms and an end of sentence. The words are
     nodes of the tree, as for `memlm_keras.analysis.read_conllu`: the parts of a
-    multiword token (`di` and `il` of Italian `del`), and no empty nodes. Parses
-    are not read.
+    multiword token (`di` and `il` of Italian `del`), and no empty nodes.
 
     Args:
         train, validation, test: Path of a UTF-8 file each, or a list of such

@@ -194,14 +194,7 @@ class Vocabulary:
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
 
     def encode_sentence(self, text_or_tokens):
-        """Looks up ids as `encode` does, with the end of the sentence.
-
-        Args:
-            text_or_tokens: As for `encode`.
-
-        Returns:
-            1-D int32 array, one id per token and that of the end.
-        """
+        """Looks up ids as `encode` does, and adds that of the end."""
         ids = self.encode(text_or_tokens)
         return np.append(ids, np.int32(self.end_of_sentence_id))
 
@@ -248,13 +241,10 @@ class Vocabulary:
         return " ".join(self._tokens(ids_or_tokens))
 
     def count_words(self, ids):
-        """Counts words, ends of sentences included.
+        """Counts words in an integer array of ids, ends of sentences included.
 
         Perplexity by word divides by this number, perplexity by token by the
         number of tokens. Here they are equal.
-
-        Args:
-            ids: Integer array or memory map of ids.
         """
         return int(np.size(ids))
 
