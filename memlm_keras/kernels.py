@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.serialization import config_of
+
 
 class Int8Kernels:
     """Mix-in for layers whose matrices `quantize("int8")` makes int8.
@@ -106,12 +108,7 @@ class DistinctKernels(Int8Kernels):
         )
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-        }
+        return super().get_config() | config_of(self, "kernel_initializer")
 
 
 def distinct(initializer, index):

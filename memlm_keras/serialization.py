@@ -10,6 +10,11 @@ def serialize(value):
     return keras.saving.serialize_keras_object(value)
 
 
+def config_of(layer, *names):
+    """Returns attributes of a layer as plain values, a dict by name."""
+    return {name: serialize(getattr(layer, name)) for name in names}
+
+
 def deserialize(config, custom_objects=None):
     """Returns a config with objects for serialized ones, in lists too."""
 

@@ -312,6 +312,8 @@ def test_the_citation_is_of_this_version():
 DESCRIBED_ELSEWHERE = {
     "build",
     "call",
+    "compute_output_shape",
+    "compute_output_spec",
     "from_config",
     "get_config",
     "load_own_variables",

@@ -12,6 +12,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import masked_softmax
+from memlm_keras.serialization import config_of
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -217,9 +218,6 @@ class LSTMNetworkCell(DistinctKernels, ProjectedCell):
         return ops.reshape(slots, (-1, 3 * self.window * self.units))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "window": self.window,
-            "fusion": self.fusion,
-        }
+        return super().get_config() | config_of(
+            self, "units", "window", "fusion"
+        )

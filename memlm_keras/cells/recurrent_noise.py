@@ -12,6 +12,7 @@ from keras import ops
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_rate
 from memlm_keras.kernels import Int8Kernels
+from memlm_keras.serialization import config_of
 
 MASKS = ("step", "sequence")
 
@@ -132,11 +133,9 @@ class ZoneoutLSTMCell(NoisyLSTMCell):
         return hidden, [hidden, cell]
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "cell_zoneout": self.cell_zoneout,
-            "hidden_zoneout": self.hidden_zoneout,
-        }
+        return super().get_config() | config_of(
+            self, "cell_zoneout", "hidden_zoneout"
+        )
 
 
 class DroppedCandidate(NoisyCell):
@@ -161,7 +160,7 @@ class DroppedCandidate(NoisyCell):
         )
 
     def get_config(self):
-        return {**super().get_config(), "rate": self.rate, "masks": self.masks}
+        return super().get_config() | config_of(self, "rate", "masks")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

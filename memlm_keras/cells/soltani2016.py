@@ -11,6 +11,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
 from memlm_keras.kernels import distinct
+from memlm_keras.serialization import config_of
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):
@@ -50,15 +51,14 @@ class HigherOrderCell(Int8Kernels, ProjectedCell):
         )
 
     def get_config(self):
-        serialize = keras.initializers.serialize
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "order": self.order,
-            "kernel_initializer": serialize(self.kernel_initializer),
-            "recurrent_initializer": serialize(self.recurrent_initializer),
-            "bias_initializer": serialize(self.bias_initializer),
-        }
+        return super().get_config() | config_of(
+            self,
+            "units",
+            "order",
+            "kernel_initializer",
+            "recurrent_initializer",
+            "bias_initializer",
+        )
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -159,10 +159,7 @@ class FOFEHORNNCell(HigherOrderCell):
         return ops.tanh(projected + ops.matmul(earlier, self.recurrent_kernel))
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "forgetting_factor": self.forgetting_factor,
-        }
+        return super().get_config() | config_of(self, "forgetting_factor")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

@@ -18,6 +18,8 @@ from memlm_keras.cells import associative_backward
 from memlm_keras.cells import complex_vectors
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
+from memlm_keras.serialization import config_of
+from memlm_keras.serialization import deserialize
 
 SOURCE_KEYS = ("shared", "separate")
 
@@ -199,15 +201,10 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return {"key": key, **read, "state": state, "written": written}
 
     def get_config(self):
-        config = {
-            **super().get_config(),
-            "num_copies": self.num_copies,
-            "seed": self.seed,
-            "key": self.key,
-        }
+        names = ["num_copies", "seed", "key"]
         if self.source_key is not None:
-            config["source_key"] = self.source_key
-        return config
+            names.append("source_key")
+        return super().get_config() | config_of(self, *names)
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -402,11 +399,7 @@ class AssociativeGRUCell(AssociativeCell):
         return outputs, states
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "update_bias": self.update_bias,
-        }
+        return super().get_config() | config_of(self, "units", "update_bias")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -615,17 +608,11 @@ class AssociativeMemoryCell(AssociativeCell):
         return output, new_states, self.traced(key, values, state, written)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-        }
+        return super().get_config() | config_of(self, "cell")
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        cell = keras.saving.deserialize_keras_object(
-            config["cell"], custom_objects=custom_objects
-        )
-        return cls(**{**config, "cell": cell})
+        return cls(**deserialize(config, custom_objects))
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

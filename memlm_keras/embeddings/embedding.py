@@ -10,6 +10,7 @@ from keras.src.backend.common.variables import AutocastScope
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
+from memlm_keras.serialization import config_of
 
 
 def look_up(table, token_ids):
@@ -131,7 +132,6 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return super().quantized_call(inputs, reverse=reverse)
 
     def compute_output_spec(self, inputs, reverse=False, training=None):
-        """Shape and dtype of Keras' layer, which takes no `training`."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def _finish(self, outputs, token_ids, training):
@@ -149,11 +149,7 @@ class Embedding(keras.layers.ReversibleEmbedding):
         return outputs
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "word_dropout": self.word_dropout,
-            "seed": self.seed,
-        }
+        return super().get_config() | config_of(self, "word_dropout", "seed")
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -206,11 +202,7 @@ class GradientMask(keras.layers.Layer):
         )
 
     def freeze(self, words=None):
-        """Stops the gradients of some words.
-
-        Args:
-            words: boolean array `(V,)`, `None` for all.
-        """
+        """Stops the gradients of some words, boolean `(V,)`, or of all."""
         shares = ops.zeros((self.vocabulary_size,))
         if words is not None:
             shares = 1.0 - ops.cast(words, "float32")
@@ -226,7 +218,6 @@ class GradientMask(keras.layers.Layer):
         return shares * inputs + (1 - shares) * ops.stop_gradient(inputs)
 
     def compute_output_spec(self, inputs, token_ids):
-        """Shape and dtype of the inputs."""
         return keras.KerasTensor(inputs.shape, dtype=inputs.dtype)
 
     def save_own_variables(self, store):
@@ -236,7 +227,4 @@ class GradientMask(keras.layers.Layer):
         self.unfreeze()
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "vocabulary_size": self.vocabulary_size,
-        }
+        return super().get_config() | config_of(self, "vocabulary_size")

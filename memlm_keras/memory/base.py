@@ -14,6 +14,7 @@ from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import take_steps
+from memlm_keras.serialization import config_of
 
 
 class Memory(keras.layers.Layer):
@@ -113,10 +114,15 @@ class Memory(keras.layers.Layer):
         self.supports_masking = True
 
     def initial_state(self, batch_size):
-        """Returns the state before the first token, a dict of tensors."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `initial_state`."
-        )
+        """Returns the state before the first token, a dict of tensors.
+
+        By default, it is that of the sliding window `recent`.
+        """
+        if not hasattr(self, "recent"):
+            raise NotImplementedError(
+                f"{type(self).__name__} must implement `initial_state`."
+            )
+        return self.recent.initial_state(batch_size)
 
     def read(self, outputs, state, token_ids=None, mask=None):
         """Reads any number of steps from a given state.
@@ -274,7 +280,6 @@ class Memory(keras.layers.Layer):
         )
 
     def compute_output_shape(self, outputs_shape, *shapes, **named_shapes):
-        """Shapes of the results of a call."""
         if not self.built:
             self.build(outputs_shape)
         specs = self.compute_output_spec(
@@ -284,11 +289,9 @@ class Memory(keras.layers.Layer):
         return keras.tree.map_structure(lambda spec: tuple(spec.shape), specs)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "return_state": self.return_state,
-            "return_attention_scores": self.return_attention_scores,
-        }
+        return super().get_config() | config_of(
+            self, "return_state", "return_attention_scores"
+        )
 
 
 class WordMemory(DistinctKernels, Memory):
@@ -320,9 +323,6 @@ class WordMemory(DistinctKernels, Memory):
             )
         return self.add_kernel(name, (self.vocabulary_size, units))
 
-    def initial_state(self, batch_size):
-        return self.recent.initial_state(batch_size)
-
     def require_words(self, token_ids):
         """Raises `ValueError` if `token_ids` is `None`."""
         if token_ids is None:
@@ -332,11 +332,9 @@ class WordMemory(DistinctKernels, Memory):
             )
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "window": self.window,
-            "vocabulary_size": self.vocabulary_size,
-        }
+        return super().get_config() | config_of(
+            self, "window", "vocabulary_size"
+        )
 
 
 def equal_parts(layer, units, parts):

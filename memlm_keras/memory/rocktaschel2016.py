@@ -121,7 +121,6 @@ class WordByWordAttention(DistinctKernels, keras.layers.Layer):
     def compute_output_spec(
         self, outputs, last, premise, outputs_mask, premise_mask
     ):
-        """Shapes and dtypes of the results."""
         weights = (*outputs.shape[:2], premise.shape[1])
         return (
             keras.KerasTensor(last.shape, dtype=self.compute_dtype),

@@ -18,6 +18,7 @@ from memlm_keras.masking import banded_sum
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
+from memlm_keras.serialization import config_of
 
 COMPOSITIONS = ("gated", "linear")
 
@@ -195,14 +196,14 @@ class MemoryBlock(WordMemory):
         return (1.0 - update) * outputs + update * candidate
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "temporal": self.temporal,
-            "composition": self.composition,
-            "temporal_context": self.temporal_context,
-            "gate_bias": self.gate_bias,
-            "linear_kernel": self.linear_kernel,
-        }
+        return super().get_config() | config_of(
+            self,
+            "temporal",
+            "composition",
+            "temporal_context",
+            "gate_bias",
+            "linear_kernel",
+        )
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -283,10 +284,7 @@ class BidirectionalMemoryBlock(MemoryBlock):
         return None
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "end_of_sentence_id": self.end_of_sentence_id,
-        }
+        return super().get_config() | config_of(self, "end_of_sentence_id")
 
 
 class _BothSides(SlidingWindow):

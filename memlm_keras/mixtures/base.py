@@ -144,7 +144,6 @@ class Mixture(keras.layers.Layer):
         training=None,
         positions=None,
     ):
-        """Shapes and dtypes of the results of a call."""
         few = None
         if logits is not None:
             # On torch, Keras computes it for 89 rows of 89 steps, which takes

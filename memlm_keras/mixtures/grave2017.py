@@ -15,6 +15,7 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
+from memlm_keras.serialization import config_of
 
 # Values of theta and weight to try on a development text.
 THETAS = tuple(round(0.1 * step, 1) for step in range(11))
@@ -119,9 +120,4 @@ class NeuralCache(Mixture):
         return products, words[:, 1:], seen, state
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "size": self.size,
-            "theta": self.theta,
-            "weight": self.weight,
-        }
+        return super().get_config() | config_of(self, "size", "theta", "weight")

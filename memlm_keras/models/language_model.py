@@ -24,6 +24,7 @@ from memlm_keras.models.sequence_model import warn_of_short_segments
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
+from memlm_keras.serialization import config_of
 from memlm_keras.serialization import serialize
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
@@ -446,19 +447,16 @@ class LanguageModel(StreamingModel, SequenceModel):
         )
 
     def train_on_batch(self, x, y=None, *args, **kwargs):
-        """Trains on one batch, as `keras.Model.train_on_batch` does."""
         _require_targets(x, y)
         self.carry_state(carried_rows(x))
         return super().train_on_batch(x, y, *args, **kwargs)
 
     def test_on_batch(self, x, y=None, *args, **kwargs):
-        """Evaluates one batch, as `keras.Model.test_on_batch` does."""
         _require_targets(x, y)
         with self.carrying(x):
             return super().test_on_batch(x, y, *args, **kwargs)
 
     def predict_on_batch(self, x):
-        """Predicts one batch, as `keras.Model.predict_on_batch` does."""
         with self.carrying(x):
             return super().predict_on_batch(x)
 
@@ -547,9 +545,6 @@ class LanguageModel(StreamingModel, SequenceModel):
             mixture: a `memlm_keras.mixtures.Mixture`, such as `NeuralCache`;
                 or `None`, for a copy without.
 
-        Returns:
-            `LanguageModel`.
-
         Raises:
             ValueError: if `mixture` is something else.
 
@@ -567,9 +562,6 @@ class LanguageModel(StreamingModel, SequenceModel):
 
         Args:
             prediction: `"mean"` or `"mode"`, as in `VariationalSmoothing`.
-
-        Returns:
-            `LanguageModel`.
 
         Raises:
             ValueError: for a model that is not smoothed, and for another
@@ -611,9 +603,6 @@ class LanguageModel(StreamingModel, SequenceModel):
             into: an earlier copy by this method that gets the new weights;
                 `None` for a new copy.
 
-        Returns:
-            `LanguageModel`.
-
         Raises:
             ValueError: if a rate on the inputs of a memory or a mixture is not
                 zero, since these have no kernel whose rows could be dropped.
@@ -626,16 +615,14 @@ class LanguageModel(StreamingModel, SequenceModel):
         return copies.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
-        """Makes a copy that predicts the same, without smoothing.
+        """Makes a copy that predicts the same, without smoothing; returns this
+        model, if it is not smoothed.
 
         A smoothed model computes the mean or the mode of its matrices in each
         call, which takes as long as the projection of one step. The copy has
         the result as its weights, so serving costs no more than without
         smoothing; `serving.export` makes such a copy. A tied embedding that is
         smoothed only as an input becomes untied: its mean is another matrix.
-
-        Returns:
-            `LanguageModel`; this model, if it is not smoothed.
 
         Example:
 
@@ -651,16 +638,14 @@ class LanguageModel(StreamingModel, SequenceModel):
         """Reads an LSTM language model that PyTorch saved.
 
         For example those of neural-complexity and colorlessgreenRNNs: whole
-        models or state dicts. The code in the file is not run.
+        models or state dicts. The code in the file is not run, and the model
+        can be on any backend.
 
         Args:
             path: path of the checkpoint, which takes PyTorch to read.
             vocabulary: path of the list of its words, one a line.
             tokenizer: `memlm_keras.data.Tokenizer`; `None` splits at white
                 space.
-
-        Returns:
-            `LanguageModel` with a vocabulary, on any backend.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -678,7 +663,8 @@ class LanguageModel(StreamingModel, SequenceModel):
             if shared in head["config"]:
                 head["config"][shared] = None
         return {
-            **self.serialized_arguments(
+            **config_of(
+                self,
                 "name",
                 "vocabulary_size",
                 "embedding_dim",

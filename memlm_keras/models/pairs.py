@@ -10,6 +10,7 @@ from memlm_keras.arguments import require_rate
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import layers
 from memlm_keras.models.sequence_model import SequenceModel
+from memlm_keras.serialization import config_of
 from memlm_keras.serialization import serialize
 
 CONDITIONINGS = ("memory", "source")
@@ -40,14 +41,6 @@ class DualSequenceModel(SequenceModel):
         return start
 
     def fit(self, *args, **kwargs):
-        """Trains the model; takes the arguments of `keras.Model.fit`.
-
-        Training starts at the position of the batches within their epoch.
-
-        Raises:
-            ValueError: if the batches contain token ids outside the vocabulary
-                or labels that are no classes.
-        """
         self._unfreeze()
         try:
             return super().fit(*args, **kwargs)
@@ -62,7 +55,7 @@ class DualSequenceModel(SequenceModel):
 
     def get_config(self):
         return {
-            **self.serialized_arguments(*self.config_names),
+            **config_of(self, *self.config_names),
             "embeddings_initializer": serialize(
                 self.embedding.embeddings_initializer
             ),

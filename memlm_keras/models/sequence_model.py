@@ -18,7 +18,6 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.serialization import deserialize
-from memlm_keras.serialization import serialize
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 
@@ -326,10 +325,6 @@ class SequenceModel(keras.Model):
         super()._maybe_symbolic_build(iterator, data_batch)
 
     # === Serialization ===
-
-    def serialized_arguments(self, *names):
-        """The attributes of these names as plain values, a dict."""
-        return {name: serialize(getattr(self, name)) for name in names}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

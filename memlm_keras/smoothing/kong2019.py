@@ -23,8 +23,8 @@ from memlm_keras.embeddings import look_up
 from memlm_keras.heads.projection import build_tied
 from memlm_keras.masking import first_occurrences
 from memlm_keras.masking import take_steps
+from memlm_keras.serialization import config_of
 from memlm_keras.serialization import deserialize
-from memlm_keras.serialization import serialize
 from memlm_keras.smoothing.statistics import SCHEMES
 from memlm_keras.smoothing.statistics import AliasTable
 from memlm_keras.smoothing.statistics import replacement
@@ -328,17 +328,17 @@ class VariationalSmoothing(keras.layers.Layer):
         return None
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "scheme": self.scheme,
-            "rate": self.rate,
-            "element_wise": self.element_wise,
-            "l2": self.l2,
-            "prediction": self.prediction,
-            "other_words": self.other_words,
-            "vocabulary_size": self.vocabulary_size,
-            "seed": self.seed,
-        }
+        return super().get_config() | config_of(
+            self,
+            "scheme",
+            "rate",
+            "element_wise",
+            "l2",
+            "prediction",
+            "other_words",
+            "vocabulary_size",
+            "seed",
+        )
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -427,11 +427,10 @@ class SmoothedEmbedding(Embedding):
     def compute_output_spec(
         self, inputs, reverse=False, training=None, drawn=None
     ):
-        """Shape and dtype of `Embedding`, which takes no samples."""
         return super().compute_output_spec(inputs, reverse=reverse)
 
     def get_config(self):
-        return {**super().get_config(), "smoothing": serialize(self.smoothing)}
+        return super().get_config() | config_of(self, "smoothing")
 
     @classmethod
     def from_config(cls, config):
@@ -568,18 +567,14 @@ class SmoothedProjection(keras.layers.Layer):
         return ops.where(is_target, scores[..., None], logits)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "smoothing": serialize(self.smoothing),
-            "embedding": serialize(self.embedding),
-            "use_bias": self.use_bias,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
-        }
+        return super().get_config() | config_of(
+            self,
+            "smoothing",
+            "embedding",
+            "use_bias",
+            "kernel_initializer",
+            "bias_initializer",
+        )
 
     @classmethod
     def from_config(cls, config):
