@@ -14,11 +14,12 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.kernels import Int8Kernels
 from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import additive_scores
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
-from memlm_keras.memory.additive import additive_scores
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
+from memlm_keras.serialization import config_of
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -88,9 +89,6 @@ class Attention(DistinctKernels, Memory):
         self.score_kernel = self.add_kernel("score_kernel", (k, 1))
         self.context_kernel = self.add_kernel("context_kernel", (k, k))
         self.output_kernel = self.add_kernel("output_kernel", (k, k))
-
-    def initial_state(self, batch_size):
-        return self.recent.initial_state(batch_size)
 
     def remembered(self, outputs, token_ids=None):
         return outputs[..., : self.remembered_units]
@@ -245,9 +243,6 @@ class NGram(DistinctKernels, Memory):
             "output_kernel", (units, self.part_units)
         )
 
-    def initial_state(self, batch_size):
-        return self.recent.initial_state(batch_size)
-
     def remembered(self, outputs, token_ids=None):
         return outputs
 
@@ -355,16 +350,9 @@ class Projection(Int8Kernels, Memory):
     def get_config(self):
         return {
             **super().get_config(),
-            "units": self.units,
-            "kernel_initializer": keras.initializers.serialize(
-                self.kernel_initializer
-            ),
+            **config_of(self, "units", "kernel_initializer"),
             "activation": keras.activations.serialize(self.activation),
-            "use_bias": self.use_bias,
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
-            "kernel_regularizer": keras.regularizers.serialize(
-                self.kernel_regularizer
+            **config_of(
+                self, "use_bias", "bias_initializer", "kernel_regularizer"
             ),
         }

@@ -12,12 +12,13 @@ from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import additive_scores
 from memlm_keras.masking import count_valid
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.masking import take_steps
-from memlm_keras.memory.additive import additive_scores
 from memlm_keras.memory.base import Memory
+from memlm_keras.serialization import config_of
 
 SCORES = ("single", "combined")
 
@@ -127,7 +128,7 @@ class Attentive(DistinctKernels, Memory):
         )
 
     def initial_state(self, batch_size):
-        state = self.recent.initial_state(batch_size)
+        state = super().initial_state(batch_size)
         if self.score == "single":
             state["context"] = ops.zeros((batch_size, self.units), "float32")
             state["log_normalizer"] = ops.zeros((batch_size,), "float32")
@@ -205,14 +206,9 @@ class Attentive(DistinctKernels, Memory):
         return ops.cast(tensor, self.compute_dtype)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "score": self.score,
-            "window": self.window,
-            "bias_initializer": keras.initializers.serialize(
-                self.bias_initializer
-            ),
-        }
+        return super().get_config() | config_of(
+            self, "score", "window", "bias_initializer"
+        )
 
 
 def _after_last(rows, mask):

@@ -9,7 +9,7 @@ from keras import tree
 
 from memlm_keras.cells.fused import run_layer
 from memlm_keras.heads import token_losses
-from memlm_keras.heads.losses import head_losses
+from memlm_keras.heads.projection import head_losses
 from memlm_keras.masking import take_steps
 
 

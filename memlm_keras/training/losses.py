@@ -39,8 +39,6 @@ class TokenLoss(keras.losses.Loss):
 class TokenCrossEntropy(TokenLoss):
     """Cross-entropy in nats, averaged over the predicted tokens.
 
-    See `TokenLoss` for call arguments and result.
-
     Example:
 
     >>> lm.compile("adam", loss=memlm_keras.training.TokenCrossEntropy())
@@ -60,8 +58,6 @@ class SentenceCrossEntropy(TokenLoss):
     learning rate of 1 and their clipping at a norm of 5 depend on it. All rows
     of a batch count, also the empty ones at the end of
     `memlm_keras.data.SentenceBatches`, so each sentence has the same weight.
-
-    See `TokenLoss` for call arguments and result.
 
     Example:
 
@@ -86,10 +82,6 @@ class Nats(keras.metrics.Mean):
 
     Keras' `SparseCategoricalCrossentropy` first takes the mean over time in
     each row, so a token of a long batch counts less than one of a short batch.
-
-    Args:
-        name: string.
-        dtype: dtype of the result.
     """
 
     def __init__(self, name="nats", dtype=None):
@@ -109,10 +101,6 @@ class Perplexity(Nats):
     """`exp(nats)`: the perplexity of all tokens.
 
     Equals `keras_nlp.metrics.Perplexity`, which accepts logits only.
-
-    Args:
-        name: string.
-        dtype: dtype of the result.
     """
 
     def __init__(self, name="perplexity", dtype=None):

@@ -10,7 +10,7 @@ from memlm_keras.data import SentenceBatches
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
-from memlm_keras.heads import losses
+from memlm_keras.heads import projection
 from memlm_keras.heads import token_losses
 from references.tracing import operations
 
@@ -49,7 +49,7 @@ def small_blocks(monkeypatch, size):
         ("LEAST_BLOCKS", 1),
         ("_USUAL_POSITIONS", 100),
     ):
-        monkeypatch.setattr(losses, name, value)
+        monkeypatch.setattr(projection, name, value)
 
 
 def counted(weights, values):
@@ -78,7 +78,7 @@ def test_losses_and_gradients(
     small_blocks(monkeypatch, rows * V)
 
     def in_blocks(inputs, kernel, bias):
-        return losses.block_losses(
+        return projection.block_losses(
             inputs,
             ops.transpose(kernel) if words_first else kernel,
             bias,
@@ -109,7 +109,7 @@ def test_losses_and_gradients(
 
 def test_gradients_are_taken_once(arrays, targets, weights, gradients):
     """Unless the loss weighs the positions in a way it did not say."""
-    original, taken = losses._run, []
+    original, taken = projection._run, []
 
     def counting(*arguments):
         taken.append(arguments[5])
@@ -117,7 +117,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
 
     def loss(by):
         def of(tensors):
-            found = losses.block_losses(
+            found = projection.block_losses(
                 *tensors,
                 ops.convert_to_tensor(targets),
                 ops.convert_to_tensor(weights),
@@ -128,7 +128,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
         return of
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(losses, "_run", counting)
+        patch.setattr(projection, "_run", counting)
         gradients(loss(weights * np.float32(0.3)), arrays)
         once = list(taken)
         gradients(loss(np.ones_like(weights)), arrays)
@@ -139,7 +139,7 @@ def test_gradients_are_taken_once(arrays, targets, weights, gradients):
         assert once == [True]
         assert taken == [True] * 3
     same = [
-        bool(losses._ratio(by * ops.array(factors), ops.array(weights))[1])
+        bool(projection._ratio(by * ops.array(factors), ops.array(weights))[1])
         for by, factors in ((0.3, weights), (1.0, np.ones_like(weights)))
     ]
     assert same == [True, False]
@@ -261,10 +261,10 @@ def outcome(model, loss="auto", **arguments):
 def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     plain, history = outcome(made(head), jit_compile=jit_compile)
     ran = []
-    original = losses.block_losses
+    original = projection.block_losses
     small_blocks(monkeypatch, 5 * V)
     monkeypatch.setattr(
-        losses,
+        projection,
         "block_losses",
         lambda *a, **k: ran.append(k["training"]) or original(*a, **k),
     )

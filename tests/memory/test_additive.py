@@ -10,7 +10,7 @@ from layers import dtype_of
 from layers import few_on_jax
 from layers import tensor
 
-from memlm_keras.memory import additive
+from memlm_keras import masking
 
 pytestmark = pytest.mark.backend
 
@@ -51,7 +51,7 @@ def numbers(seed, batch, time, slots, units):
 
 def choose(way, monkeypatch):
     if way == "blocks":
-        monkeypatch.setattr(additive, "implementation", lambda queries: None)
+        monkeypatch.setattr(masking, "scores_in_loop", lambda queries: None)
 
 
 @every_way
@@ -72,7 +72,7 @@ def test_scores_and_gradients_are_those_of_the_plain_loop(
         return lambda tensors: ops.sum(score(*tensors) * tensor(toward))
 
     def score(keys, queries, kernel):
-        return additive.additive_scores(
+        return masking.additive_scores(
             keys, queries, kernel, ops.convert_to_tensor(seen)
         )
 
@@ -94,8 +94,8 @@ def test_scores_and_gradients_are_those_of_the_plain_loop(
 def test_the_loop_runs_on_a_cpu_only():
     _, queries, *_ = numbers(1, 2, 3, 4, 5)
     loops = keras.backend.backend() in LOOPS
-    assert (additive.implementation(tensor(queries)) is not None) == loops
-    assert additive.implementation(tensor(queries[:, :1])) is None
+    assert (masking.scores_in_loop(tensor(queries)) is not None) == loops
+    assert masking.scores_in_loop(tensor(queries[:, :1])) is None
 
 
 def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
@@ -103,11 +103,11 @@ def test_parts_of_the_batch_change_nothing(monkeypatch, gradients):
     *tensors, seen, toward = numbers(2, 5, 4, 3, 6)
 
     def loss(tensors):
-        scores = additive.additive_scores(*tensors, tensor(seen))
+        scores = masking.additive_scores(*tensors, tensor(seen))
         return ops.sum(scores * tensor(toward))
 
     whole = gradients(loss, tensors)
-    monkeypatch.setattr(additive, "_CACHED", 2 * 4 * 6)
+    monkeypatch.setattr(masking, "_CACHED", 2 * 4 * 6)
     for ours, theirs in zip(gradients(loss, tensors), whole):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
 
@@ -124,7 +124,7 @@ def test_slots_that_no_step_sees(way, monkeypatch, gradients):
     keys[:, :5] = np.nan if skipped else 100.0
 
     def loss(tensors):
-        scores = additive.additive_scores(*tensors, tensor(seen))
+        scores = masking.additive_scores(*tensors, tensor(seen))
         return ops.sum(scores * tensor(seen.astype("float32")))
 
     found = gradients(loss, [keys, queries, kernel])
@@ -140,7 +140,7 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
 
     def loss(dtype):
         def of(tensors):
-            scores = additive.additive_scores(
+            scores = masking.additive_scores(
                 *(ops.cast(each, dtype) for each in tensors), tensor(seen)
             )
             assert dtype_of(scores) == dtype
@@ -159,7 +159,7 @@ def test_half_precision_sums_as_float32_does(way, monkeypatch, gradients):
 
 def test_no_steps_have_no_scores():
     keys, queries, kernel, seen, _ = numbers(0, 2, 1, 3, 4)
-    found = additive.additive_scores(
+    found = masking.additive_scores(
         *map(ops.array, (keys, queries[:, :0], kernel)),
         ops.array(seen[:, :0]),
     )

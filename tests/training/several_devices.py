@@ -20,7 +20,7 @@ from memlm_keras.data import PairBatches
 from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
 from memlm_keras.experiments import command_line
-from memlm_keras.heads import losses
+from memlm_keras.heads import projection
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import PointerSentinel
 from memlm_keras.serving import export
@@ -177,14 +177,14 @@ def test_it_is_the_training_of_one_device(case):
 def test_sentences_in_blocks(monkeypatch):
     """One row a device, with losses in blocks where replicas compute them."""
     trained("sentences", None)
-    original, called = losses.block_losses, []
+    original, called = projection.block_losses, []
 
     def recorded(*arguments, **keywords):
         called.append(keras.ops.shape(arguments[0]))
         return original(*arguments, **keywords)
 
-    monkeypatch.setattr(losses, "BLOCK", 3 * V)
-    monkeypatch.setattr(losses, "block_losses", recorded)
+    monkeypatch.setattr(projection, "BLOCK", 3 * V)
+    monkeypatch.setattr(projection, "block_losses", recorded)
     require_equal_training("sentences", 4)
     assert bool(called) == (BACKEND == "tensorflow")
 
