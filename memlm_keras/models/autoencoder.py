@@ -251,22 +251,16 @@ class SequenceAutoencoder(DualSequenceModel):
         fixed = np.zeros(prompt.shape, "bool")
         fixed[:, 0] = True
 
-        def next_token(prompt, states, index):
-            last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
-            logits, states = self._decode(last, states)
-            return logits[:, -1], None, states
-
         states = self._encode(
             ops.convert_to_tensor(ids), ops.convert_to_tensor(lengths)
         )
         written, ends = sample(
             model=self,
             sampler=sampler,
-            next_token=next_token,
+            step=self._decode,
             tokens=prompt,
             fixed=fixed,
             state=states,
-            index=1,
             stop_token_ids=[self.end_of_sentence_id],
         )
         return [row[1:end] for row, end in zip(written, ends)]

@@ -39,20 +39,13 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     if by_default:
         stop_token_ids = [vocabulary.end_of_sentence_id]
 
-    def next_token(prompt, state, index):
-        last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
-        logits, state = model.step(last, state)
-        return logits[:, -1], None, state
-
-    index = min(lengths)
     generated, lengths = sample(
         model=model,
         sampler=sampler,
-        next_token=next_token,
+        step=model.step,
         tokens=tokens,
         fixed=fixed,
-        state=model.read(tokens[:, : index - 1]),
-        index=index,
+        state=model.read(tokens[:, : min(lengths) - 1]),
         stop_token_ids=stop_token_ids,
         may_be_empty=not by_default,
     )
@@ -62,18 +55,23 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
 def sample(
     model,
     sampler,
-    next_token,
+    step,
     tokens,
     fixed,
     state,
-    index,
     stop_token_ids,
     may_be_empty=True,
 ):
     """Writes tokens `(batch, time)` with a sampler of keras_nlp, and fills a
     row from its first stop token; returns them and the rows' lengths."""
-    # `next_token(tokens, state, index)` returns logits `(batch, vocabulary)`,
-    # `None` and the new state; `state` is the one before the first `index`.
+    # `fixed` marks prompts, and `state` is that before the last token of the
+    # shortest one; `step(tokens, state)` returns logits and the new state.
+
+    def next_token(prompt, state, index):
+        last = ops.slice(prompt, (0, index - 1), (ops.shape(prompt)[0], 1))
+        logits, state = step(last, state)
+        return logits[:, -1], None, state
+
     sampler = _sampler(sampler)
     stops = list(stop_token_ids or ())
     if stops:
@@ -88,7 +86,7 @@ def sample(
         next=next_token,
         prompt=ops.convert_to_tensor(np.where(fixed, tokens, filler)),
         cache=state,
-        index=index,
+        index=int(fixed.sum(axis=1).min()),
         mask=ops.convert_to_tensor(fixed),
         stop_token_ids=stops or None,
         model=model,

@@ -124,14 +124,8 @@ class StreamingModel(keras.Model):
         return super().export(filepath, format=format, **kwargs)
 
     def initial_state(self, batch_size):
-        """The state before the first token.
-
-        Args:
-            batch_size: integer.
-
-        Returns:
-            Flat dict of tensors, batch first: all that the model remembers.
-        """
+        """Returns the state before the first token: a flat dict of tensors,
+        batch first, of all that the model remembers."""
         return self.backbone.initial_state(batch_size)
 
     def step(self, tokens, state, training=False):
@@ -436,15 +430,8 @@ class StreamingModel(keras.Model):
     def surprisal(self, text, vocabulary=None, unit="bits", reset=False):
         """Surprisal, entropy and rank of each word of a text.
 
-        Args:
-            text, vocabulary, unit, reset: arguments of
-                `memlm_keras.evaluation.surprisal`.
-
-        Returns:
-            `memlm_keras.evaluation.Surprisal`.
-
-        Raises:
-            ValueError: for what `memlm_keras.evaluation.surprisal` refuses.
+        Arguments, result and errors are those of
+        `memlm_keras.evaluation.surprisal`.
 
         Example:
 

@@ -22,7 +22,7 @@ class Client:
 
     A client always asks the version that it found when it was made, since a
     version refuses the state of another: clients that are made later use newer
-    versions.
+    versions. Below, `texts` are a string, or a list of B strings.
 
     Args:
         address: string, `"host:8500"` for gRPC, which needs the package
@@ -82,26 +82,13 @@ class Client:
         )
 
     def score(self, texts):
-        """Log-probabilities of texts, and of their words.
-
-        Args:
-            texts: string, or list of B strings.
-
-        Returns:
-            The outputs of the signature `score`, B rows each.
-        """
+        """Log-probabilities of texts, and of their words: the outputs of the
+        signature `score`, B rows each."""
         return self.call("score", text=_as_texts(texts))
 
     def next(self, texts):
-        """The most probable words after texts.
-
-        Args:
-            texts: string, or list of B strings.
-
-        Returns:
-            List of B lists of pairs `(word, log-probability)`, the most
-            probable first.
-        """
+        """The most probable words after texts: B lists of pairs `(word,
+        log-probability)`, the most probable first."""
         return _words(self.call("next", text=_as_texts(texts)))
 
     def generate(self, texts, length=50, top_k=1, temperature=1.0, seed=0):
@@ -131,14 +118,8 @@ class Client:
         return list(answer["text"])
 
     def session(self, texts=""):
-        """Starts to read texts word by word.
-
-        Args:
-            texts: string, or list of B strings, to start with.
-
-        Returns:
-            `Session`, of a single row if `texts` is a string.
-        """
+        """Starts to read texts word by word; returns a `Session`, of a single
+        row if `texts` is a string."""
         return Session(self, texts)
 
 
@@ -159,14 +140,8 @@ class Session:
         self._update(client.call("begin", text=_as_texts(texts)))
 
     def step(self, texts):
-        """Reads the next words.
-
-        Args:
-            texts: string, or list of B strings: the words that follow.
-
-        Returns:
-            `next`, the most probable words after them.
-        """
+        """Reads the words that follow, a string or a list of strings; returns
+        `next`, the most probable words after them."""
         if isinstance(texts, str) != self._one:
             raise ValueError(
                 "`texts` must be "
