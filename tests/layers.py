@@ -6,16 +6,9 @@ import json
 
 import keras
 import numpy as np
-from hypothesis import settings
 from keras import ops
 
 from memlm_keras.cells import ProjectedRNN
-
-# JAX compiles each example, since shapes differ.
-few_on_jax = settings(
-    max_examples=3 if keras.backend.backend() == "jax" else 12
-)
-
 
 tensor = ops.convert_to_tensor
 

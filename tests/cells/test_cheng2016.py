@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import few_on_jax
 from layers import layer_of
 
 from memlm_keras import EntailmentClassifier
@@ -70,7 +69,6 @@ def states_with(cell, source, batch_size=1):
     return states
 
 
-@few_on_jax
 @given(
     time=st.integers(1, 7),
     units=st.integers(1, 4),

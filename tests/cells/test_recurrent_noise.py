@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import few_on_jax
 from layers import initializers
 from layers import layer_of
 from layers import normal
@@ -73,7 +72,6 @@ def random_arrays(name, seed, batch_size, time, input_dim, units):
 
 @every_cell
 @pytest.mark.parametrize("training", [False, True])
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import few_on_jax
 from layers import initializers
 from layers import layer_of
 from layers import normal
@@ -69,7 +68,6 @@ def random_arrays(seed, shape, state_shape, order):
 
 
 @every_cell
-@few_on_jax
 @sizes
 def test_outputs_and_states_equal_the_reference(
     name, compiled, batch_size, time, input_dim, units, order, seed

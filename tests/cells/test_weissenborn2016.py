@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
-from layers import few_on_jax
 from layers import initializers
 from layers import layer_of
 from layers import normal
@@ -147,7 +146,6 @@ def random_arrays(random, cell, batch_size, time, input_dim=3):
 
 @every_kind
 @every_source
-@few_on_jax
 @given(
     key=st.sampled_from(sorted(KEYS)),
     batch_size=st.integers(1, 3),

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 from layers import dtype_of
-from layers import few_on_jax
 from layers import tensor
 
 from memlm_keras import masking
@@ -55,7 +54,6 @@ def choose(way, monkeypatch):
 
 
 @every_way
-@few_on_jax
 @given(
     batch=st.integers(1, 3),
     time=st.integers(1, 40),

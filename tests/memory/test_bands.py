@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
-from layers import few_on_jax
 from layers import tensor
 
 from memlm_keras import masking
@@ -50,7 +49,6 @@ def banded_products(queries, values):
     return masking.banded_products(queries, values, slots)
 
 
-@few_on_jax
 @given(
     batch=st.integers(1, 3),
     time=st.integers(1, 40),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import everything
-from layers import few_on_jax
 from layers import memory_loss
 from layers import tensor
 from layers import uniform
@@ -161,7 +160,6 @@ def shapes(draw):
 
 
 @every_memory
-@few_on_jax
 @given(shape=shapes(), seed=st.integers(0, 1000))
 def test_equals_the_reference(case, compiled, shape, seed):
     batch, time, slots, k, filled = shape
@@ -373,7 +371,6 @@ def projected(form, outputs, kernel, bias=0.0):
 
 
 @every_form
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 4),

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layers import arrays
-from layers import few_on_jax
 from layers import revived
 from layers import uniform
 
@@ -27,7 +26,6 @@ def weights_of(layer):
     return [arrays(getattr(layer, name)).astype("float64") for name in WEIGHTS]
 
 
-@few_on_jax
 @given(
     time=st.integers(1, 4),
     premise_time=st.integers(1, 5),

@@ -7,7 +7,6 @@ from layers import arrays
 from layers import assert_close
 from layers import dtype_of
 from layers import everything
-from layers import few_on_jax
 from layers import normal as outputs_of
 from layers import uniform
 
@@ -71,7 +70,6 @@ def read_in_pieces(layer, compiled, outputs, cuts):
 
 
 @every_score
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),

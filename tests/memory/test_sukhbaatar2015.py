@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from layers import arrays
 from layers import assert_close
 from layers import everything
-from layers import few_on_jax
 from layers import uniform
 
 import memlm_keras
@@ -72,7 +71,6 @@ def read_in_pieces(layer, table, token_ids, cut, call=None):
     return found, state
 
 
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),

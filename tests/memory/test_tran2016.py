@@ -7,7 +7,6 @@ from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
 from layers import everything
-from layers import few_on_jax
 from layers import memory_loss
 from layers import normal
 from layers import uniform
@@ -51,7 +50,6 @@ def inputs_of(seed, batch_size, time, d, words=V):
 
 
 @every_variant
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),
@@ -207,7 +205,6 @@ def test_the_vocabulary_is_that_of_the_model():
 
 
 @every_variant
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 7),
@@ -256,7 +253,6 @@ def test_gradients_of_a_bidirectional_block(variant, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
-@few_on_jax
 @given(
     time=st.integers(1, 6),
     padding=st.integers(1, 6),

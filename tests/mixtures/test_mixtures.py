@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from keras.src.backend import get_keras_mask
 from layers import arrays
 from layers import assert_arguments_survive
-from layers import few_on_jax
 from layers import uniform
 
 from memlm_keras.masking import masked_softmax
@@ -84,7 +83,6 @@ def probabilities(logits):
 
 
 @every_mixture
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 6),

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 from language_models import V
 from language_models import array
@@ -40,7 +39,6 @@ def test_the_whole_equals_its_steps(recurrent, memory):
 
 
 @every_model
-@settings(max_examples=4 if keras.backend.backend() == "jax" else 8)
 @given(cuts=st.sets(st.integers(1, 4), min_size=2))
 def test_the_whole_equals_any_pieces(recurrent, memory, cuts):
     model = shared(recurrent, memory)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layers import assert_arguments_survive
-from layers import few_on_jax
 
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import StreamStatistics
@@ -229,7 +228,6 @@ def test_nothing_is_replaced_at_a_rate_of_zero():
 
 
 @every_scheme
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),
@@ -252,7 +250,6 @@ def test_means_equal_the_reference(scheme, batch_size, time, units, seed):
     )
 
 
-@few_on_jax
 @given(
     batch_size=st.integers(1, 3),
     time=st.integers(1, 5),
