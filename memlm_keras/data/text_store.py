@@ -31,37 +31,31 @@ _TOKENS_PER_UPDATE = 100_000
 # list of its tokens, and whether a document begins with it.
 
 
+@dataclasses.dataclass(eq=False)
 class TextSource:
     """The lines of a UTF-8 file, or of a folder of one `.txt` file a document;
     a match of `document_start` begins a document."""
 
-    def __init__(
-        self,
-        path,
-        keep_blank_lines=False,
-        document_start=None,
-        lone_titles=False,
-        drop_titles=False,
-        by_sentence=False,
-    ):
-        self.path = pathlib.Path(path)
+    path: pathlib.Path
+    keep_blank_lines: bool = False
+    document_start: str | None = None
+    lone_titles: bool = False
+    drop_titles: bool = False
+    by_sentence: bool = False
+
+    def __post_init__(self):
+        self.path, start = pathlib.Path(self.path), self.document_start
         self.files = _list_files(self.path)
-        self.keep_blank_lines = keep_blank_lines
-        self.document_start = document_start
-        self.lone_titles = lone_titles
-        self.drop_titles = drop_titles
-        self.by_sentence = by_sentence
-        self.has_documents = self.path.is_dir() or document_start is not None
+        self.has_documents = self.path.is_dir() or start is not None
         # Raises at once if syntok is not installed.
-        self._splitter = splitter_version() if by_sentence else None
+        self._splitter = splitter_version() if self.by_sentence else None
         try:
             # Without a pattern, no line matches.
-            pattern = "(?!)" if document_start is None else document_start
-            self._pattern = re.compile(pattern)
+            self._pattern = re.compile("(?!)" if start is None else start)
         except (re.error, TypeError) as error:
             raise ValueError(
                 "`document_start` must be a regular expression, as a string. "
-                f"Received: document_start={document_start!r} ({error})"
+                f"Received: document_start={start!r} ({error})"
             ) from error
 
     def identity(self):

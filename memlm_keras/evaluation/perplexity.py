@@ -9,6 +9,7 @@ import numpy as np
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import sentence_starts
+from memlm_keras.models.streaming import concatenate_batches
 
 OTHER_PROTOCOLS = ("salton2017",)
 
@@ -49,7 +50,6 @@ class Perplexity:
 
         Args:
             model: as for `perplexity`.
-            batches: the batches that it read.
             scores, weights: as `model.score_batches` returns them.
             note: string, added to the protocol.
             **fields: further attributes, such as `words`.
@@ -199,7 +199,8 @@ def sentence_losses(model, batches, verbose=0):
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    targets = _joined([targets for _, targets, _ in batches], scores.shape)
+    (targets,) = concatenate_batches((targets,) for _, targets, _ in batches)
+    targets = targets.astype("int64")
 
     def by_row(numbers):
         # A row continues in the same row of the next batch, and its last
@@ -298,9 +299,9 @@ def _require_protocols(also, model, batches):
 def _salton2017(batches, scores, weights):
     """Returns the perplexity by the protocol `salton2017`."""
     # Only the first words of sentences follow an end.
-    token_ids = [inputs["token_ids"] for inputs, _, _ in batches]
-    first = _joined(token_ids, weights.shape) == batches.end_of_sentence_id
-    weights = np.where(first, 0.0, weights)
+    token_ids = ((inputs["token_ids"],) for inputs, _, _ in batches)
+    (token_ids,) = concatenate_batches(token_ids)
+    weights = np.where(token_ids == batches.end_of_sentence_id, 0.0, weights)
     return Perplexity(
         loss=-float(np.sum(scores.astype("float64") * weights)),
         predicted_tokens=int(weights.sum()),
@@ -309,14 +310,6 @@ def _salton2017(batches, scores, weights):
         "each sentence not predicted, but all tokens with <eos> divided by",
         divided_by=batches.num_tokens,
     )
-
-
-def _joined(parts, shape):
-    """The rows of all batches, int64, with zeros after the shorter ones."""
-    rows = np.zeros(shape, "int64").reshape(len(parts), -1, shape[-1])
-    for row, part in zip(rows, parts):
-        row[:, : part.shape[1]] = part
-    return rows.reshape(shape)
 
 
 def _sentences(tokens, end_of_sentence_id):
