@@ -24,7 +24,6 @@ def mean_attention(model, batches):
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
-        batches: `memlm_keras.data.Batches`.
 
     Returns:
         float64 array `(memory,)`, the oldest position first; it sums to one.
@@ -276,13 +275,10 @@ def attention_columns(
 
 
 def plot_attention_columns(columns, path, title=None):
-    """Draws attention columns side by side, as PNG.
+    """Draws `AttentionColumns` side by side, as PNG.
 
     Tran et al. (2016), Figure 4: darker is higher, the most recent position is
     at the bottom, and beneath each column stands the word just read.
-
-    Args:
-        columns: `AttentionColumns` of `attention_columns`.
 
     Example:
 
@@ -306,13 +302,10 @@ def plot_attention_columns(columns, path, title=None):
 
 
 def write_attention_columns(columns, path):
-    """Writes attention columns as CSV, a line for each sampled word.
+    """Writes `AttentionColumns` as CSV, a line for each sampled word.
 
     Its columns are `position`, `word`, `predicted` and, for each slot,
     `attention_` with its distance to the predicted word.
-
-    Args:
-        columns: `AttentionColumns` of `attention_columns`.
 
     Example:
 

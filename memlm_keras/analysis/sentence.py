@@ -117,14 +117,11 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
 
 
 def plot_sentence_predictions(predictions, path, title=None):
-    """Draws a sentence with its attention and its predictions, as PNG.
+    """Draws `SentencePredictions` and their attention, as PNG.
 
     Tran et al. (2016), Figure 5: one row for each step, at its left the word
     just read, at its right the most probable next words with their natural-log
     probabilities. A frame marks the word that does follow.
-
-    Args:
-        predictions: `SentencePredictions` of `sentence_predictions`.
 
     Example:
 
@@ -175,14 +172,11 @@ def plot_sentence_predictions(predictions, path, title=None):
 
 
 def write_sentence_predictions(predictions, path):
-    """Writes the predictions along a sentence as CSV, a line for each step.
+    """Writes `SentencePredictions` as CSV, a line for each step.
 
     Its columns are `read`, `next`, `next_log_probability`; for each rank from
     1 on `word_1` and `log_probability_1`; and for each slot `attention_` with
     its distance to the predicted word.
-
-    Args:
-        predictions: `SentencePredictions` of `sentence_predictions`.
 
     Example:
 
@@ -283,15 +277,12 @@ def plot_sentence_attention(predictions, path, title=None):
 
 
 def write_sentence_page(predictions, path, title="Attention"):
-    """Writes a sentence with its attention and predictions as an HTML page.
+    """Writes `SentencePredictions` and their attention as an HTML page.
 
     The page is one file that loads nothing from elsewhere. Pointing at a word
     shows the attention at its prediction, its probability next to those of the
     most probable words, and the weights by distance next to their means.
     `page.html#3` opens it at the third word.
-
-    Args:
-        predictions: `SentencePredictions` of `sentence_predictions`.
 
     Raises:
         ValueError: if a weight or probability is not finite.

@@ -219,13 +219,10 @@ def plot_dependency_attention(
 
 
 def write_dependency_attention(attention, path):
-    """Writes attention by dependency as CSV, a line for each and each bin.
+    """Writes `DependencyAttention` as CSV, a line for each dependency and bin.
 
     Its columns are `dependency`, `nearest`, `farthest`, `pairs`, `mass` and
     `mean`, which is empty where there are no pairs.
-
-    Args:
-        attention: `DependencyAttention` of `dependency_attention`.
 
     Example:
 
@@ -441,12 +438,9 @@ def distant_pairs(
 
 
 def plot_distant_pairs(pairs, path, title=None):
-    """Draws the mean co-occurrence frequency by distance, as PNG.
+    """Draws the mean co-occurrence frequency of `DistantPairs`, as PNG.
 
     Tran et al. (2016), Table 3; the number of pairs is above each bar.
-
-    Args:
-        pairs: `DistantPairs` of `distant_pairs`.
 
     Example:
 
@@ -465,13 +459,10 @@ def plot_distant_pairs(pairs, path, title=None):
 
 
 def write_distant_pairs(pairs, path):
-    """Writes distant pairs as CSV, a line for each pair at a distance.
+    """Writes `DistantPairs` as CSV, a line for each pair at a distance.
 
     Its columns are `attended`, `predicted`, `distance`, `occurrences` and, for
     each distance, `training_count_` with the distance.
-
-    Args:
-        pairs: `DistantPairs` of `distant_pairs`.
 
     Example:
 
@@ -491,13 +482,10 @@ def write_distant_pairs(pairs, path):
 
 
 def write_counts_by_distance(pairs, path):
-    """Writes the mean co-occurrence frequency by distance as CSV.
+    """Writes the mean co-occurrence frequency of `DistantPairs` as CSV.
 
     Tran et al. (2016), Table 3. The columns are `distance`, `pairs`, and the
     means `count` and `count_at_any_distance`, empty where there are no pairs.
-
-    Args:
-        pairs: `DistantPairs` of `distant_pairs`.
 
     Example:
 

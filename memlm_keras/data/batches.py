@@ -174,7 +174,6 @@ class Batches(TokenBatches):
         tokens: 1-D integer array or memory map.
         document_starts: `None`, or 1-D integer offsets into `tokens` at which
             documents begin: the first 0, each larger than the one before.
-        shuffle: Whether to reorder documents every epoch.
         end_of_sentence_id: Input before the first token, and padding.
         context_of: `"document"` or `"sentence"`, which of them begin at
             `document_starts`, for reports.

@@ -168,7 +168,6 @@ def load_cbt(
       Neighbouring questions share sentences, so text is seen many times.
 
     Args:
-        train_on: One of the names above.
         data_dir, cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count, numbers: As for
             `memlm_keras.data.load_text`.
@@ -223,9 +222,6 @@ def read_cloze_questions(path):
     `21 query<TAB>answer<TAB><TAB>candidate|...|candidate`. The empty field may
     be missing, and blank lines are skipped. An empty candidate is left out: it
     would shorten the sentence, and so win. Repeated candidates are kept.
-
-    Args:
-        path: Path of the file, in UTF-8.
 
     Yields:
         `ClozeQuestion`.

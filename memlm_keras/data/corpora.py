@@ -142,7 +142,6 @@ def load(
     forms cannot be compared.
 
     Args:
-        name: One of the names above.
         data_dir: Folder of the corpus' files, its parent where that folder
             has the name of the corpus, or the folder in which the published
             archive was unpacked; `None` downloads them.

@@ -38,11 +38,9 @@ def load_pairs(
       `SICK.txt` of the later release. It is not downloaded.
 
     Args:
-        name: One of the names above.
         data_dir: Folder of the files; `None` downloads those of SNLI.
         cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
-        lowercase: Whether all tokens become lower case.
 
     Returns:
         `PairCorpus` with the labels entailment, neutral and contradiction.

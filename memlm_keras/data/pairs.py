@@ -142,7 +142,6 @@ def encode_pairs(
             the next three arguments say.
         vocabulary_size: Largest number of entries.
         minimum_count: Tokens seen fewer times are left out.
-        lowercase: Whether all tokens become lower case.
 
     Returns:
         `PairCorpus`.

@@ -249,7 +249,6 @@ def prepare_novels(
     and *The Valley of Fear*: by its rules these must not be among the novels.
 
     Args:
-        folder: Path of the folder with the novels.
         output: Path of the folder to make. It is made whole or not at all.
         lowercase: Whether to lower-case the text.
         tokenize: As for `completion_questions`; it is given a sentence.

@@ -218,10 +218,6 @@ class SubwordVocabulary(Vocabulary):
     def from_sentencepiece(cls, path, unknown=None, end_of_sentence=None):
         """Reads a SentencePiece model, whose ids stay as they are.
 
-        Args:
-            path: Path of the `.model` file.
-            unknown, end_of_sentence: As for the class.
-
         Returns:
             `SubwordVocabulary`, with the model inside.
 
@@ -249,7 +245,6 @@ class SubwordVocabulary(Vocabulary):
         """Reads an engine's `tokens.txt`: lines of a token and its id.
 
         Args:
-            path: Path of the file, in UTF-8.
             sentencepiece: `None`, or path of the SentencePiece model that
                 splits words into these tokens. Its own ids are not used.
             unknown, end_of_sentence, unit: As for the class.

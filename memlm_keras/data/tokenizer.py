@@ -42,8 +42,6 @@ class Tokenizer:
     token that is a number becomes the token `numbers`.
 
     Args:
-        split: `"white_space"`, `"unicode_script"` or `"characters"`.
-        lowercase: Whether characters become lower case.
         numbers: `None`, or the token, such as `"N"`, that replaces numbers.
 
     Raises:

@@ -115,16 +115,10 @@ class ParsedSentence:
 
 
 def read_conllu(path):
-    """Reads sentences with their dependency trees from a CoNLL-U file.
+    """Reads a list of `ParsedSentence` from a CoNLL-U file in UTF-8.
 
     Comments, ranges of multiword tokens (`3-4`) and empty nodes (`5.1`) are
     skipped: the words are those that the tree joins.
-
-    Args:
-        path: path of a UTF-8 file.
-
-    Returns:
-        List of `ParsedSentence`.
 
     Raises:
         FileNotFoundError: if there is no such file.

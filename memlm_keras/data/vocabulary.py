@@ -126,9 +126,6 @@ class Vocabulary:
     def from_file(cls, path):
         """Reads what `save` wrote, or a plain list of one token per line.
 
-        Args:
-            path: Path of the file, in UTF-8.
-
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: The file is empty, not UTF-8, damaged, or lists a token

@@ -13,8 +13,6 @@ class Reconstruction(NamedTuple):
         token_accuracy: float, share of the tokens, ends counted, that are
             correct at their positions.
         sequence_accuracy: float, share of the sequences without an error.
-        tokens: integer, tokens compared.
-        sequences: integer, sequences compared.
         protocol: string, how it was measured.
     """
 
@@ -33,7 +31,6 @@ def reconstruction(model, batches, sampler="greedy", verbose=1):
     Args:
         model: `memlm_keras.SequenceAutoencoder`.
         batches: `memlm_keras.data.AutoencodingBatches`.
-        sampler: as for `SequenceAutoencoder.generate`.
 
     Example:
 

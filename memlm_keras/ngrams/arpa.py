@@ -32,7 +32,6 @@ def read_arpa(path, vocabulary, verbose=1):
     vocabulary's end of sentence, and `<unk>` the unknown token.
 
     Args:
-        path: path of the file, in UTF-8.
         vocabulary: `memlm_keras.data.Vocabulary`.
 
     Raises:
