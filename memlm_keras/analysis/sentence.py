@@ -16,8 +16,6 @@ from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
-from memlm_keras.models.streaming import affordable_steps
-from memlm_keras.models.streaming import segments
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -92,25 +90,18 @@ def sentence_predictions(model, sentence, vocabulary=None, top=5):
     tokens = np.concatenate([end, words, end]).astype("int32")
     read, following = tokens[:-1], tokens[1:]
     weights = model.attention(read[None])[0]
-    state = model.initial_state(1)
-    ranked, highest, actual = [], [], []
-    longest = affordable_steps(1, model.vocabulary_size)
-    for start, stop in segments(len(read), longest):
-        logits, state = model.step(read[None, start:stop], state)
-        logits = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
-        scores = logits[0].astype("float64")
-        scores -= scores.max(axis=-1, keepdims=True)
-        scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
-        best = np.argsort(-scores, axis=-1, kind="stable")[:, :top]
-        ranked.append(best)
-        highest.append(np.take_along_axis(scores, best, axis=-1))
-        actual.append(scores[np.arange(stop - start), following[start:stop]])
+    logits, _ = model.step(read[None], model.initial_state(1))
+    logits = keras.ops.convert_to_numpy(keras.ops.cast(logits, "float32"))
+    scores = logits[0].astype("float64")
+    scores -= scores.max(axis=-1, keepdims=True)
+    scores -= np.log(np.exp(scores).sum(axis=-1, keepdims=True))
+    best = np.argsort(-scores, axis=-1, kind="stable")[:, :top]
     return SentencePredictions(
         tuple(vocabulary.decode(read)),
         tuple(vocabulary.decode(following)),
-        np.concatenate(actual),
-        tuple(tuple(vocabulary.decode(row)) for row in np.concatenate(ranked)),
-        np.concatenate(highest),
+        scores[np.arange(len(read)), following],
+        tuple(tuple(vocabulary.decode(row)) for row in best),
+        np.take_along_axis(scores, best, axis=-1),
         weights,
         slot_distances(model, weights.shape[-1]),
     )
