@@ -29,10 +29,6 @@ class SentencePieceTokenizer:
     def normalize(self, tokens):
         return self.tokenize(" ".join(tokens))
 
-    def pieces(self):
-        """List of all pieces in the order of their ids."""
-        return list(_running(self.model)[1])
-
     def in_graph(self):
         """The same as a tokenizer of tensorflow_text, for graphs."""
         return _tensorflow_text().SentencepieceTokenizer(
@@ -228,7 +224,7 @@ class SubwordVocabulary(Vocabulary):
         """
         model = pathlib.Path(path).read_bytes()
         try:
-            tokens = SentencePieceTokenizer(model).pieces()
+            _, tokens = _running(model)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
         return cls(tokens, unknown, end_of_sentence, model)

@@ -267,17 +267,15 @@ def _explicit_discounts(discounts, order):
         '`discounts` must be "modified", "original", one number, or a list '
         f"of {order} entries, a number or three numbers for each order."
     )
-    if isinstance(discounts, str):
-        raise ValueError(f"{expected} {received}")
     if isinstance(discounts, numbers.Real):
         discounts = [discounts] * order
     try:
+        if isinstance(discounts, str) or len(discounts) != order:
+            raise ValueError
         triples = [np.broadcast_to(entry, 3) for entry in discounts]
         triples = [tuple(map(float, triple)) for triple in triples]
     except (TypeError, ValueError) as error:
         raise ValueError(f"{expected} {received}") from error
-    if len(triples) != order:
-        raise ValueError(f"{expected} {received}")
     for triple in triples:
         if not all(0 <= d <= count for count, d in enumerate(triple, start=1)):
             raise ValueError(
