@@ -117,10 +117,8 @@ class SlidingWindow:
         }
 
     def slot(self, extended, index):
-        """Contents `(batch, time, ...)` of a slot of each step, 0 the oldest.
-
-        Slot `slots` is the step itself.
-        """
+        """Contents `(batch, time, ...)` of a slot of each step, from 0, the
+        oldest, to `slots`, the step itself."""
         return extended[:, index : (index - self.slots) or None]
 
     def products(self, queries, extended):

@@ -90,7 +90,7 @@ class Paper:
 
 
 def register(paper, rows=None, **details):
-    """Adds a paper, whose rows become presets.
+    """Adds a paper, whose rows become presets; returns the `Paper`.
 
     An installed package can register papers without being imported: an entry
     point of the group `memlm_keras.presets` is loaded when presets are first
@@ -103,9 +103,6 @@ def register(paper, rows=None, **details):
         rows: dict of `memlm_keras.presets.Row`s by name.
         **details: arguments of `Paper`: `title`, `authors`, `year`, `where`,
             `tables`.
-
-    Returns:
-        The `Paper`.
 
     Raises:
         ValueError: for a name that is taken, names that are empty or have a

@@ -226,11 +226,9 @@ class AssociativeGRUCell(AssociativeCell):
     comment in that code reads "not update", for which the bias of `u` would
     begin at -1: `update_bias`.
 
-    Since `s_t - s_{t-1}` is `u_t * (c_t - s_{t-1})` and `s_{t-1}` is read under
-    the key, (12) is the delta rule with a complex product in place of the
-    outer product of fast weights (docs/papers/weissenborn2016.md). The value
-    read back after one write is multiplied by `|r_t|^2`, number by number;
-    with `key="unit"` it is unchanged.
+    (12) is a delta rule (docs/papers/weissenborn2016.md). The value read back
+    after one write is multiplied by `|r_t|^2`, number by number; with
+    `key="unit"` it is unchanged.
 
     | equations | weight | shape |
     |---|---|---|

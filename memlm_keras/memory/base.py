@@ -139,10 +139,8 @@ class Memory(keras.layers.Layer):
         )
 
     def remembered(self, outputs, token_ids=None):
-        """Contents `(batch, time, ...)` of new slots of the window `recent`.
-
-        `None`, if the state is not only that of a sliding window.
-        """
+        """Contents `(batch, time, ...)` of new slots of the window `recent`, or
+        `None` if the state is not only that of a sliding window."""
         return None
 
     def read_at(self, positions, outputs, state, token_ids=None, mask=None):

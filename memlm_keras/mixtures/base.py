@@ -173,10 +173,8 @@ class Mixture(keras.layers.Layer):
         return ops.cast(self.recent.products(queries, extended), "float32")
 
     def weights_of_words(self, weights, words, positions=None):
-        """Weights by position of a word, `(batch, steps, memory - 1 + time)`.
-
-        Step t attends to positions t to t + memory - 1.
-        """
+        """Weights by position of a word, `(batch, steps, memory - 1 + time)`,
+        of which step t attends to positions t to t + memory - 1."""
         weights = by_position(weights, ops.shape(words)[1])
         return weights if positions is None else take_steps(weights, positions)
 

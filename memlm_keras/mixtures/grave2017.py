@@ -108,11 +108,8 @@ class NeuralCache(Mixture):
         return log_probabilities, state, weights, ()
 
     def compare(self, outputs, state, token_ids, mask=None):
-        """Inner products with the cache, which do not depend on `theta`.
-
-        Returns `h_t . h_i`, `(B, T, N)`, the words that followed, the visible
-        slots, and the new state.
-        """
+        """Returns `h_t . h_i`, `(B, T, N)`, which do not depend on `theta`, the
+        words that followed, the visible slots, and the new state."""
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )

@@ -58,9 +58,6 @@ class SequenceModel(keras.Model):
         >>> lm = memlm_keras.LanguageModel.from_preset(
         ...     "daniluk2017/key_value_predict", vocabulary_size=10_000
         ... )
-        >>> classifier = memlm_keras.EntailmentClassifier.from_preset(
-        ...     "weissenborn2016/dual_am_gru_shared", vocabulary_size=10_000
-        ... )
         """
         config = registry.model_config(preset, cls.preset_kind, **overrides)
         config["vocabulary_size"] = vocabulary_size

@@ -69,10 +69,8 @@ class StreamingModel(keras.Model):
 
     @property
     def attending(self):
-        """The layer whose weights `attention` returns, or `None`.
-
-        It is the memory; or the mixture, where no memory attends.
-        """
+        """The layer whose weights `attention` returns: the memory, or the
+        mixture where no memory attends; or `None`."""
         if self.memory is not None and self.memory.attends:
             return self.memory
         return self.mixture

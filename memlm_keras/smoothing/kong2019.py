@@ -235,10 +235,8 @@ class VariationalSmoothing(keras.layers.Layer):
     # === Samples ===
 
     def draw(self, token_ids, units):
-        """Draws rows for input words `(B, T)`, and for up to `units` elements.
-
-        Returns a sample, an argument of the smoothed layers.
-        """
+        """Draws rows for input words `(B, T)`, and for up to `units` elements,
+        a sample that the smoothed layers take."""
         words, replaced, rows = self._replace(token_ids, units)
         if not self.smooths_output:
             first = first_occurrences(token_ids)
@@ -401,11 +399,8 @@ class SmoothedEmbedding(Embedding):
         self.smoothing.build_for(self.input_dim)
 
     def draw(self, token_ids, units=0):
-        """Draws rows for words `(batch, time)`, and for a matrix of `units`.
-
-        Returns a sample, the argument `drawn` of this layer and of
-        `SmoothedProjection`.
-        """
+        """Draws rows for words `(batch, time)`, and for a matrix of `units`, a
+        sample that this layer and `SmoothedProjection` take as `drawn`."""
         return self.smoothing.draw(token_ids, max(units, self.output_dim))
 
     def add_divergence(self):
