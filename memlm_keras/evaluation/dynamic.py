@@ -189,7 +189,7 @@ class DynamicEvaluator:
         )
         left, measured = len(tokens), []
 
-        def read(token_ids, targets, weight, state):
+        def read(token_ids, targets, state, weight):
             nonlocal left
             weight = np.array(ops.convert_to_numpy(weight))
             count = int(weight.sum())
@@ -199,7 +199,7 @@ class DynamicEvaluator:
             return self._learn(self._measure, token_ids, targets, weight, state)
 
         self.reset()
-        for part, weight in read_batches(self.lm, read, batches):
+        for part, weight in read_batches(self.lm, read, batches, weighted=True):
             part = ops.convert_to_numpy(part)[0, : int(weight.sum())]
             measured.append(part.astype("float64"))
         return np.concatenate(measured)
@@ -226,13 +226,14 @@ class DynamicEvaluator:
                 f"batch_size={batches.batch_size}"
             )
         self.reset()
-
-        def read(token_ids, targets, sample_weight, state):
-            return self.read(token_ids, targets, state, sample_weight)
-
         return concatenate_batches(
             read_batches(
-                self.lm, read, batches, segments=segments, verbose=verbose
+                self.lm,
+                self.read,
+                batches,
+                segments=segments,
+                verbose=verbose,
+                weighted=True,
             )
         )
 
@@ -263,7 +264,7 @@ def mean_squared_gradients(lm, batches, verbose=0):
     weights = [ops.stop_gradient(v.value) for v in lm.trainable_variables]
     sums = [np.zeros(weight.shape, "float32") for weight in weights]
 
-    def add(token_ids, targets, sample_weight, state):
+    def add(token_ids, targets, state, sample_weight):
         (_, result), gradients = differentiate(
             weights, token_ids, targets, sample_weight, state
         )
@@ -271,7 +272,7 @@ def mean_squared_gradients(lm, batches, verbose=0):
             total += np.square(ops.convert_to_numpy(gradient))
         return result
 
-    for _ in read_batches(lm, add, batches, verbose=verbose):
+    for _ in read_batches(lm, add, batches, verbose=verbose, weighted=True):
         pass
     return [total / len(batches) for total in sums]
 

@@ -107,13 +107,10 @@ def choose_cache(
         new_state |= pack_named("mixture", cache_state)
         return (ops.exp(scores), ops.stack(cached), filled), new_state
 
-    def read(token_ids, targets, sample_weight, state):
-        return compare(token_ids, targets, state)
-
     losses = np.zeros((len(thetas), len(weights)))
     without = predicted = 0.0
     for result, sample_weight in read_batches(
-        model, read, batches, start, verbose=verbose
+        model, compare, batches, start, verbose=verbose
     ):
         alone, cached, filled = (
             ops.convert_to_numpy(part).astype("float64") for part in result

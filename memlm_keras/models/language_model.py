@@ -499,7 +499,7 @@ class LanguageModel(StreamingModel, SequenceModel):
                 for place in range(len(batches))
             )
 
-            def seeded(token_ids, targets, sample_weight, state, seeds=seeds):
+            def seeded(token_ids, targets, state, seeds=seeds):
                 # On JAX, compiled inference does not advance the seed.
                 number = next(seeds).generate_state(2) >> 1
                 seed_state.assign(number.astype(kept.dtype))
@@ -529,11 +529,7 @@ class LanguageModel(StreamingModel, SequenceModel):
                 or the model is not causal and they are not `SentenceBatches`.
         """
         compiled = compile_inference(self, self.backbone.outputs)
-
-        def read(token_ids, targets, sample_weight, state):
-            return compiled(token_ids, targets, state)
-
-        for outputs_and_scores, _ in read_batches(self, read, batches):
+        for outputs_and_scores, _ in read_batches(self, compiled, batches):
             yield outputs_and_scores
 
     # === Copies ===

@@ -391,12 +391,8 @@ class StreamingModel(keras.Model):
             ValueError: if the batches contain token ids outside the vocabulary,
                 or the model is not causal and they are not `SentenceBatches`.
         """
-
-        def score(token_ids, targets, sample_weight, state):
-            return self._score(token_ids, targets, state)
-
         return concatenate_batches(
-            read_batches(self, score, batches, verbose=verbose)
+            read_batches(self, self._score, batches, verbose=verbose)
         )
 
     def attention_batches(self, batches):
@@ -416,7 +412,7 @@ class StreamingModel(keras.Model):
         """
         self._require_attention()
 
-        def attend(token_ids, targets, sample_weight, state):
+        def attend(token_ids, targets, state):
             return self._attend(token_ids, state)
 
         for weights, sample_weight in read_batches(self, attend, batches):
@@ -470,15 +466,12 @@ class StreamingModel(keras.Model):
             "end_of_sentence_id": end_of_sentence_id,
         }
 
-        def read(token_ids, targets, sample_weight, state):
-            return self._measure(token_ids, targets, state)
-
         # The places of the targets, in the layout of the targets.
         places = Batches(np.arange(len(tokens)), **layout)
         batches = Batches(tokens, **layout)
         measured = np.zeros((len(tokens), 3))
         for (part, weight), (_, place, _) in zip(
-            read_batches(self, read, batches), places
+            read_batches(self, self._measure, batches), places
         ):
             counted = weight > 0
             measured[place[counted]] = ops.convert_to_numpy(part)[counted]
@@ -525,10 +518,17 @@ class StreamingModel(keras.Model):
 
 
 def read_batches(
-    model, function, batches, start=None, segments=None, verbose=0
+    model,
+    function,
+    batches,
+    start=None,
+    segments=None,
+    verbose=0,
+    weighted=False,
 ):
-    """Yields the result of `function` (token ids, targets, sample weight,
-    state) and the sample weight of each batch, and carries the state."""
+    """Yields the result of `function` (token ids, targets, state and, if it is
+    `weighted`, sample weight) and the sample weight of each batch, and carries
+    the state."""
     require_readable(model, batches)
     if start is None:
         start = model.initial_state(batches.batch_size)
@@ -543,13 +543,14 @@ def read_batches(
                 "The batches must have a target at each step here. Received: "
                 'batches with "positions", which `evaluate` and `predict` read'
             )
-        tokens, *others = (
+        tokens, targets, weight = (
             distribution.deal(ops.convert_to_tensor(array))
             for array in (inputs["token_ids"], targets, sample_weight)
         )
         reset = ops.convert_to_tensor(inputs["reset"])
         state = reset_rows(state, start, reset)
-        result, state = function(tokens, *others, state)
+        arguments = (tokens, targets, state, weight)
+        result, state = function(*arguments[: 4 if weighted else 3])
         progress.add(1)
         yield result, sample_weight
 
