@@ -2,10 +2,9 @@
 
     python recipes/quickstart.py
 
-Trains an LSTM on the embedded corpus, and smaller ones with a memory that make
-up as many parameters; holds them against the best perplexity that any model
-could reach; draws where a memory looks back; generates; exports for TF Serving
-and scores a sentence from the exported model in a process of its own.
+Trains an LSTM on the embedded corpus, and models with a memory and as many
+parameters; compares them with the best perplexity that any model can reach;
+draws attention; generates; exports for TF Serving, and scores a sentence there.
 """
 
 import pathlib
@@ -17,14 +16,14 @@ import time
 from absl import app
 from absl import flags
 
-from memlm_keras.experiments import command_line
+import memlm_keras as memlm
+from memlm_keras.experiments import process
+from memlm_keras.experiments.run_folder import write_json
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("backend", None, "tensorflow, jax or torch.")
 flags.DEFINE_integer("epochs", 8, "Epochs to train each model.", lower_bound=1)
-flags.DEFINE_float(
-    "learning_rate", 0.01, "Initial learning rate of Adam.", lower_bound=0.0
-)
+flags.DEFINE_float("learning_rate", 0.01, "Initial rate of Adam.", 0.0)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what is written.")
 flags.DEFINE_multi_enum(
@@ -39,14 +38,9 @@ SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
 
 
-def main(argv):
-    del argv
+def main(_):
     begin = time.time()
-    command_line.import_keras(FLAGS.backend)
-    import memlm_keras as memlm
-    from memlm_keras.experiments.process import provenance
-    from memlm_keras.experiments.run_folder import write_json
-
+    process.import_keras(FLAGS.backend)
     run_dir = pathlib.Path(FLAGS.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     corpus = memlm.data.load("embedded")
@@ -55,12 +49,11 @@ def main(argv):
     print(f"{len(corpus.train):,} training tokens, which read like this:")
     print(" ", passage.replace(" <eos>", "\n "))
     # Units of the LSTM, so that no model has more parameters than the first.
-    memory = memlm.memory
     kinds = {
         "lstm": (100, lambda: None),
-        "attention": (77, lambda: memory.Attention(WINDOW)),
-        "key_value_predict": (99, lambda: memory.KeyValuePredict(WINDOW)),
-        "attentive": (77, lambda: memory.Attentive("combined", WINDOW)),
+        "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
+        "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
+        "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
     }
     models, rows = {}, {}
     for name in dict.fromkeys(["lstm", *FLAGS.memory]):
@@ -71,25 +64,23 @@ def main(argv):
     print(LINE.format("", *rows["lstm"], "ahead of lstm"))
     for name, row in rows.items():
         row["ahead"] = 1 - row["perplexity"] / rows["lstm"]["perplexity"]
-        found = [row.get("parameters", ""), row.get("seconds", "")]
-        found += [f"{row['perplexity']:.2f}", f"{row['ahead']:.1%}"]
-        print(LINE.format(name, *found))
+        cells = [row.get("parameters", ""), row.get("seconds", "")]
+        cells += [f"{row['perplexity']:.2f}", f"{row['ahead']:.1%}"]
+        print(LINE.format(name, *cells))
     print("The last line is exact: a reader who forgets nothing reaches it.")
     results = {"seed": FLAGS.seed, "epochs": FLAGS.epochs, "rows": rows}
-    results |= provenance()
-    write_json(run_dir / "results.json", results)
+    write_json(run_dir / "results.json", results | process.provenance())
 
     lm = models[FLAGS.memory[0]]
-    read = memlm.analysis.sentence_predictions(lm, passage)
+    read = {"attention": memlm.analysis.sentence_predictions(lm, passage)}
     picture = run_dir / "attention.png"
-    memlm.analysis.plot_sentence_attention({"attention": read}, picture)
+    memlm.analysis.plot_sentence_attention(read, picture)
     print(f"\nWhere attention looks for each predicted word: {picture}")
     print(f"Generated, after {SENTENCE!r}:")
     text = lm.generate(f"{SENTENCE} <eos>", 60, "top_k", stop_token_ids=())
     print(" ", text.rpartition(" <eos>")[0].replace(" <eos>", "\n "))
     lm.save(run_dir / "model.keras")
-    exported = pathlib.Path("saved_models", "quickstart", str(int(begin)))
-    memlm.serving.export(lm, exported)
+    exported = memlm.serving.export(lm, f"saved_models/quickstart/{begin:.0f}")
     print(f"\nExported for TF Serving: {exported}. Scored from there:")
     score = pathlib.Path(__file__).with_name("score_exported.py")
     subprocess.run([sys.executable, score, exported, SENTENCE], check=True)
@@ -104,8 +95,6 @@ def train(name, units, make_memory, corpus):
     """Trains a model and returns it with its row of the table."""
     import keras
 
-    import memlm_keras as memlm
-
     print(f"\n{name}")
     begin = time.time()
     keras.utils.set_random_seed(FLAGS.seed)
@@ -117,30 +106,24 @@ def train(name, units, make_memory, corpus):
         # From vectors that are all alike, no memory learns which one to read.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
-    model.compile(
-        keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
-    )
+    optimizer = keras.optimizers.Adam(FLAGS.learning_rate, global_clipnorm=5.0)
+    model.compile(optimizer)
 
     def batches(split, **kwargs):
         # Behind the beginning of a segment a window gets no gradient.
         return corpus.batches(split, 32, WINDOW, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))
+    log = keras.callbacks.CSVLogger(f"{FLAGS.run_dir}/{name}_log.csv")
     model.fit(
         batches("train", shuffle=True, seed=FLAGS.seed),
         validation_data=batches("validation"),
         epochs=FLAGS.epochs,
-        callbacks=[
-            keras.callbacks.LearningRateScheduler(halve),
-            keras.callbacks.CSVLogger(f"{FLAGS.run_dir}/{name}_log.csv"),
-        ],
+        callbacks=[keras.callbacks.LearningRateScheduler(halve), log],
     )
-    found = memlm.evaluation.perplexity(model, batches("test"))
-    return model, {
-        "parameters": model.count_params(),
-        "seconds": round(time.time() - begin),
-        "perplexity": found.perplexity,
-    }
+    test = memlm.evaluation.perplexity(model, batches("test")).perplexity
+    seconds, parameters = round(time.time() - begin), model.count_params()
+    return model, dict(parameters=parameters, seconds=seconds, perplexity=test)
 
 
 if __name__ == "__main__":

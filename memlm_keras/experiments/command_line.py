@@ -4,6 +4,7 @@ Exit status: 0 done; 1 failed; 2 wrong use; 130 and 143 interrupted, with the
 command that continues. Keras is imported late: wrong use does not wait for it.
 """
 
+import argparse
 import dataclasses
 import importlib
 import os
@@ -12,7 +13,6 @@ import shlex
 import signal
 import sys
 import textwrap
-import types
 
 from absl import flags
 
@@ -21,7 +21,6 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.process import import_keras  # noqa: F401
 
 # Characters of an error, which may quote the output of another process.
 _LONGEST = 800
@@ -37,7 +36,16 @@ _EVERYWHERE = (
 _FLAG = re.compile(r"--?([A-Za-z]\w*)(=.*)?", re.DOTALL)
 # How `--help` shows the values of options, and positional arguments.
 _VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
-_PLACES = {"1": "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
+_PLACES = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
+
+
+class _Positional(argparse.ArgumentParser):
+    """Reads positional arguments; wrong ones are a `UsageError`."""
+
+    def error(self, message):
+        raise UsageError(
+            f"{self.prog}: {message}. `{self.prog} --help` shows how to use it."
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +54,7 @@ class Command:
 
     name: str
     help: str
-    places: dict  # keys of `_PLACES`, by the names of positional arguments
+    places: dict  # how many arguments, as argparse's `nargs`, by their names
     options: tuple
 
     @property
@@ -79,7 +87,14 @@ class Command:
                     f"memlm {self.name} has no flag {flag}."
                     f"{nearest(flag, [f'--{name}' for name in known])}"
                 )
-        positional = self._positional([*rest[:end], *rest[end + 1 :]])
+        parser = _Positional(f"memlm {self.name}", add_help=False)
+        for name, number in self.places.items():
+            attribute = name.rpartition("/")[2].lower()
+            default = [] if number == "*" else None
+            parser.add_argument(
+                attribute, nargs=number, metavar=name, default=default
+            )
+        positional = parser.parse_args(["--", *rest[:end], *rest[end + 1 :]])
         given = values.flag_values_dict()
         return positional, {
             name: option.default
@@ -88,33 +103,6 @@ class Command:
             for name, option in known.items()
             if given[name] is not None or option.default is not None
         }
-
-    def _positional(self, arguments):
-        """Divides positional arguments among the places."""
-        left = list(arguments)
-        required = [n for n in self.places.values() if n in "1+"]
-        found = {}
-        for name, number in self.places.items():
-            # Arguments that the required places behind this one do not need.
-            required = required[number in "1+" :]
-            most = len(left) - len(required)
-            count = most if number in "+*" else min(most, 1)
-            if count < (number in "1+"):
-                raise UsageError(
-                    f"memlm {self.name} needs {name}. `memlm {self.name} "
-                    "--help` shows how to use it."
-                )
-            key = name.rpartition("/")[2].lower()
-            taken, left = left[:count], left[count:]
-            found[key] = taken
-            if number in "1?":
-                found[key] = taken[0] if taken else None
-        if left:
-            raise UsageError(
-                f"memlm {self.name} has no use for {left[0]!r}. `memlm "
-                f"{self.name} --help` shows how to use it."
-            )
-        return types.SimpleNamespace(**found)
 
     def describe(self):
         """The text of `--help`."""
@@ -155,7 +143,7 @@ COMMANDS = {
         Command(
             "train",
             "Trains a preset in a run folder, or continues an interrupted run.",
-            {"PRESET": "1"},
+            {"PRESET": None},
             (
                 options.DATASET,
                 _RUN_DIR,
@@ -183,7 +171,7 @@ COMMANDS = {
             "score",
             "Prints the log-probability of each word of sentences, and their "
             "perplexity; without TEXT, of the lines of the standard input.",
-            {"RUN": "1", "TEXT": "*"},
+            {"RUN": None, "TEXT": "*"},
             (),
         ),
         Command(
@@ -191,7 +179,7 @@ COMMANDS = {
             "Prints surprisal, entropy and rank of each word of a text file "
             "with one sentence a line, as a tab-separated table; for several "
             "models, of their average.",
-            {"RUN": "+", "FILE": "1"},
+            {"RUN": "+", "FILE": None},
             (
                 Option(
                     "unit",
@@ -224,7 +212,7 @@ COMMANDS = {
         Command(
             "generate",
             "Continues a text.",
-            {"RUN": "1", "PROMPT": "?"},
+            {"RUN": None, "PROMPT": "?"},
             (
                 Option(
                     "max_length",
@@ -247,7 +235,7 @@ COMMANDS = {
             "attention",
             "Draws where a model attends, in its run folder; TEXT is a "
             "sentence to draw as well. With --out, writes a page of TEXT.",
-            {"RUN": "1", "TEXT": "?"},
+            {"RUN": None, "TEXT": "?"},
             (
                 *options.DRAWING,
                 Option(
@@ -264,7 +252,7 @@ COMMANDS = {
             "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
             "(saved_models/NAME or saved_models/NAME/VERSION; by default the "
             "next version, with the name of the run), or in another format.",
-            {"RUN": "1", "FOLDER": "?"},
+            {"RUN": None, "FOLDER": "?"},
             (
                 Option(
                     "format",
@@ -304,14 +292,14 @@ COMMANDS = {
         Command(
             "predict",
             "Prints whether a hypothesis follows from a premise.",
-            {"RUN": "1", "PREMISE": "1", "HYPOTHESIS": "1"},
+            {"RUN": None, "PREMISE": None, "HYPOTHESIS": None},
             (),
         ),
         Command(
             "table",
             "Trains every row of a paper's table, and writes the table with "
             "the paper's numbers.",
-            {"PAPER/TABLE": "1", "SETTINGS": "*"},
+            {"PAPER/TABLE": None, "SETTINGS": "*"},
             (
                 options.DATASET,
                 _RUN_DIR,
