@@ -23,11 +23,6 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.experiment import of_run
-from memlm_keras.experiments.measures import NUMBERS
-from memlm_keras.experiments.measures import perplexities
-from memlm_keras.experiments.measures import smoothing_of
-from memlm_keras.experiments.options import KNESER_NEY
-from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
@@ -98,7 +93,7 @@ def describe(preset):
         if model.get(part) is not None
     ]
     for kind, noise in (
-        ("smoothing", smoothing_of(model)),
+        ("smoothing", measuring.smoothing_of(model)),
         ("data noising", preset.get("noise")),
     ):
         if noise:
@@ -253,8 +248,11 @@ def _evaluate_run(folder, values, measures, verbose):
     """Measures a run, on its own text or on another."""
     kind = kind_of(folder.recipe()["preset"])
     measures = read_options(options.MEASURES, measures, kind)
-    if kind == KNESER_NEY:
-        model, vocabulary, experiment = _count_again(folder, verbose)
+    if kind == options.KNESER_NEY:
+        # No file keeps the model, as counting takes seconds.
+        experiment = again(folder)
+        _, model = experiment.task.count(experiment, verbose)
+        vocabulary = experiment.corpus.vocabulary
     else:
         model = folder.model()
         vocabulary = model.vocabulary
@@ -277,14 +275,6 @@ def _evaluate_run(folder, values, measures, verbose):
     print_numbers(results)
 
 
-def _count_again(folder, verbose):
-    """Returns the n-gram model of a run, its vocabulary and its experiment."""
-    # No file keeps the model, as counting takes seconds.
-    experiment = again(folder)
-    _, model = experiment.task.count(experiment, verbose)
-    return model, experiment.corpus.vocabulary, experiment
-
-
 def _evaluate_file(path, values, measures, verbose):
     """Measures a language model without its run folder."""
     if "dataset" not in values:
@@ -298,7 +288,8 @@ def _evaluate_file(path, values, measures, verbose):
             f"and {path}, a file without one"
         )
     dataset = values.pop("dataset")
-    reading = read_options(options.READING, values, LANGUAGE_MODEL)
+    kind = options.LANGUAGE_MODEL
+    reading = read_options(options.READING, values, kind)
     model = run_folder.load_model(path)
     if not hasattr(model, "score_batches"):
         raise UsageError(
@@ -306,18 +297,16 @@ def _evaluate_file(path, values, measures, verbose):
             "folder, language models are measured; name the run folder."
         )
     _require_vocabulary(path, model)
-    corpus = datasets.Dataset(dataset, LANGUAGE_MODEL, reading=reading).load(
+    corpus = datasets.Dataset(dataset, kind, reading=reading).load(
         model.vocabulary
     )
     documents = reading.get("documents", False)
+    way = "the text as a single stream"
     if not model.causal:
         way = "each sentence by itself"
-    elif datasets.has_documents(corpus, documents) and not documents:
-        way = "the text as a single stream (--documents begins each afresh)"
-    elif documents:
-        way = "each document by itself"
-    else:
-        way = "the text as a single stream"
+    elif datasets.has_documents(corpus, documents):
+        way += " (--documents begins each afresh)"
+        way = "each document by itself" if documents else way
     print(f"No run folder says how {path} was trained to read: it reads {way}.")
 
     def batches(split):
@@ -325,7 +314,7 @@ def _evaluate_file(path, values, measures, verbose):
             return corpus.batches(split, 1, 100, documents=documents)
         return corpus.sentence_batches(split, _ROWS, length_multiple=_MULTIPLE)
 
-    print_numbers(perplexities(model, batches, verbose))
+    print_numbers(measuring.perplexities(model, batches, verbose))
 
 
 def _evaluate_mean(paths, folders, given, verbose):
@@ -338,18 +327,14 @@ def _evaluate_mean(paths, folders, given, verbose):
         )
     if None in folders:
         raise UsageError("Several models are named by their run folders.")
-    seen = {}
-    for path, folder in zip(paths, folders):
-        other = seen.setdefault(folder.path.resolve(), path)
-        if other is not path:
-            raise UsageError(
-                "Several runs must be different ones. Received: "
-                f"{other} and {path}, which are the same"
-            )
+    if len({folder.path.resolve() for folder in folders}) < len(folders):
+        raise UsageError(
+            f"Several runs must be different ones. Received: {' '.join(paths)}"
+        )
     experiments = [again(folder) for folder in folders]
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
-        if experiment.kind != LANGUAGE_MODEL:
+        if experiment.kind != options.LANGUAGE_MODEL:
             raise UsageError(f"{path} is no language model.")
         if experiment.corpus.fingerprint != first.corpus.fingerprint:
             raise UsageError(
@@ -367,7 +352,7 @@ def _evaluate_mean(paths, folders, given, verbose):
     def batches(split):
         return datasets.evaluation_batches(first, ensemble, split)
 
-    results = perplexities(ensemble, batches, verbose)
+    results = measuring.perplexities(ensemble, batches, verbose)
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")
     print_numbers(results)
@@ -381,7 +366,7 @@ def print_numbers(results):
         if "validation" in value or "test" in value or key == "cbt":
             print_numbers({f"{key}, {k}": v for k, v in value.items()})
             continue
-        for name in NUMBERS:
+        for name in measuring.NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
 
@@ -459,11 +444,16 @@ def surprisal(positional, values, command):
 def _load_or_count(path):
     """The model of a run, and the vocabulary of an n-gram model."""
     folder = run_folder.find(path)
-    if folder is None or kind_of(folder.recipe()["preset"]) != KNESER_NEY:
+    if (
+        folder is None
+        or kind_of(folder.recipe()["preset"]) != options.KNESER_NEY
+    ):
         return _load(path, "score"), None
     # The table alone goes to the standard output.
     with contextlib.redirect_stdout(sys.stderr):
-        return _count_again(folder, verbose=0)[:2]
+        experiment = again(folder)
+        _, model = experiment.task.count(experiment, verbose=0)
+    return model, experiment.corpus.vocabulary
 
 
 def generate(positional, values, command):
@@ -527,7 +517,7 @@ def _write_page(positional, values):
     predictions = analysis.sentence_predictions(
         model, positional.text, top=min(_TOP_K, model.vocabulary_size)
     )
-    name = _name_of(positional.run, run_folder.find(positional.run))
+    name = _name_of(positional.run)
     analysis.write_sentence_page(
         predictions, values["out"], f"Attention of {name}"
     )
@@ -549,7 +539,7 @@ def export(positional, values, command):
     format = values.get("for") or values.get("format", "tf_saved_model")
     model = _load(positional.run)
     folder = run_folder.find(positional.run)
-    name = _name_of(positional.run, folder)
+    name = _name_of(positional.run)
     server, default = {
         "tf_saved_model": ("TensorFlow Serving", f"saved_models/{name}"),
         "onnx": ("onnxruntime", f"{name}.onnx"),
@@ -603,8 +593,9 @@ def _facts_of(folder):
     return {key: value for key, value in facts.items() if value is not None}
 
 
-def _name_of(path, folder):
+def _name_of(path):
     """Name of a run folder, or of the file of a model without one."""
+    folder = run_folder.find(path)
     if folder is None:
         return pathlib.Path(path).resolve().stem
     return folder.path.resolve().name
