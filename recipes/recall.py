@@ -32,9 +32,7 @@ TASKS = {
     "copy": ("distances",),
     "binding": ("people",),
 }
-OF_RUNS = (
-    "setting run_dir rows units seeds shift epochs filler forgetting".split()
-)
+RUNS = "setting run_dir rows units seeds shift epochs filler forgetting".split()
 
 
 class List(flags.ArgumentParser):
@@ -56,9 +54,7 @@ COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
-flags.DEFINE_enum(
-    "setting", "small", [*SETTINGS], "Training; large has 8,192 words."
-)
+flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training.")
 define("rows", ",".join(ROWS), "Models.", flags.EnumParser([*ROWS]))
 define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
 define("distances", "1,5,10,20,40", "Of copy.", COUNT)
@@ -82,7 +78,7 @@ def main(arguments):
         runs = recall.make_runs(
             FLAGS.task,
             FLAGS[TASKS[FLAGS.task][0]].value,
-            **{name: FLAGS[name].value for name in OF_RUNS},
+            **{name: FLAGS[name].value for name in RUNS},
         )
     except ValueError as error:
         return failed(error)
