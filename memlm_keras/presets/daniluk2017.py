@@ -58,85 +58,51 @@ class DanilukRow(UniformRow):
         return {**super().data(), "documents": True}
 
 
-def _wikipedia(validation, test):
-    return (perplexities(WIKIPEDIA, validation, test),)
-
-
-def _attending(memory, units, window, divisor, parameters, *numbers):
+def _row(units, parameters, validation, test, memory=None, parts=1, **fields):
+    """A row whose memory splits an output into `parts`."""
     return DanilukRow(
         units=units,
-        units_divisor=divisor,
+        units_divisor=parts,
         parameters=parameters,
         memory=memory,
-        window=window,
-        published=_wikipedia(*numbers),
+        published=(perplexities(WIKIPEDIA, validation, test),),
+        **fields,
     )
 
 
-def _ngram(order, units, parameters, *numbers):
-    return DanilukRow(
-        units=units,
-        units_divisor=order,
-        parameters=parameters,
-        memory="NGram",
-        order=order,
-        published=_wikipedia(*numbers),
-    )
-
-
+# Units, parameters, validation and test perplexity, memory, parts.
 ROWS = {
-    "rnn": DanilukRow(
-        layer="SimpleRNN",
-        units=307,
-        parameters=(186_656, 608),
-        published=_wikipedia(121.7, 125.7),
+    "rnn": _row(307, (186_656, 608), 121.7, 125.7, layer="SimpleRNN"),
+    "lstm": _row(300, (721_200, 601), 83.2, 85.2),
+    "fofe_hornn": _row(
+        303, (458_439, 604), 116.7, 120.5, "Projection", layer="FOFEHORNNCell"
     ),
-    "lstm": DanilukRow(
-        units=300,
-        parameters=(721_200, 601),
-        published=_wikipedia(83.2, 85.2),
+    "gated_hornn": _row(
+        297, (974_160, 598), 93.9, 97.1, "Projection", layer="GatedHORNNCell"
     ),
-    "fofe_hornn": DanilukRow(
-        layer="FOFEHORNNCell",
-        units=303,
-        parameters=(458_439, 604),
-        memory="Projection",
-        published=_wikipedia(116.7, 120.5),
+    "rm_tm_gated": _row(
+        300, (1_265_700, 1201), 78.2, 80.1, "MemoryBlock", window=15
     ),
-    "gated_hornn": DanilukRow(
-        layer="GatedHORNNCell",
-        units=297,
-        parameters=(974_160, 598),
-        memory="Projection",
-        published=_wikipedia(93.9, 97.1),
+    "attention": _row(
+        296, (1_057_608, 597), 80.6, 82.0, "Attention", window=10
     ),
-    # Memory, units, window, parts of an output, parameters, validation and test
-    # perplexity.
-    "rm_tm_gated": _attending(
-        "MemoryBlock", 300, 15, 1, (1_265_700, 1201), 78.2, 80.1
-    ),
-    "attention": _attending(
-        "Attention", 296, 10, 1, (1_057_608, 597), 80.6, 82.0
-    ),
-    "key_value": _attending(
-        "KeyValue", 560, 10, 2, (2_242_520, 581), 77.1, 78.2
+    "key_value": _row(
+        560, (2_242_520, 581), 77.1, 78.2, "KeyValue", 2, window=10
     ),
     # By the paper's equations, 834 units are 25.6M parameters; 786 are 23.9M,
     # the size of all other rows.
-    "key_value_predict": _attending(
-        "KeyValuePredict", 834, 5, 3, (4_095_774, 579), 74.2, 75.8
+    "key_value_predict": _row(
+        834, (4_095_774, 579), 74.2, 75.8, "KeyValuePredict", 3, window=5
     ),
-    "key_value_predict_786": _attending(
-        "KeyValuePredict", 786, 5, 3, (3_692_366, 563), None, None
+    "key_value_predict_786": _row(
+        786, (3_692_366, 563), None, None, "KeyValuePredict", 3, window=5
     ),
     # Not in the paper: a control without a memory.
-    "lstm_projected": _attending(
-        "Projection", 786, None, 3, (3_623_460, 563), None, None
-    ),
-    "ngram_2": _ngram(2, 564, (2_110_488, 583), 76.0, 77.1),
-    "ngram_3": _ngram(3, 786, (3_623_460, 563), 74.9, 75.9),
-    "ngram_4": _ngram(4, 968, (5_147_824, 543), 74.8, 75.9),
-    "ngram_5": _ngram(5, 1120, (6_616_960, 525), 76.0, 77.3),
+    "lstm_projected": _row(786, (3_623_460, 563), None, None, "Projection", 3),
+    "ngram_2": _row(564, (2_110_488, 583), 76.0, 77.1, "NGram", 2, order=2),
+    "ngram_3": _row(786, (3_623_460, 563), 74.9, 75.9, "NGram", 3, order=3),
+    "ngram_4": _row(968, (5_147_824, 543), 74.8, 75.9, "NGram", 4, order=4),
+    "ngram_5": _row(1120, (6_616_960, 525), 76.0, 77.3, "NGram", 5, order=5),
 }
 
 # Figure 2 (a): test perplexity by attention window.

@@ -165,12 +165,8 @@ ROWS = {
 
 def _tuned(row):
     """The values that are tried for a row, without gamma_0 if it has none."""
-    has_rate = row.noise is not None or row.smoothing is not None
-    return {
-        name: values
-        for name, values in TUNED.items()
-        if name != "rate" or has_rate
-    }
+    names = ["rate"] if row.noise or row.smoothing else []
+    return {name: TUNED[name] for name in ("learning_rate", "l2", *names)}
 
 
 TABLES = (

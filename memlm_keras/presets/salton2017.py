@@ -64,42 +64,38 @@ class SaltonRow(SummedLossRow):
         }
 
 
-def _on_penn_treebank(score, parameters, validation=None, test=None):
-    return SaltonRow(
-        units=650,
-        parameters=(parameters, 651),
-        score=score,
-        window=score and 100,
-        dropout=0.5,
-        halve_after=12,
-        factor=0.5,
-        published=(perplexities("Penn Treebank", validation, test),),
-    )
+PTB, WIKITEXT2 = "Penn Treebank", "WikiText-2"
+_ON = {
+    PTB: SaltonRow(
+        units=650, window=100, dropout=0.5, halve_after=12, factor=0.5
+    ),
+    WIKITEXT2: SaltonRow(
+        units=1000, window=250, dropout=0.65, halve_after=14, factor=1 / 1.15
+    ),
+}
 
 
-def _on_wikitext2(score, parameters, validation=None, test=None):
-    return SaltonRow(
-        units=1000,
-        parameters=(parameters, 1001),
+def _row(corpus, score, parameters, validation=None, test=None):
+    row = _ON[corpus]
+    return dataclasses.replace(
+        row,
+        parameters=(parameters, row.units + 1),
         score=score,
-        window=score and 250,
-        dropout=0.65,
-        halve_after=14,
-        factor=1 / 1.15,
-        published=(perplexities("WikiText-2", validation, test),),
+        window=score and row.window,
+        published=(perplexities(corpus, validation, test),),
     )
 
 
 # Whether the published numbers are per predicted token is not known: see the
 # protocol salton2017 of `memlm_keras.evaluation.perplexity`.
 ROWS = {
-    "ptb_single": _on_penn_treebank("single", 8_034_000, 71.7, 70.1),
-    "ptb_combined": _on_penn_treebank("combined", 8_456_500, 72.6, 70.7),
-    "wikitext2_single": _on_wikitext2("single", 19_010_000, 73.7, 69.7),
-    "wikitext2_combined": _on_wikitext2("combined", 20_010_000, 74.3, 70.8),
+    "ptb_single": _row(PTB, "single", 8_034_000, 71.7, 70.1),
+    "ptb_combined": _row(PTB, "combined", 8_456_500, 72.6, 70.7),
+    "wikitext2_single": _row(WIKITEXT2, "single", 19_010_000, 73.7, 69.7),
+    "wikitext2_combined": _row(WIKITEXT2, "combined", 20_010_000, 74.3, 70.8),
     # Not in the paper: the same models without a memory.
-    "ptb_lstm": _on_penn_treebank(None, 6_765_200),
-    "wikitext2_lstm": _on_wikitext2(None, 16_008_000),
+    "ptb_lstm": _row(PTB, None, 6_765_200),
+    "wikitext2_lstm": _row(WIKITEXT2, None, 16_008_000),
 }
 
 MEASURES = (
@@ -116,8 +112,8 @@ TABLES = tuple(
         dataset=dataset,
     )
     for name, title, corpus, dataset in (
-        ("ptb", "Table 1", "Penn Treebank", "ptb"),
-        ("wikitext2", "Table 2", "WikiText-2", "wikitext-2"),
+        ("ptb", "Table 1", PTB, "ptb"),
+        ("wikitext2", "Table 2", WIKITEXT2, "wikitext-2"),
     )
 )
 

@@ -73,23 +73,18 @@ class Measure:
 
     def is_in(self, results):
         """Whether the results of a run have it."""
-        if self.made_with is not None:
-            path, expected = self.made_with
-            if _at(results, path) != expected:
-                return False
-        return _at(results, self.path) is not None
+        path, expected = self.made_with or ((), results)
+        made_so = _at(results, path) == expected
+        return made_so and _at(results, self.path) is not None
 
     def of(self, results):
         """Its value in the results of a run, or `None`."""
-        if self.optional and not self.is_in(results):
-            return None
-        return _at(results, self.path[:-1])[self.path[-1]]
+        return _at(results, self.path) if self.is_in(results) else None
 
     def protocol(self, results):
         """The protocol of its measurement, or `None`."""
-        if self.optional and not self.is_in(results):
-            return None
-        return _at(results, self.path[:-1])["protocol"]
+        path = (*self.path[:-1], "protocol")
+        return _at(results, path) if self.is_in(results) else None
 
 
 def _at(results, path):
@@ -101,9 +96,10 @@ def _at(results, path):
 
 
 # Of language models.
-DEV = Measure("dev", ("validation", "perplexity"))
-TEST = Measure("test", ("test", "perplexity"))
-PERPLEXITIES = (DEV, TEST)
+PERPLEXITIES = (
+    Measure("dev", ("validation", "perplexity")),
+    Measure("test", ("test", "perplexity")),
+)
 OF_PERPLEXITIES = {"validation_perplexity": "dev", "test_perplexity": "test"}
 
 
