@@ -178,14 +178,12 @@ class Model:
 
     def run(self, seed, kept, run_dir="runs", data_dir=None):
         """The `ClaimRun` of a seed, whose files are kept in a folder `kept`."""
-        overrides = dict(getattr(self.setting, self.size))
+        overrides = dict(getattr(self.setting, self.size), data_dir=data_dir)
         running = {
             name: overrides.pop(name)
             for name in ("epochs", "patience")
             if name in overrides
         }
-        if data_dir is not None:
-            overrides["data_dir"] = data_dir
         dataset = self.setting.datasets[self.size == "paper"]
         experiment = experiment_of(
             self.preset, dataset, seed, overrides, self.changes
@@ -253,11 +251,10 @@ def claims(positional, values, command):
     out = pathlib.Path(values.get("out", "claims"))
     kept = out / "logs" / size
     models = _chosen(positional.claim, values.get("setting"), size)
+    run_dir, data_dir = values.get("run_dir", "runs"), values.get("data_dir")
     # All models of a setting are trained with the first seed first.
     every = [
-        model.run(
-            seed, kept, values.get("run_dir", "runs"), values.get("data_dir")
-        )
+        model.run(seed, kept, run_dir, data_dir)
         for setting in SETTINGS.values()
         for seed in range(setting.seeds)
         for model in models.values()

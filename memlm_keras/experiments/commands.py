@@ -5,6 +5,7 @@ Each takes positional arguments, a dict of options, and the typed command.
 
 import contextlib
 import fnmatch
+import functools
 import itertools
 import math
 import pathlib
@@ -348,10 +349,7 @@ def _evaluate_mean(paths, folders, given, verbose):
             )
     models = [folder.model() for folder in folders]
     ensemble = memlm.Ensemble(models)
-
-    def batches(split):
-        return datasets.evaluation_batches(first, ensemble, split)
-
+    batches = functools.partial(datasets.evaluation_batches, first, ensemble)
     results = measuring.perplexities(ensemble, batches, verbose)
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")

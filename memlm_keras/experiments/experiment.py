@@ -123,17 +123,15 @@ class Experiment:
     @functools.cached_property
     def settings(self):
         """Plain values that identify the run."""
-        # Other overrides are in the settings of the task.
-        reading = ("document_start", "tokenize")
-        own = self.task.settings(self)
         settings = {
             "preset": self.preset_name,
             "units": self.preset.get("units"),
             "dataset": self.dataset.label,
             "corpus": self.corpus.fingerprint,
             "vocabulary_size": len(self.corpus.vocabulary),
-            **{k: v for k, v in self.overrides.items() if k in reading},
-            **own,
+            "document_start": self.overrides.get("document_start"),
+            "tokenize": self.overrides.get("tokenize"),
+            **self.task.settings(self),
             "seed": self.seed,
             "backend": process.backend(),
         }
@@ -229,10 +227,10 @@ class Experiment:
                 model,
                 callbacks,
                 run_folder,
-                epochs=epochs,
-                patience=patience,
-                frequency=checkpoint_frequency,
-                verbose=verbose,
+                epochs,
+                patience,
+                checkpoint_frequency,
+                verbose,
             )
             results = {
                 "parameters": model.count_params(),
@@ -265,17 +263,12 @@ class Experiment:
     def _measure_more(self, run_folder, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
         results = run_folder.results()
-        missing = [
-            request
-            for request in measuring.requests(self, measures)
-            if not request.is_in(results)
-        ]
-        if not missing:
-            return results
-        model = model or run_folder.model()
-        return run_folder.add_results(
-            {request.name: request.make(model, verbose) for request in missing}
-        )
+        added = {}
+        for request in measuring.requests(self, measures):
+            if not request.is_in(results):
+                model = model or run_folder.model()
+                added[request.name] = request.make(model, verbose)
+        return run_folder.add_results(added) if added else results
 
     def _summary(self, log):
         """Epochs and speed of a run; the first of equal epochs is the best."""
@@ -290,15 +283,7 @@ class Experiment:
         }
 
     def _train(
-        self,
-        model,
-        callbacks,
-        run_folder,
-        *,
-        epochs,
-        patience,
-        frequency,
-        verbose,
+        self, model, callbacks, folder, epochs, patience, frequency, verbose
     ):
         """Trains or continues; returns whether the loss stayed finite."""
         import keras
@@ -318,12 +303,11 @@ class Experiment:
                 verbose=verbose,
             ),
             keras.callbacks.CSVLogger(
-                str(run_folder.log_path),
-                append=run_folder.checkpoint.exists(),
+                str(folder.log_path), append=folder.checkpoint.exists()
             ),
         ]
         checkpoint = training.Checkpoint(
-            run_folder.checkpoint,
+            folder.checkpoint,
             batches,
             callbacks,
             frequency=frequency,
@@ -333,7 +317,7 @@ class Experiment:
         if checkpoint.resumed_from:
             epoch, batch = checkpoint.resumed_from
             print(
-                f"Going on in {run_folder.path} in epoch {epoch + 1} at batch "
+                f"Going on in {folder.path} in epoch {epoch + 1} at batch "
                 f"{batch}."
             )
         model.fit(
@@ -343,7 +327,7 @@ class Experiment:
             callbacks=[*callbacks, checkpoint, process.interruptible()],
             verbose=verbose,
         )
-        run_folder.save(model)
+        folder.save(model)
         if stop_on_nan.stopped:
             print("The loss was not finite; the last good weights were kept.")
         return not stop_on_nan.stopped

@@ -1,6 +1,5 @@
 """Pictures of what trained models show, and of whole tables."""
 
-import itertools
 import pathlib
 
 import numpy as np
@@ -144,21 +143,8 @@ def drawn_words(corpus, sentence=None):
     return vocabulary.decode(chosen[:-1])
 
 
-def write_mean_attention(folder, mean):
-    """Writes mean attention weights by position, the most recent -1."""
-    with files.atomic_path(folder / MEAN_ATTENTION) as temporary:
-        np.savetxt(
-            temporary,
-            np.stack([np.arange(-len(mean), 0), mean], axis=1),
-            fmt=("%d", "%.8f"),
-            delimiter=",",
-            header="position,weight",
-            comments="",
-        )
-
-
 def read_mean_attention(folder):
-    """Reads what `write_mean_attention` wrote; `None` if it wrote nothing."""
+    """Mean attention of a run by position; `None` if it has none."""
     path = pathlib.Path(folder) / MEAN_ATTENTION
     if not path.exists():
         return None
@@ -216,7 +202,15 @@ def _draw_mean(model, name, corpus, batches, folder):
     except ValueError as error:
         print(f"Mean attention is not drawn: {error}")
         return []
-    write_mean_attention(folder, mean)
+    with files.atomic_path(folder / MEAN_ATTENTION) as temporary:
+        np.savetxt(
+            temporary,
+            np.stack([np.arange(-len(mean), 0), mean], axis=1),
+            fmt=("%d", "%.8f"),
+            delimiter=",",
+            header="position,weight",
+            comments="",
+        )
     path = folder / "mean_attention.png"
     memlm.analysis.plot_mean_attention(
         {name: mean}, path, title=f"Mean attention, test text of {corpus.name}"
@@ -265,11 +259,9 @@ def _draw_pairs(experiment, model, title, paths, pictures, verbose):
 
 def _draw_dependencies(experiment, model, title, paths, pictures, verbose):
     vocabulary = experiment.corpus.vocabulary
-    parsed = _parsed_files(experiment, pictures)
-    parses = _parses(experiment, pictures)
+    name, parses = _parses(experiment, pictures)
     words = [word for sentence in parses for word in sentence.words]
     unknown = np.mean(vocabulary.encode(words) == vocabulary.unknown_id)
-    name = parsed[0].stem
     print(
         f"{name}: {len(parses):,} sentences, {len(words):,} words, of which "
         f"the vocabulary lacks {unknown:.1%}."
@@ -296,23 +288,19 @@ _DRAW = {
 
 
 def _parses(experiment, pictures):
-    parsed = _parsed_files(experiment, pictures)
-    return list(
-        itertools.chain.from_iterable(map(memlm.analysis.read_conllu, parsed))
-    )
-
-
-def _parsed_files(experiment, pictures):
-    if "conllu" in pictures:
-        path = pathlib.Path(pictures["conllu"])
-        if not path.is_file():
-            raise UsageError(f"There is no file conllu={path}.")
-        return [path]
+    """Name and sentences of a file of parses, or of a treebank's test text."""
     treebank = experiment.dataset.treebank
-    if treebank is None:
+    if "conllu" in pictures:
+        paths = [pathlib.Path(pictures["conllu"])]
+        if not paths[0].is_file():
+            raise UsageError(f"There is no file conllu={paths[0]}.")
+    elif treebank is not None:
+        paths = treebank[-1]
+    else:
         raise UsageError(
             "analyses=dependencies needs conllu, the path of a file of parsed "
             "sentences, such as de_gsd-ud-test.conllu, where the dataset is no "
             "treebank."
         )
-    return treebank[-1]
+    read = memlm.analysis.read_conllu
+    return paths[0].stem, [parse for path in paths for parse in read(path)]

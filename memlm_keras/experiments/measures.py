@@ -19,7 +19,6 @@ from memlm_keras.experiments.options import UsageError
 WORD_TYPES = ("NE", "CN", "V", "P")
 # Results that `memlm` prints.
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
-_SPLITS = ("validation", "test")
 # Rows of autoencoding batches.
 _ROWS = 50
 # Steps that are learned from at once, rows of the gradient statistics, and
@@ -98,20 +97,12 @@ def check(experiment, asked):
 
 def plain_perplexity(result):
     """Returns a `Perplexity` as plain values, with those of other protocols."""
-    return {
-        "perplexity": result.perplexity,
-        "loss": result.loss,
-        "predicted_tokens": result.predicted_tokens,
-        "total_tokens": result.total_tokens,
-        "protocol": result.protocol,
-        **{
-            name: plain_perplexity(other)
-            for name, other in result.others.items()
-        },
-    }
+    names = "perplexity loss predicted_tokens total_tokens protocol".split()
+    others = {k: plain_perplexity(v) for k, v in result.others.items()}
+    return {name: getattr(result, name) for name in names} | others
 
 
-def perplexities(model, batches, verbose, also=(), splits=_SPLITS):
+def perplexities(model, batches, verbose, also=()):
     """Measures perplexities by split; `batches` is a function of the split."""
     return {
         split: plain_perplexity(
@@ -119,7 +110,7 @@ def perplexities(model, batches, verbose, also=(), splits=_SPLITS):
                 model, batches(split), verbose=verbose, also=also
             )
         )
-        for split in splits
+        for split in ("validation", "test")
     }
 
 
@@ -141,10 +132,7 @@ def _cached(experiment, model, asked, verbose):
 
 def _with_cache(experiment, model, asked, verbose):
     cached, settings = _cached(experiment, model, asked, verbose)
-
-    def batches(split):
-        return evaluation_batches(experiment, cached, split)
-
+    batches = functools.partial(evaluation_batches, experiment, cached)
     return {**settings, **perplexities(cached, batches, verbose)}
 
 
@@ -241,11 +229,9 @@ def _by_samples(experiment, model, asked, verbose):
 
 def _by_mode(experiment, model, asked, verbose):
     mode = model.with_prediction("mode")
-
-    def batches(split):
-        return evaluation_batches(experiment, mode, split)
-
-    return perplexities(mode, batches, verbose, splits=_SPLITS[:1])[_SPLITS[0]]
+    batches = evaluation_batches(experiment, mode, "validation")
+    result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)
+    return plain_perplexity(result)
 
 
 def _check_samples(experiment, asked):
@@ -308,14 +294,8 @@ def _answer(experiment, model, questions, verbose):
     result = memlm.evaluation.cloze_accuracy(
         model, questions, experiment.corpus.vocabulary, verbose=verbose
     )
-    return {
-        "accuracy": result.accuracy,
-        "interval": result.interval,
-        "correct": result.correct,
-        "questions": result.questions,
-        "unknown_answers": result.unknown_answers,
-        "protocol": result.protocol,
-    }
+    names = "accuracy interval correct questions unknown_answers protocol"
+    return {name: getattr(result, name) for name in names.split()}
 
 
 # === Autoencoders ===

@@ -16,7 +16,8 @@ _ROWS = 64
 
 
 class DualSequenceTask(Task):
-    """Common parts of both kinds."""
+    """Common parts; a subclass defines `sequences(experiment, pictures)`, which
+    returns the two sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"
@@ -29,12 +30,6 @@ class DualSequenceTask(Task):
         if embedding_dim is not None:
             preset["model"]["embedding_dim"] = embedding_dim
         return preset
-
-    def sequences(self, experiment, pictures):
-        """Returns the two sequences to draw, as lists of tokens."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `sequences`."
-        )
 
     def draw(self, experiment, model, folder, pictures, verbose):
         """Draws what an associative memory read, if there is one."""
@@ -68,20 +63,18 @@ class ClassifierTask(DualSequenceTask):
     ]
 
     def settings(self, experiment):
-        overrides, model = experiment.overrides, experiment.preset["model"]
+        overrides = experiment.overrides
+        initializer = experiment.preset["model"]["embeddings_initializer"]
         settings = super().settings(experiment)
-        batches = math.ceil(
-            len(experiment.corpus.train) / settings["batch_size"]
-        )
+        pairs = len(experiment.corpus.train)
+        batches = math.ceil(pairs / settings["batch_size"])
         between = experiment.preset["schedule"]["batches_between_checks"]
         between = min(batches, between)
         return {
             **settings,
             "batches_per_epoch": between,
             "epochs_of_a_pass": math.ceil(batches / between),
-            "embedding_range": model["embeddings_initializer"]["config"][
-                "maxval"
-            ],
+            "embedding_range": initializer["config"]["maxval"],
             "halve": None if overrides.get("halve", True) else False,
             "lowercase": overrides.get("lowercase", False),
             "vectors": overrides.get("vectors"),
@@ -115,9 +108,8 @@ class ClassifierTask(DualSequenceTask):
         epochs_of_a_pass = experiment.settings["epochs_of_a_pass"]
         callbacks = []
         if overrides.get("halve", True):
-            callbacks.append(
-                training.HalveOnDrop(self.monitor, epochs_of_a_pass)
-            )
+            halve = training.HalveOnDrop(self.monitor, epochs_of_a_pass)
+            callbacks.append(halve)
         if "vectors" in overrides:
             vectors = memlm.embeddings.read_vectors(
                 overrides["vectors"], experiment.corpus.vocabulary.tokens
@@ -146,21 +138,13 @@ class ClassifierTask(DualSequenceTask):
     def sequences(self, experiment, pictures):
         if "premise" in pictures:
             return pictures["premise"].split(), pictures["hypothesis"].split()
-        decode, test = (
-            experiment.corpus.vocabulary.decode,
-            experiment.corpus.test,
-        )
+        decode = experiment.corpus.vocabulary.decode
+        test = experiment.corpus.test
         return decode(test.premises[0]), decode(test.hypotheses[0])
 
     def examples(self, experiment, path):
-        texts = [
-            shlex.quote(" ".join(words))
-            for words in self.sequences(experiment, {})
-        ]
-        return [
-            f"memlm predict {path} {' '.join(texts)}",
-            f"memlm export {path}",
-        ]
+        pair = shlex.join(map(" ".join, self.sequences(experiment, {})))
+        return [f"memlm predict {path} {pair}", f"memlm export {path}"]
 
 
 class AutoencoderTask(DualSequenceTask):

@@ -180,7 +180,7 @@ def _version():
             commit = subprocess.run(
                 command, cwd=package, capture_output=True, text=True
             ).stdout.strip()
-            return f"{version}+{commit}" if commit else version
+            version += f"+{commit}" if commit else ""
     return version
 
 

@@ -207,12 +207,9 @@ def _published_elsewhere(table):
     yield "\nPublished, of other texts, with which ours cannot be compared:\n"
     rows = []
     for row in table.rows:
-        numbers = {
-            (published.corpus, name): value
-            for published in row.published
-            for name, value in published.numbers.items()
-        }
-        rows.append([row.label, *(numbers.get(key) or "" for key in corpora)])
+        numbers = {each.corpus: each.numbers for each in row.published}
+        values = (numbers.get(text, {}).get(name) for text, name in corpora)
+        rows.append([row.label, *(value or "" for value in values)])
     yield from markdown_table(
         ["row", *(f"{name}, {corpus}" for corpus, name in corpora)], rows
     )

@@ -101,11 +101,7 @@ class RunFolder:
         return "interrupted" if self.checkpoint.exists() else "new"
 
     def changed(self, settings):
-        """Compares the settings of the run with others.
-
-        Returns:
-            Dict of pairs by name; empty if all are equal.
-        """
+        """Returns differences to other settings, a dict of pairs by name."""
         before = self.settings()
         # As JSON has them: tuples become lists.
         settings = json.loads(json.dumps(settings))
@@ -137,11 +133,8 @@ class RunFolder:
         return self._read(RESULTS)
 
     def finished_results(self, epochs=None, patience=None):
-        """Content of `results.json`, or `None` if the run may continue.
-
-        A run has finished after `epochs`, when `patience` ended, when its loss
-        was not finite, or if it has no epochs.
-        """
+        """Content of `results.json`, or `None` if the run may continue: before
+        `epochs`, while `patience` lasts and the loss is finite."""
         results = self.results()
         if results is None:
             return None
@@ -158,11 +151,8 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """List of dicts of floats, one an epoch; the last of a repeated epoch.
-
-        Raises:
-            ValueError: if the log is damaged.
-        """
+        """List of dicts of floats, one an epoch, the last of a repeated epoch;
+        raises `ValueError` if the log is damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
             with open(self.log_path, newline="", encoding="utf-8") as file:
                 rows = {row["epoch"]: row for row in csv.DictReader(file)}
@@ -178,28 +168,24 @@ class RunFolder:
             FileNotFoundError: if there is none yet.
             ValueError: if it cannot be read.
         """
-        if not self.model_path.exists():
-            raise FileNotFoundError(self._missing_model())
-        return load_model(self.model_path)
-
-    def _missing_model(self):
-        """Says why there is no model."""
+        if self.model_path.exists():
+            return load_model(self.model_path)
         if self.results() is None:
             # Folders of older versions have no command.
             command = shlex.split(self._read(CONFIG).get(_COMMAND, ""))
             kept = [p for p in command if not p.startswith("--overwrite")]
-            return (
+            raise FileNotFoundError(
                 f"Training in {self.path} is not finished, so there is no "
                 "model yet. This goes on: "
                 f"{shlex.join(kept) or 'the command that started it'}"
             )
         if kind_of(self.recipe()["preset"]) == KNESER_NEY:
-            return (
+            raise FileNotFoundError(
                 f"{self.path} is of an n-gram model, which is counted again "
                 "for each use, and has no file. Use memlm evaluate or memlm "
                 "surprisal."
             )
-        return (
+        raise FileNotFoundError(
             f"There is no trained model at {self.model_path}, though training "
             "is finished. Put it there again, or train anew with --overwrite."
         )
@@ -210,28 +196,15 @@ class RunFolder:
             model.save(temporary)
 
     def write_config(self, settings, recipe, command=None):
-        """Writes `config.json`.
-
-        Args:
-            settings: dict of plain values that identify the run.
-            recipe: dict, all arguments of its `Experiment`.
-            command: string, or `None` for the command of the process.
-        """
+        """Writes `config.json`: settings, all arguments of an `Experiment`, and
+        a command, by default that of the process."""
         config = {**settings, _RECIPE: recipe, _COMMAND: command or typed()}
         write_json(self.path / CONFIG, config)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
-        """Writes `results.json`.
-
-        Args:
-            settings: dict of plain values that identify the run.
-            measured: dict of plain values.
-            epochs, patience: integers that the run was trained with.
-            command: string, or `None` for the command of the process.
-
-        Returns:
-            The contents of the file, a dict.
-        """
+        """Writes `results.json`, and returns its contents; `measured` is a dict
+        of plain values, and other arguments are as for `open` and
+        `write_config`."""
         results = {
             **settings,
             "most_epochs": epochs,

@@ -22,17 +22,16 @@ _LINES_OF_A_FAILURE = 8
 
 
 class Run:
-    """A run of `run_all`, which trains it unless it has results."""
+    """A run of `run_all`, which calls `train(stop)` unless it has results.
+
+    `train` trains or continues until `stop()` is true, and sets `results`; it
+    returns why there are none, or `None`.
+    """
 
     def __init__(self, title, results=None):
         self.title = title
         self.results = results
         self.failed = False
-
-    def train(self, stop):
-        """Trains or continues until `stop()` is true, and sets `results`;
-        returns why there are none, or `None`."""
-        raise NotImplementedError(f"{type(self).__name__} needs a `train`.")
 
     def outcome(self):
         """The results in one line, or an empty string."""

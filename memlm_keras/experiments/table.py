@@ -158,7 +158,11 @@ class TableRuns:
         print(f"{self.title}: {len(queue)} runs, table in {self.folder}")
 
         def write():
-            report.write_table(self, queue, command, self._pictures(queue))
+            finished = [run for run in queue if run.results]
+            pictures = self._draw_mean(finished) + self._draw_lines(finished)
+            if all(run.results or run.failed for run in queue):
+                pictures += self._draw_sentence(finished)
+            report.write_table(self, queue, command, pictures)
 
         failed = runs.run_all(queue, after=write)
         write()
@@ -233,11 +237,10 @@ class TableRuns:
         points = {}
         for row in self.rows:
             results = [r.results for r in queue if r.row is row and r.results]
-            means = {
-                m.name: report.summarize(m.of(r) for r in results)
-                for m in self.measures
-            }
-            means = {k: "" if s is None else s.mean for k, s in means.items()}
+            means = {}
+            for each in self.measures:
+                summary = report.summarize(map(each.of, results))
+                means[each.name] = "" if summary is None else summary.mean
             if means[measure.name] != "":
                 points.setdefault(preset_of(row), []).append((row, means))
         better = report.better(measure.path[-1])
@@ -259,25 +262,14 @@ class TableRuns:
             print(f"Chosen: {row.label}: {numbers}")
         report.write_csv(self.folder / "best.csv", records)
 
-    # === Pictures ===
-
-    def _pictures(self, queue):
-        """Draws the results of finished runs; returns the names of pictures."""
-        finished = [run for run in queue if run.results]
-        names = self._draw_mean(finished) + self._draw_lines(finished)
-        if all(run.results or run.failed for run in queue):
-            names += self._draw_sentence(finished)
-        return names
+    # === Pictures of finished runs; methods return their names ===
 
     def _draw_mean(self, finished):
         means = {}
         for row in self.rows:
-            weights = [
-                figures.read_mean_attention(run.folder)
-                for run in finished
-                if run.row is row
-            ]
-            weights = [each for each in weights if each is not None]
+            runs_of_row = [run for run in finished if run.row is row]
+            read = [figures.read_mean_attention(r.folder) for r in runs_of_row]
+            weights = [each for each in read if each is not None]
             if weights and len({len(each) for each in weights}) == 1:
                 means[row.label] = np.mean(weights, axis=0)
         if not means:
@@ -305,15 +297,11 @@ class TableRuns:
             ours = [measure.of(r.results) for r in finished if r.row is row]
             theirs = [p.numbers.get(name) for p in row.published[:1]]
             for panel, values in zip(panels.values(), (ours, theirs)):
-                summary = report.summarize(values)
-                line = panel.setdefault(label, {})
-                # The best of all other settings at each x.
-                if summary and (x not in line or summary.mean < line[x].mean):
-                    line[x] = summary
-        panels = {
-            title: {label: line for label, line in lines.items() if line}
-            for title, lines in panels.items()
-        }
+                if summary := report.summarize(values):
+                    line = panel.setdefault(label, {})
+                    # The best of all other settings at each x.
+                    if x not in line or summary.mean < line[x].mean:
+                        line[x] = summary
         if not panels[self.dataset]:
             return []
         picture = f"{self.table.name}.png"

@@ -37,7 +37,12 @@ _LEARNED = 0.8
 
 
 class Task:
-    """Experiments with one kind of model; a task has no state."""
+    """Experiments with one kind of model; a task has no state.
+
+    A subclass defines `training_batches(experiment, model)`, which returns
+    batches to train on and those to choose the best epoch, and
+    `measure(experiment, model, verbose)`, which returns plain values by split.
+    """
 
     kind = None
     monitor = "val_perplexity"  # chooses the best epoch
@@ -71,15 +76,14 @@ class Task:
     def settings(self, experiment):
         """Returns sizes and rates of an experiment, a dict of plain values."""
         preset, overrides = experiment.preset, experiment.overrides
+        size = preset["data"]["batch_size"]
         rate = preset["optimizer"]["config"]["learning_rate"]
         return {
             "embedding_dim": preset["model"]["embedding_dim"],
             "scale": overrides.get("scale", 1.0),
             "initial_range": overrides.get("initial_range"),
             "dropout": preset["model"].get("dropout", 0.0),
-            "batch_size": overrides.get(
-                "batch_size", preset["data"]["batch_size"]
-            ),
+            "batch_size": overrides.get("batch_size", size),
             "learning_rate": overrides.get("learning_rate", rate),
             "distribution": overrides.get("distribution"),
         }
@@ -120,18 +124,6 @@ class Task:
                 "patience", 2 if planned is None else epochs
             )
         return epochs, patience
-
-    def training_batches(self, experiment, model):
-        """Returns batches to train on, and those to choose the best epoch."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `training_batches`."
-        )
-
-    def measure(self, experiment, model, verbose):
-        """Measures a trained model; returns plain values by split."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must implement `measure`."
-        )
 
     def draw(self, experiment, model, folder, pictures, verbose):
         """Draws pictures in a folder; returns a list of their paths."""
@@ -182,15 +174,10 @@ class LanguageModelTask(Task):
             "factor": schedule.get("factor"),
             "rate": noise.get("rate", smoothing.get("rate")),
             "l2": preset.get("l2"),
-            **{
-                name: overrides.get(name)
-                for name in (
-                    "match_parameters",
-                    "window",
-                    "other_words",
-                    "memory",
-                )
-            },
+            "match_parameters": overrides.get("match_parameters"),
+            "window": overrides.get("window"),
+            "other_words": overrides.get("other_words"),
+            "memory": overrides.get("memory"),
         }
 
     def make(self, experiment):
@@ -198,7 +185,7 @@ class LanguageModelTask(Task):
         if overrides.get("match_parameters"):
             names = ("window", "initial_range", "dropout")
             sizes = {n: overrides[n] for n in names if n in overrides}
-            sizes["units"] = _units_of(experiment)
+            sizes["units"] = experiment.settings["units"]
             sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
             matched = Task.preset(self, experiment.preset_name, sizes)
             experiment.preset["model"] = matched["model"]
@@ -225,14 +212,13 @@ class LanguageModelTask(Task):
         validation = None
         if reads_sentences(experiment.preset):
             _warn_of_long_sentences(experiment)
+            equal_lengths = experiment.preset["data"].get("equal_lengths", True)
             batches = sentence_batches(
                 experiment,
                 "train",
                 shuffle=True,
                 longest=settings.get("longest"),
-                equal_lengths=experiment.preset["data"].get(
-                    "equal_lengths", True
-                ),
+                equal_lengths=equal_lengths,
             )
         else:
             size, length = settings["batch_size"], settings["segment_length"]
@@ -265,12 +251,9 @@ class LanguageModelTask(Task):
 
     def measure(self, experiment, model, verbose):
         """Measures perplexities, and answers the questions of a corpus."""
-        results = measures.perplexities(
-            model,
-            lambda split: evaluation_batches(experiment, model, split),
-            verbose,
-            also=_ALSO.get(experiment.preset_name.partition("/")[0], ()),
-        )
+        batches = functools.partial(evaluation_batches, experiment, model)
+        also = _ALSO.get(experiment.preset_name.partition("/")[0], ())
+        results = measures.perplexities(model, batches, verbose, also)
         _warn_if_little_is_learned(experiment.corpus, results["test"])
         if experiment.dataset.name == "cbt":
             results["cbt"] = measures.answer_cbt(experiment, model, verbose)
@@ -368,18 +351,15 @@ def _warn_of_long_sentences(experiment):
 
 def _set_dropout(model, rate):
     """Sets all rates of dropout that a model has, or else that of layers."""
-    layers = [
-        layer["config"]
-        for layer in model.get("recurrent") or ()
-        if isinstance(layer, dict)
-    ]
     rates = model.get("dropout")
     if isinstance(rates, dict):
         places = [place for place in rates if place != "variational"]
         stated = [(rates, place) for place in places if rates[place]]
     else:
         stated = [(model, "dropout")] if rates else []
-    stated += [(layer, "dropout") for layer in layers if layer.get("dropout")]
+    for layer in model.get("recurrent") or ():
+        if isinstance(layer, dict) and layer["config"].get("dropout"):
+            stated.append((layer["config"], "dropout"))
     for config, name in stated or [(model, "dropout")]:
         config[name] = rate
 
