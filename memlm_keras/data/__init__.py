@@ -10,6 +10,13 @@ from memlm_keras.data.corpora import load
 from memlm_keras.data.corpus import Corpus
 from memlm_keras.data.corpus import load_documents
 from memlm_keras.data.corpus import load_text
+from memlm_keras.data.pair_corpora import load_pairs
+from memlm_keras.data.pair_corpora import read_sick
+from memlm_keras.data.pair_corpora import read_snli
+from memlm_keras.data.pairs import PairCorpus
+from memlm_keras.data.pairs import PairSplit
+from memlm_keras.data.pairs import SentencePair
+from memlm_keras.data.pairs import encode_pairs
 from memlm_keras.data.sentence_completion import completion_questions
 from memlm_keras.data.sentence_completion import prepare_novels
 from memlm_keras.data.subwords import SubwordVocabulary
@@ -23,35 +30,35 @@ from memlm_keras.data.vocabulary import Vocabulary
 _WITH_KERAS = {
     "AutoencodingBatches": "batches",
     "Batches": "batches",
+    "PairBatches": "batches",
     "SentenceBatches": "batches",
     "sentence_starts": "batches",
-    "load_pairs": "pair_corpora",
-    "read_sick": "pair_corpora",
-    "read_snli": "pair_corpora",
-    "PairBatches": "pairs",
-    "PairCorpus": "pairs",
-    "PairSplit": "pairs",
-    "SentencePair": "pairs",
-    "encode_pairs": "pairs",
 }
 _MODULES = ("embedded", "embedded_pairs", "recall")
 
 __all__ = [
     "ClozeQuestion",
     "Corpus",
+    "PairCorpus",
+    "PairSplit",
+    "SentencePair",
     "Split",
     "SubwordVocabulary",
     "Tokenizer",
     "Vocabulary",
     "cbt_questions",
     "completion_questions",
+    "encode_pairs",
     "load",
     "load_cbt",
     "load_conllu",
     "load_documents",
+    "load_pairs",
     "load_text",
     "prepare_novels",
     "read_cloze_questions",
+    "read_sick",
+    "read_snli",
     "recall",
     *_WITH_KERAS,
 ]

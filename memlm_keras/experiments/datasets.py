@@ -15,7 +15,6 @@ from memlm_keras.experiments.options import TEXTS
 from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.process import import_keras
 
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
@@ -85,8 +84,6 @@ class Dataset:
             words = self._given("vocabulary_size", "minimum_count")
         words["data_dir"] = self.reading.get("data_dir")
         if self.kind == CLASSIFIER:
-            # The module of pairs needs Keras.
-            import_keras()
             lowercase = self.reading.get("lowercase", False)
             return data.load_pairs(self.name, lowercase=lowercase, **words)
         if self.name == "cbt":

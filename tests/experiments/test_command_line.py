@@ -354,14 +354,13 @@ def test_flags_without_a_value(flags, value):
 
 
 @pytest.fixture
-def without_keras(folder, train):
+def without_keras(folder):
     """`without_keras(*arguments)`: a new process where importing Keras ends
-    the process; a finished run is there."""
-    train("daniluk2017/lstm")
-    (folder / "keras.py").write_text("raise SystemExit('Keras was imported')")
-    (folder / "tensorflow.py").write_text("raise SystemExit('TensorFlow')")
+    the process."""
 
     def call(*arguments):
+        for name in ("keras", "tensorflow"):
+            (folder / f"{name}.py").write_text("raise SystemExit('imported')")
         process = start(folder, *arguments)
         out, err = process.communicate()
         return Told(process.returncode, out, err)
@@ -369,7 +368,8 @@ def without_keras(folder, train):
     return call
 
 
-def test_commands_that_need_no_keras(without_keras):
+def test_commands_that_need_no_keras(without_keras, train):
+    train("daniluk2017/lstm")
     told = without_keras("train", "daniluk2017/lstm", "--epoch=3")
     assert told.status == 2
     assert told.err == (
@@ -460,7 +460,7 @@ def test_help_tells_of_all_flags(capfd):
         assert f"--{flag} " in out
 
 
-def test_a_classifier(memlm, folder):
+def test_a_classifier(memlm, folder, without_keras):
     write_sick(folder / "sick")
     vectors = folder / "vectors.txt"
     vectors.write_text(
@@ -504,3 +504,6 @@ def test_a_classifier(memlm, folder):
     assert told.status and told.err.count("\n") == 1
     model = keras.saving.load_model(run / "model.keras", compile=False)
     assert np.abs(model.embedding.embeddings).max() > 0.3
+    told = without_keras("train", "dual_am_gru_shared", *flags)
+    assert told.status == 0, told.err
+    assert "is finished, and is not trained again" in told.out
