@@ -98,23 +98,6 @@ class TableRuns:
         by_name = {measure.name: measure for measure in self.measures}
         return by_name.get(self.table.choose_by, self.measures[0])
 
-    def recipes(self, seeds):
-        """Returns pairs of a row and the arguments of `experiment_of`."""
-        return [
-            (
-                row,
-                {
-                    "preset": preset_of(row),
-                    "dataset": self.dataset,
-                    "seed": seed,
-                    "overrides": self.overrides,
-                    "changes": dict(row.changes),
-                },
-            )
-            for seed in seeds
-            for row in self.rows
-        ]
-
     def fill(
         self,
         seeds,
@@ -139,12 +122,23 @@ class TableRuns:
         Returns:
             Integer, the number of runs that failed.
         """
-        recipes = self.recipes(seeds)
+        rows = [row for _ in seeds for row in self.rows]
+        recipes = [
+            {
+                "preset": preset_of(row),
+                "dataset": self.dataset,
+                "seed": seed,
+                "overrides": self.overrides,
+                "changes": dict(row.changes),
+            }
+            for seed in seeds
+            for row in self.rows
+        ]
         # Reads corpora and makes models, which takes memory.
-        described = runs.in_fresh_process(describe, [r for _, r in recipes])
+        described = runs.in_fresh_process(describe, recipes)
         queue = [
             TableRun(self, row, found, {**(running or {}), **self.asked})
-            for (row, _), found in zip(recipes, described, strict=True)
+            for row, found in zip(rows, described, strict=True)
         ]
         for run in queue:
             if overwrite:

@@ -57,6 +57,25 @@ class ZarembaRow(SummedLossRow):
         )
 
 
+# Sizes and schedules that Gal and Ghahramani take over.
+_MEDIUM = {
+    "units": 650,
+    "embedding_dim": 650,
+    "parameters": (6_765_200, 1301),
+    "epochs": 39,
+    "halve_after": 6,
+    "factor": 0.8,
+}
+_LARGE = {
+    "units": 1500,
+    "embedding_dim": 1500,
+    "parameters": (36_012_000, 3001),
+    "initial_range": 0.04,
+    "clipnorm": 10.0,
+    "epochs": 55,
+    "factor": 1 / 1.15,
+}
+
 ZAREMBA = Paper(
     name="zaremba2014",
     title="Recurrent Neural Network Regularization",
@@ -76,25 +95,14 @@ ZAREMBA = Paper(
             published=(perplexities(PTB),),
         ),
         "medium": ZarembaRow(
-            units=650,
-            embedding_dim=650,
-            parameters=(6_765_200, 1301),
+            **_MEDIUM,
             dropout=0.5,
-            epochs=39,
-            halve_after=6,
-            factor=0.8,
             published=(perplexities(PTB, 86.2, 82.7),),
         ),
         "large": ZarembaRow(
-            units=1500,
-            embedding_dim=1500,
-            parameters=(36_012_000, 3001),
-            initial_range=0.04,
+            **_LARGE,
             dropout=0.65,
-            clipnorm=10.0,
-            epochs=55,
             halve_after=14,
-            factor=1 / 1.15,
             published=(perplexities(PTB, 82.2, 78.4),),
         ),
     },
@@ -150,26 +158,15 @@ GAL = Paper(
     where="NIPS; arXiv:1512.05287",
     rows={
         "medium": GalRow(
-            units=650,
-            embedding_dim=650,
-            parameters=(6_765_200, 1301),
-            epochs=39,
-            halve_after=6,
-            factor=0.8,
+            **_MEDIUM,
             published=(
                 perplexities(PTB, 81.9, 79.7, monte_carlo_test_perplexity=78.6),
             ),
         ),
         "large": GalRow(
-            units=1500,
-            embedding_dim=1500,
-            parameters=(36_012_000, 3001),
-            initial_range=0.04,
-            clipnorm=10.0,
-            epochs=55,
+            **_LARGE,
             # As in the authors' code.
             halve_after=10,
-            factor=1 / 1.15,
             published=(
                 perplexities(PTB, 77.9, 75.2, monte_carlo_test_perplexity=73.4),
             ),
@@ -195,7 +192,7 @@ def _press(row, parameters, numbers=(), **changes):
     )
 
 
-_SMALL, _LARGE = ZAREMBA.rows["small"], ZAREMBA.rows["large"]
+_SMALL = ZAREMBA.rows["small"]
 PRESS = Paper(
     name="press2016",
     title="Using the Output Embedding to Improve Language Models",
@@ -206,7 +203,7 @@ PRESS = Paper(
         "small_wt": _press(_SMALL, (641_600, 201)),
         "small_pr": _press(_SMALL, (681_800, 401), tied=False, penalized=True),
         "small_wt_pr": _press(_SMALL, (681_800, 201), penalized=True),
-        "large_wt": _press(_LARGE, (36_012_000, 1501)),
+        "large_wt": _press(ZAREMBA.rows["large"], (36_012_000, 1501)),
         "large_wt_bd": _press(
             GAL.rows["large"],
             (36_012_000, 1501),

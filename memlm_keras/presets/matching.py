@@ -1,6 +1,7 @@
 """Numbers of parameters of presets, and hidden sizes that match a number."""
 
 import concurrent.futures
+import itertools
 import random
 
 from memlm_keras import registry
@@ -117,9 +118,6 @@ def match_parameters(
             f"{vocabulary_size}: the smallest model has {first} parameters. "
             f"Received: budget={budget}"
         )
-    largest = 2
-    while parameters(largest) < budget:
-        largest *= 2
-    candidates = range(max(1, largest // 2), largest + 1)
-    closest = min(candidates, key=lambda m: abs(parameters(m) - budget))
+    larger = next(m for m in itertools.count(2) if parameters(m) >= budget)
+    closest = min(larger - 1, larger, key=lambda m: abs(parameters(m) - budget))
     return closest * divisor
