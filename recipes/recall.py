@@ -54,7 +54,7 @@ COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
-flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training.")
+flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes; large: 8,192 words.")
 define("rows", ",".join(ROWS), "Models.", flags.EnumParser([*ROWS]))
 define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
 define("distances", "1,5,10,20,40", "Of copy.", COUNT)
