@@ -100,11 +100,7 @@ class Case:
         return 3 * self.tokens * (gates + 2 * self.units * self.vocabulary)
 
     def batches(self, steps):
-        """Returns token ids of `steps` steps.
-
-        Returns:
-            `(inputs, targets)`: int32 arrays `(steps, batch, time)`.
-        """
+        """Inputs and targets, two int32 arrays `(steps, batch, time)`."""
         random = np.random.default_rng(0)
         shape = (self.batch, steps * self.time + 1)
         # Word frequencies as in a text, so gradients of a table have repeats.
@@ -118,14 +114,7 @@ class Case:
         return cut(tokens[:, :-1]), cut(tokens[:, 1:])
 
     def draw(self, shapes):
-        """Returns initial weights, the same for the same shapes.
-
-        Args:
-            shapes: shapes of all weights, in the order of Keras.
-
-        Returns:
-            List of float32 arrays.
-        """
+        """Initial weights of shapes in the order of Keras."""
         random = np.random.default_rng(1)
         return [
             random.uniform(-0.05, 0.05, shape).astype("float32")
@@ -133,18 +122,7 @@ class Case:
         ]
 
     def weights(self, memory=(), outputs=None):
-        """Returns the initial weights of all contenders, by Keras' names.
-
-        Args:
-            memory: shapes of the weights of a memory.
-            outputs: integer, its output size, if not the units.
-
-        Returns:
-            Dict of float32 arrays: `embedding`, `kernel_i`,
-            `recurrent_kernel_i`, `bias_i` of each layer, `memory_i` of each
-            weight of the memory, `output_kernel` unless it is tied, and
-            `output_bias`.
-        """
+        """Initial weights by Keras' names, with those of a memory's shapes."""
         shapes = {"embedding": (self.vocabulary, self.embedding)}
         size, units = self.embedding, self.units
         for layer in range(self.layers):

@@ -44,11 +44,7 @@ class Worker:
         )
 
     def ask(self, *line):
-        """Sends a line and returns the answer.
-
-        Raises:
-            RuntimeError: if the process ends instead.
-        """
+        """The answer to a line; a `RuntimeError` if the process ends."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.write(json.dumps(line) + "\n")
             self.process.stdin.flush()
@@ -89,19 +85,7 @@ class Result:
 
 
 def run(case, contenders, threads=2, rounds=5, turn=2.0, log=print):
-    """Measures contenders of a case.
-
-    Args:
-        case: `Case`.
-        contenders: contenders of the case to measure.
-        threads: integer, threads of each process.
-        rounds: integer, turns of each contender.
-        turn: float, approximate seconds of a turn.
-        log: function of a string, for progress messages.
-
-    Returns:
-        List of `Result`s, in the order of the contenders.
-    """
+    """A `Result` of each contender, in turns of about `turn` seconds."""
     workers, results = [], [Result(c.name) for c in contenders]
     try:
         for contender, result in zip(contenders, results):

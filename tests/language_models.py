@@ -106,7 +106,7 @@ def stepped(model, tokens, state=None):
     return np.concatenate(logits, axis=1), state
 
 
-def expected_of_batches(model, batches):
+def expected_of_batches(model, batches, attends=False):
     """What steps give over batches, each row begun anew where it says so."""
     start = state = model.initial_state(batches.batch_size)
     scores, attention, weights = [], [], []
@@ -119,7 +119,7 @@ def expected_of_batches(model, batches):
             )
             for name, value in ((n, array(v)) for n, v in state.items())
         }
-        if model.memory is not None and model.memory.attends:
+        if attends:
             seen, _ = model.backbone.attend(
                 keras.ops.convert_to_tensor(inputs["token_ids"]), state
             )

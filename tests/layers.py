@@ -53,10 +53,7 @@ def revived(layer):
 
 
 def assert_arguments_survive(kind, arguments, **others):
-    """Asserts that `arguments` are all of a class, and in its configuration.
-
-    Returns a layer and its revival.
-    """
+    """A layer of all arguments of a class, and its revival by `get_config`."""
     signature = inspect.signature(kind.__init__).parameters
     assert set(signature) - {"self", "kwargs"} == set(arguments)
     layer = kind(**arguments, **others)

@@ -19,12 +19,7 @@ _MODEL = re.compile(
 
 
 class Models:
-    """Versions of one model.
-
-    Args:
-        name: string.
-        paths: dict of the paths of SavedModels by version.
-    """
+    """Versions of one model, of a dict of paths of SavedModels."""
 
     def __init__(self, name, paths):
         self.name = name

@@ -5,6 +5,7 @@ import json
 
 import keras
 import numpy as np
+from language_models import array
 
 ROWS = 3
 
@@ -16,10 +17,6 @@ class CellThatBegins(keras.layers.SimpleRNNCell):
     def get_initial_state(self, batch_size=None):
         start = keras.ops.arange(self.units, dtype="float32") / self.units
         return [keras.ops.tile(start[None], (batch_size, 1))]
-
-
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
 
 
 def session(path):

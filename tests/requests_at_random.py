@@ -22,19 +22,12 @@ CHARACTERS = [
 
 
 class Requests:
-    """Requests at random to a language model.
-
-    Args:
-        signatures: dict of concrete functions.
-        vocabulary_size: integer.
-        seed: integer.
-    """
+    """Requests at random to the signatures of a language model."""
 
     def __init__(self, signatures, vocabulary_size, seed=0):
         self.signatures = signatures
         self.size = vocabulary_size
         self.random = np.random.default_rng(seed)
-        self.state = {name: value for name, value in self.state_of(2).items()}
 
     def state_of(self, rows):
         initial = self.signatures["initial_state"]
@@ -143,11 +136,7 @@ def check_answer(signature, inputs, answer):
 
 
 def run(requests, count, report=None):
-    """Sends so many requests, every other one wrong.
-
-    Returns:
-        How many were refused.
-    """
+    """Sends so many requests, every other one wrong, and counts refusals."""
     refused = 0
     for number in range(count):
         signature, inputs = requests.one()

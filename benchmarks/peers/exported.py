@@ -18,13 +18,7 @@ _C_CLIENT = pathlib.Path(__file__).parents[2] / "tests/serving/c_client.py"
 
 
 class Exported:
-    """Base of models in a file; each run starts from the initial state.
-
-    Args:
-        case: `Case` of kind `"step"`.
-        path: the file or folder.
-        threads: integer.
-    """
+    """Base of models in a file; each run starts from the initial state."""
 
     def __init__(self, case, path, threads):
         self.case = case
@@ -51,8 +45,8 @@ class Exported:
                 yield probabilities, expected
 
     def product(self, rows, inner, columns, dtype):
-        left, right = np.ones((rows, inner), dtype), np.ones((inner, columns))
-        right = right.astype(dtype)
+        left, right = np.ones((rows, inner)), np.ones((inner, columns))
+        left, right = left.astype(dtype), right.astype(dtype)
         return lambda: left @ right
 
 
@@ -199,12 +193,7 @@ def _export(case, variant, precision, format, path):
 
 
 def make(case, variant, precision):
-    """Exports the model of a case and loads it.
-
-    Args:
-        case, variant: as in `benchmarks.peers.package.make`.
-        precision: string, `"float32"` or `"int8"`.
-    """
+    """Exports the model of a case, in float32 or int8, and loads it."""
     # `benchmarks.worker` passes the engine as the backend.
     engine = ENGINES[os.environ["KERAS_BACKEND"]]
     os.environ["KERAS_BACKEND"] = "tensorflow"

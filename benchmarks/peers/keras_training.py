@@ -18,18 +18,28 @@ class Fitted:
         self.fit(number)
 
     def product(self, rows, inner, columns, dtype):
-        return product(rows, inner, columns, dtype)
+        left = ops.ones((rows, inner), dtype)
+        right = ops.ones((inner, columns), dtype)
+        backend = keras.backend.backend()
+        multiply = ops.matmul
+        if backend == "jax":
+            import jax
+
+            multiply = jax.jit(ops.matmul)
+
+        def run():
+            found = multiply(left, right)
+            if backend == "jax":
+                return found.block_until_ready()
+            return float(found[0, 0])
+
+        return run
 
 
 class Trained(Fitted):
-    """A Keras model trained by `fit`, from the weights of the case.
+    """A Keras model, from the weights of the case.
 
-    Args:
-        case: `Case`.
-        model: Keras model, not compiled.
-        loss: Keras loss.
-        batches: function of two arrays `(steps, batch, time)`, inputs and
-            targets, to what `fit` reads.
+    `batches` makes what `fit` reads of the arrays of `Case.batches`.
     """
 
     def __init__(self, case, model, loss, batches):
@@ -76,25 +86,3 @@ class LayerAlone(Fitted):
         return self.model.fit(
             inputs, targets, self.case.batch, shuffle=False, verbose=0
         )
-
-
-def product(rows, inner, columns, dtype):
-    """Returns a function that multiplies two matrices in the backend."""
-    left = ops.ones((rows, inner), dtype)
-    right = ops.ones((inner, columns), dtype)
-    backend = keras.backend.backend()
-    multiply = ops.matmul
-    if backend == "jax":
-        import jax
-
-        multiply = jax.jit(ops.matmul)
-
-    def run():
-        found = multiply(left, right)
-        if backend == "torch":
-            return float(found[0, 0])
-        if backend == "jax":
-            return found.block_until_ready()
-        return found.numpy()[0, 0]
-
-    return run

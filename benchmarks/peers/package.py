@@ -1,5 +1,7 @@
 """This package, as its users would write the models."""
 
+import functools
+
 import keras
 import numpy as np
 from keras import layers
@@ -17,9 +19,6 @@ class Projected(memlm.memory.Memory):
     """h = tanh(W p_t) of the last of several parts, without a memory.
 
     It gives an LSTM the hidden and output sizes of a model with a memory.
-
-    Args:
-        parts: integer, number of parts of the memory's inputs.
     """
 
     def __init__(self, parts=1, **kwargs):
@@ -61,23 +60,18 @@ def _memories(case):
 def _layers(case):
     cells = memlm.cells
     units, copies = case.units, case.copies
+    projected = functools.partial(cells.ProjectedRNN, return_sequences=True)
     return {
         "gru": lambda: AsInModels(layers.GRU(units)),
         "gru_of_keras": lambda: layers.GRU(units, return_sequences=True),
         "lstm_layer": lambda: AsInModels(layers.LSTM(units)),
-        "fofe_hornn": lambda: memlm.cells.ProjectedRNN(
-            cells.FOFEHORNNCell(units), return_sequences=True
+        "fofe_hornn": lambda: projected(cells.FOFEHORNNCell(units)),
+        "gated_hornn": lambda: projected(cells.GatedHORNNCell(units)),
+        "associative_gru": lambda: projected(
+            cells.AssociativeGRUCell(units, num_copies=copies)
         ),
-        "gated_hornn": lambda: memlm.cells.ProjectedRNN(
-            cells.GatedHORNNCell(units), return_sequences=True
-        ),
-        "associative_gru": lambda: memlm.cells.ProjectedRNN(
-            cells.AssociativeGRUCell(units, num_copies=copies),
-            return_sequences=True,
-        ),
-        "dual_associative_gru": lambda: memlm.cells.ProjectedRNN(
-            cells.DualAssociativeGRUCell(units, num_copies=copies),
-            return_sequences=True,
+        "dual_associative_gru": lambda: projected(
+            cells.DualAssociativeGRUCell(units, num_copies=copies)
         ),
     }
 

@@ -35,12 +35,13 @@ def make(case, variant, precision):
     random = np.random.default_rng(0)
     tokens = 1 + random.zipf(1.3, _WORDS) % (case.vocabulary - 1)
     tokens = tokens.astype("int32")
+    batches = memlm.data.Batches(tokens, case.batch, case.time)
     if variant == "batches":
-        return Pipeline(memlm.data.Batches(tokens, case.batch, case.time))
+        return Pipeline(batches)
     if variant == "noised_batches":
         return Pipeline(
             memlm.smoothing.NoisedBatches(
-                memlm.data.Batches(tokens, case.batch, case.time),
+                batches,
                 statistics=memlm.smoothing.StreamStatistics.count(
                     tokens, case.vocabulary
                 ),

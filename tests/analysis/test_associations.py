@@ -5,6 +5,7 @@ import csv
 import keras
 import numpy as np
 import pytest
+from language_models import array
 from written_files import is_png
 
 from memlm_keras import EntailmentClassifier
@@ -68,10 +69,6 @@ def key_by_hand(model, cell, token, output):
     return key / np.maximum(1.0, np.abs(key))
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
 def states_after(model, reader, tokens, start):
     """States after each step, by the layer itself, and before the first."""
     vectors = model.vectors(np.array([tokens]))
@@ -81,9 +78,7 @@ def states_after(model, reader, tokens, start):
             vectors[:, step : step + 1], initial_state=list(states[-1])
         )
         states.append(new)
-    return [
-        [keras.ops.convert_to_numpy(state)[0] for state in s] for s in states
-    ]
+    return [[array(state)[0] for state in s] for s in states]
 
 
 @pytest.mark.parametrize("name", MODELS)

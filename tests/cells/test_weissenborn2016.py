@@ -217,10 +217,7 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
 def test_long_sequences_equal_the_reference(
     source_key, key, training, gradients
 ):
-    """Outputs, states and gradients of 100 steps.
-
-    Gradients along random directions, one for inputs, states and each weight.
-    """
+    """Of 100 steps; gradients along a random direction for each input."""
     cell = make("gru", source_key, key=key)
     # So that rounding neither vanishes nor explodes over as many steps.
     for weight in cell.trainable_variables:

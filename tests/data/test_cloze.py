@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from memlm_keras import data
 from memlm_keras.data import read_cloze_questions
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 CONTEXT = tuple(tuple(sentence.split()) for sentence in CBT_SENTENCES)
 
 
@@ -34,12 +36,6 @@ def folder(tmp_path):
     folder = tmp_path / "CBTest" / "data"
     write_cbt(folder, word_types=("NE", "V"))
     return folder
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def test_questions_are_read(read):

@@ -20,14 +20,10 @@ from memlm_keras import data
 from memlm_keras.data import corpora
 from memlm_keras.data.corpora import download
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 REPOSITORY = pathlib.Path(__file__).parents[2]
 REAL = REPOSITORY.parent / "shared" / "data"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def sha256(content):

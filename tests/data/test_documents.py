@@ -4,14 +4,10 @@ import pytest
 from memlm_keras import data
 from memlm_keras.data.corpus import assign
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 SPLITS = ("train", "validation", "test")
 NUM_ARTICLES = 100
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def document(index):

@@ -216,20 +216,6 @@ def test_padding_changes_no_gradient():
         np.testing.assert_allclose(less, more, rtol=1e-5, atol=1e-6)
 
 
-def test_evaluation_of_sentences_in_a_single_shape():
-    """As documents, in segments shorter than some of them."""
-    tokens = text_of_six_words([2, 9, 0, 4])
-    starts = sentence_starts(tokens)
-    model = LanguageModel(7, 3, [keras.layers.LSTM(4)])
-    batches = Batches(tokens, 2, 4, document_starts=starts)
-    scores, weight = model.score_batches(batches)
-    expected = sum(
-        model.score(np.array([[0, *sentence]])).sum()
-        for sentence in np.split(tokens, starts[1:])
-    )
-    np.testing.assert_allclose((scores * weight).sum(), expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

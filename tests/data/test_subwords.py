@@ -21,16 +21,6 @@ TOKENS = """
 TEXTS = ["the cats", "  the\u2003zéat\x1c the", "", "<blk> <unk> 你cat", "▁a ▁"]
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(text, name="tokens.txt"):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return write
-
-
 @pytest.fixture(scope="module")
 def model():
     """A SentencePiece model of 60 pieces, bytes."""
@@ -229,7 +219,7 @@ def test_wrong_arguments_are_named(arguments, message):
 
 def test_what_is_no_sentencepiece_model(write):
     pytest.importorskip("tensorflow_text", reason="it reads the models")
-    with pytest.raises(ValueError, match="tokens.txt: .*damaged, or none"):
+    with pytest.raises(ValueError, match="text.txt: .*damaged, or none"):
         SubwordVocabulary.from_sentencepiece(write("no model at all"))
     with pytest.raises(FileNotFoundError):
         SubwordVocabulary.from_sentencepiece("nowhere.model")

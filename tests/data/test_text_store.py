@@ -17,18 +17,6 @@ from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.tokenizer import split_sentences
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(content, name="text.txt"):
-        path = tmp_path / name
-        path.write_bytes(
-            content if isinstance(content, bytes) else content.encode()
-        )
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize(
     "text, lines",
     [
@@ -174,11 +162,6 @@ TEXT = "intro\n= A =\nx y\n= B =\ny\n"
 @pytest.fixture
 def path(write):
     return write(TEXT)
-
-
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
 
 
 def stored(path, cache, vocabulary=VOCABULARY, **options):

@@ -8,12 +8,9 @@ import pytest
 from memlm_keras import analysis
 from memlm_keras import data
 
+pytestmark = pytest.mark.usefixtures("cache")
+
 REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "ud"
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from layers import dtype_of
 from layers import revived as revived_layer
 
 from memlm_keras import LanguageModel
@@ -98,7 +99,7 @@ def test_an_embedding_survives_its_configuration():
     revived = revived_layer(layer)
     assert (revived.word_dropout, revived.seed) == (0.25, 7)
     vectors = revived(np.array([[1]]), training=True)
-    assert keras.backend.standardize_dtype(vectors.dtype) == "bfloat16"
+    assert dtype_of(vectors) == "bfloat16"
 
 
 def test_a_word_is_dropped_wherever_it_occurs_in_a_row():

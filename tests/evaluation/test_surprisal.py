@@ -38,16 +38,9 @@ MODELS = {
 
 
 def distributions(read, sentences, rows, time):
-    """Log-probabilities of every word, of sentences and of their text.
+    """Lists of arrays `(tokens + 1, V)`: of each sentence, and of the text.
 
-    Args:
-        read: function from token ids `(rows, time)` to logits.
-        sentences: list of arrays of ids.
-        rows, time: integers, padded up to which nothing is compiled anew.
-
-    Returns:
-        Two lists of arrays `(tokens + 1, vocabulary)`: of each sentence after
-        the end of one, and of the text.
+    All are padded to `rows` and `time`, so that nothing is compiled anew.
     """
     ids = np.zeros((rows, time), "int32")
     documents = [*sentences, np.concatenate(sentences)]
@@ -60,16 +53,7 @@ def distributions(read, sentences, rows, time):
 
 
 def require_equal(found, tokens, documents, reset, unit=1.0, tolerance=1e-5):
-    """Compares with loops over the words of distributions in nats.
-
-    Args:
-        found: `Surprisal`.
-        tokens: list of ids.
-        documents: list of arrays `(tokens of one + 1, vocabulary)`.
-        reset: bool, whether the next document begins behind each.
-        unit: nats in one unit.
-        tolerance: float.
-    """
+    """Compares with loops over the words of `distributions`, in nats."""
 
     def entropy(row):
         return -sum(np.exp(p) * p for p in row if p > -np.inf)

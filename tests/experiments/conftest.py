@@ -10,6 +10,7 @@ from corpus_files import write_splits
 import memlm_keras
 from memlm_keras.experiments import command_line
 
+NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=0")
 
 
@@ -59,6 +60,13 @@ def train(memlm):
         return told
 
     return call
+
+
+@pytest.fixture
+def run(train, folder):
+    """Folder of a finished run of one epoch."""
+    train("daniluk2017/lstm")
+    return folder / "runs" / NAME
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ import memlm_keras
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import commands
 
+from .conftest import NAME
 from .conftest import SMALL
 from .conftest import Told
 from .conftest import results_of
 
 ROOT = pathlib.Path(memlm_keras.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "memlm_keras"]
-NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 
 
 def environment(folder, **others):
@@ -106,9 +106,7 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")
-def test_surprisals_of_a_file(memlm, train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
+def test_surprisals_of_a_file(memlm, run, folder):
     (folder / "stimuli.txt").write_text("the man\n\nzebra saw the man\n")
 
     def table(*arguments):
@@ -167,25 +165,22 @@ def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):
 
 
 @pytest.mark.slow
-def test_an_export(memlm, train, folder):
-    train("daniluk2017/lstm")
-    told = memlm("export", folder / "runs" / NAME, "saved_models/mine")
+def test_an_export(memlm, run, folder):
+    told = memlm("export", run, "saved_models/mine")
     assert told.status == 0, told.err
     version = folder / "saved_models/mine/1"
     assert (version / "saved_model.pb").exists()
     assert "saved_models/mine/1" in told.out
     card = (version / "assets.extra" / "model_card.md").read_text()
-    results = results_of(folder / "runs" / NAME)
+    results = results_of(run)
     assert "* paper: Daniluk et al. (2017), " in card
     assert f"* test perplexity: {results['test']['perplexity']:.2f}\n" in card
     assert "every token with <eos> predicted once" in card
 
 
 @pytest.mark.slow
-def test_an_export_to_onnx_and_triton(memlm, train, folder):
+def test_an_export_to_onnx_and_triton(memlm, run, folder):
     pytest.importorskip("tf2onnx")
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
     told = memlm("export", run, "--format=onnx")
     assert told.status == 0, told.err
     assert (folder / f"{NAME}.onnx").stat().st_size > 1000
@@ -199,9 +194,7 @@ def test_an_export_to_onnx_and_triton(memlm, train, folder):
     assert told.status == 1 and "SubwordVocabulary" in told.err
 
 
-def test_a_command_given_twice_destroys_nothing(train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
+def test_a_command_given_twice_destroys_nothing(train, run, folder):
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
     told = train("daniluk2017/lstm")
     assert "is finished, and is not trained again" in told.out
@@ -217,8 +210,7 @@ def test_a_command_given_twice_destroys_nothing(train, folder):
     assert len(list((folder / "runs").iterdir())) == 3
 
 
-def test_a_run_of_another_text_in_the_same_folder(memlm, train, folder):
-    train("daniluk2017/lstm")
+def test_a_run_of_another_text_in_the_same_folder(memlm, run, folder):
     with open(folder / "text" / "train.txt", "a") as file:
         file.write("the end\n")
     told = memlm(
@@ -227,15 +219,13 @@ def test_a_run_of_another_text_in_the_same_folder(memlm, train, folder):
     assert told.status == 2
     assert told.err.count("\n") == 1 and "other settings: corpus" in told.err
     assert "--overwrite" in told.err
-    run = folder / "runs" / NAME
     assert (run / "model.keras").exists()
     told = memlm("attention", run)
     assert told.status == 2 and "not the text any more" in told.err
 
 
-def test_damaged_files_of_a_run(memlm, train, folder):
-    train("daniluk2017/lstm")
-    (folder / "runs" / NAME / "results.json").write_text('{"epochs": 1')
+def test_damaged_files_of_a_run(memlm, run):
+    (run / "results.json").write_text('{"epochs": 1')
     flags = ("--dataset=text", "--epochs=1", *SMALL)
     told = memlm("train", "daniluk2017/lstm", *flags)
     assert told.status == 1
@@ -355,8 +345,7 @@ def test_flags_without_a_value(flags, value):
 
 @pytest.fixture
 def without_keras(folder):
-    """`without_keras(*arguments)`: a new process where importing Keras ends
-    the process."""
+    """Starts a process that importing Keras ends."""
 
     def call(*arguments):
         for name in ("keras", "tensorflow"):

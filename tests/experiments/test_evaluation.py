@@ -8,9 +8,8 @@ import pytest
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.run_folder import RunFolder
 
+from .conftest import NAME
 from .conftest import results_of
-
-NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 
 
 def refused(told, *messages):
@@ -24,9 +23,7 @@ def perplexity_of(told, split="test"):
     return float(re.search(rf"^{split}: perplexity (\S+)", told.out, re.M)[1])
 
 
-def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
+def test_a_run_is_evaluated_on_another_text(memlm, run, folder):
     before = results_of(run)
     (folder / "other.txt").write_text("sea sea saw\n" * 40)
     told = memlm("evaluate", run, "--dataset=other.txt", "--verbose=0")
@@ -41,9 +38,7 @@ def test_a_run_is_evaluated_on_another_text(memlm, train, folder):
     refused(told, "Give --dataset, or name the run folder")
 
 
-def test_a_model_without_its_run_folder(memlm, train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
+def test_a_model_without_its_run_folder(memlm, run, folder):
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--dataset=text", "--verbose=0")
     assert "it reads the text as a single stream" in told.out
@@ -143,9 +138,7 @@ def test_a_run_that_is_not_finished(memlm, folder):
     assert run.settings() == experiment.settings
 
 
-def test_a_text_that_has_moved(memlm, train, folder):
-    train("daniluk2017/lstm")
-    run = folder / "runs" / NAME
+def test_a_text_that_has_moved(memlm, run, folder):
     expected = results_of(run)["test"]["perplexity"]
     (folder / "text").rename(folder / "moved")
     told = memlm("evaluate", run)

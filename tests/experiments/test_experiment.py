@@ -1,7 +1,5 @@
 """Experiments in Python: datasets, settings, measures and pictures."""
 
-import csv
-
 import keras
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ from corpus_files import write_documents
 from corpus_files import write_file
 from corpus_files import write_splits
 from corpus_files import write_treebank
+from written_files import read_csv
 
 import memlm_keras
 from memlm_keras.evaluation.dynamic import RATES
@@ -22,11 +21,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
 
 SMALL = {"scale": 0.02, "batch_size": 4}
-
-
-def read_csv(path):
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_an_experiment_is_described_by_plain_values(folder):

@@ -1,6 +1,5 @@
 """Tables: rows and published numbers, and runs that are real but small."""
 
-import csv
 import dataclasses
 import json
 import math
@@ -8,6 +7,7 @@ import math
 import keras
 import pytest
 from corpus_files import write_documents
+from written_files import read_csv
 
 from memlm_keras import presets
 from memlm_keras.experiments import report
@@ -17,11 +17,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import results_of
-
-
-def read_csv(folder, name="table.csv"):
-    with open(folder / name, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def test_rows_and_numbers_of_the_papers_tables():
@@ -62,11 +57,7 @@ def test_a_grid_varies_what_a_row_has_a_use_for():
 
 @pytest.fixture
 def fill(tmp_path, monkeypatch):
-    """Fills a table whose runs are written down instead of trained.
-
-    The perplexity is 80 for `lstm` and 70 for all others, and 2 more for each
-    further seed.
-    """
+    """Fills a table whose runs are written down instead of trained."""
     backend = keras.backend.backend()
 
     def train(run, stop):
@@ -134,7 +125,7 @@ def fill(tmp_path, monkeypatch):
 def test_mean_standard_deviation_and_the_papers_numbers(fill):
     failed, folder = fill(["lstm", "attention"], seeds=(0, 1, 2))
     assert not failed
-    row, _ = read_csv(folder)
+    row, _ = read_csv(folder / "table.csv")
     assert float(row["test"]) == 82.0
     assert float(row["test_standard_deviation"]) == 2.0
     assert float(row["test_minimum"]) == 80.0
@@ -158,14 +149,15 @@ def test_finished_runs_are_kept(fill, capsys):
     assert "5/6 lstm seed 2: dev 84.00" in told
     fill(["lstm", "attention", "key_value"], (0, 1, 2, 3), finished_only=True)
     assert capsys.readouterr().out.count("finished before") == 6
-    assert [row["seeds"] for row in read_csv(folder)] == ["0 1 2", "0 1 2", ""]
+    rows = read_csv(folder / "table.csv")
+    assert [row["seeds"] for row in rows] == ["0 1 2", "0 1 2", ""]
 
 
 def test_a_failed_row_is_told_and_the_others_go_on(fill, capsys):
     failed, folder = fill(["rnn", "attention"], seeds=(0,))
     assert failed == 1
     assert "1/2 rnn seed 0: the reason" in capsys.readouterr().out
-    rnn, attention = read_csv(folder)
+    rnn, attention = read_csv(folder / "table.csv")
     assert (rnn["failed"], rnn["test"]) == ("0", "")
     assert float(attention["test"]) == 70.0
     text = (folder / "table.md").read_text()
@@ -175,7 +167,7 @@ def test_a_failed_row_is_told_and_the_others_go_on(fill, capsys):
 def test_the_best_of_a_grid_is_chosen_by_validation(fill, capsys):
     grid = {"dropout": ["0", "0.5"]}
     _, folder = fill(["lstm"], seeds=(0,), grid=grid)
-    (best,) = read_csv(folder, "best.csv")
+    (best,) = read_csv(folder / "best.csv")
     assert best["row"] == "lstm dropout 0.0"
     assert float(best["chosen by dev"]) == float(best["test"]) == 80.0
     assert "Chosen: lstm dropout 0.0: dev 80.00" in capsys.readouterr().out
@@ -223,7 +215,7 @@ def test_a_real_table(memlm, folder):
     told = memlm(*arguments)
     assert told.status == 0, told.out + told.err
     (table,) = (folder / "runs").glob("*/table.csv")
-    rnn, attention = read_csv(table.parent)
+    rnn, attention = read_csv(table)
     (run,) = (folder / "runs").glob("*-attention-*")
     results = results_of(run)
     assert float(attention["test"]) == results["test"]["perplexity"]

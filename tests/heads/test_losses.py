@@ -4,6 +4,8 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
+from layers import assert_close
+from layers import dtype_of
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import SentenceBatches
@@ -103,8 +105,7 @@ def test_losses_and_gradients(
         expected = gradients(
             lambda t, by=by: ops.sum(by * plain(*t, targets)), arrays
         )
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+        assert_close(found, expected)
 
 
 def test_gradients_are_taken_once(arrays, targets, weights, gradients):
@@ -270,11 +271,7 @@ def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     )
     found, of_blocks = outcome(made(head), jit_compile=jit_compile)
     assert {bool(training) for training in ran} == {True, False}
-    for one, other in zip(found, plain, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-    assert set(history) == set(of_blocks)
-    for name, values in history.items():
-        np.testing.assert_allclose(of_blocks[name], values, rtol=1e-4)
+    assert_close((found, of_blocks), (plain, history))
 
 
 @pytest.mark.parametrize(
@@ -294,10 +291,7 @@ def test_whoever_wants_logits_is_given_them(arguments, monkeypatch):
     plain, history = outcome(made("tied"), **arguments)
     small_blocks(monkeypatch, 5 * V)
     found, of_blocks = outcome(made("tied"), **arguments)
-    for one, other in zip(found, plain, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
-    for name, values in history.items():
-        np.testing.assert_allclose(of_blocks[name], values, rtol=1e-4)
+    assert_close((found, of_blocks), (plain, history))
 
 
 def test_mixed_bfloat16_learns_as_float32(monkeypatch):
@@ -314,7 +308,7 @@ def test_tied_product_is_of_the_dtype_that_is_computed_in():
     head = TiedProjection(embedding, dtype="mixed_bfloat16")
     outputs = np.random.default_rng(0).normal(size=(2, 3, 8))
     logits = head(outputs)
-    assert keras.backend.standardize_dtype(logits.dtype) == "bfloat16"
+    assert dtype_of(logits) == "bfloat16"
     rounded = ops.cast(ops.cast(embedding.embeddings, "bfloat16"), "float32")
     expected = ops.matmul(
         ops.cast(ops.cast(outputs, "bfloat16"), "float32"),
@@ -352,7 +346,7 @@ def test_losses_of_bfloat16_logits_are_computed_in_float32(random):
     logits = ops.cast(random.normal(0, 4, (3, 5, 7)), "bfloat16")
     targets = random.integers(7, size=(3, 5))
     losses = token_losses(logits, ops.convert_to_tensor(targets))
-    assert keras.backend.standardize_dtype(losses.dtype) == "float32"
+    assert dtype_of(losses) == "float32"
     exact = np.array(
         ops.convert_to_numpy(ops.cast(logits, "float32")), "float64"
     )

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from keras.src.backend import get_keras_mask
 from layers import arrays
 from layers import assert_arguments_survive
+from layers import normal
 from layers import uniform
+from scipy.special import softmax
 
 from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
@@ -76,12 +78,6 @@ def inputs_of(seed, batch_size, time, units):
     return outputs, token_ids, logits
 
 
-def probabilities(logits):
-    logits = np.asarray(logits, "float64")
-    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponents / exponents.sum(axis=-1, keepdims=True)
-
-
 @every_mixture
 @given(
     batch_size=st.integers(1, 3),
@@ -119,7 +115,7 @@ def test_equals_the_reference(
             (
                 outputs[row, before:].astype("float64"),
                 token_ids[row, before:],
-                probabilities(logits[row, before:]),
+                softmax(logits[row, before:].astype("float64"), axis=-1),
             ),
             symbols,
             slots,
@@ -163,8 +159,7 @@ def test_one_step_at_a_time_equals_the_whole_sequence(kind):
 def test_gradients_equal_finite_differences(kind, gradients):
     layer = kind.make(3, 3)
     outputs, token_ids, logits = inputs_of(2, 2, 5, 3)
-    direction = np.random.default_rng(3).normal(size=(2, 5, V))
-    direction = direction.astype("float32")
+    direction = normal(3, 2, 5, V)
 
     def loss(tensors):
         outputs, logits, *weights = tensors
@@ -182,7 +177,7 @@ def test_gradients_equal_finite_differences(kind, gradients):
                         (
                             outputs[row],
                             token_ids[row],
-                            probabilities(logits[row]),
+                            softmax(logits[row].astype("float64"), axis=-1),
                         ),
                         kind.symbols(weights),
                         3,
@@ -210,7 +205,7 @@ def test_pointer_log_probability_is_that_of_gate_and_target():
         _, _, expected = pointer_sentinel(
             outputs[row].astype("float64"),
             token_ids[row],
-            probabilities(logits[row]),
+            softmax(logits[row].astype("float64"), axis=-1),
             weights,
             4,
         )
@@ -238,7 +233,7 @@ def test_copy_probability_of_the_cache_is_its_own():
         alone, _ = neural_cache(
             outputs[row].astype("float64"),
             token_ids[row],
-            probabilities(logits[row]),
+            softmax(logits[row].astype("float64"), axis=-1),
             4,
             THETA,
             1.0,

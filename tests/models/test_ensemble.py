@@ -4,6 +4,7 @@ import pytest
 from language_models import array
 from language_models import close
 from language_models import stepped
+from scipy.special import softmax
 
 import memlm_keras
 from memlm_keras import Ensemble
@@ -42,9 +43,7 @@ def text(rows, time, seed=0):
 
 
 def probabilities(model, tokens):
-    logits = array(model(tokens)).astype("float64")
-    exponents = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponents / exponents.sum(axis=-1, keepdims=True)
+    return softmax(array(model(tokens)).astype("float64"), axis=-1)
 
 
 def test_it_is_the_mean_of_the_probabilities():

@@ -56,7 +56,6 @@ def test_quantized_models_read_stream_and_are_saved(name, reloaded):
     close(stepped(model, tokens)[0], logits)
     loaded = reloaded(model)
     close(loaded.score(tokens), quantized)
-    close(loaded.step(tokens, loaded.initial_state(2))[0], logits)
     assert [(weight.name, weight.dtype) for weight in loaded.weights] == [
         (weight.name, weight.dtype) for weight in model.weights
     ]

@@ -1,5 +1,7 @@
 """Language models with variational smoothing."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -40,6 +42,23 @@ V, UNITS = 13, 6
 
 every_scheme = pytest.mark.parametrize("scheme", VARIATIONAL_SCHEMES)
 tied_or_not = pytest.mark.parametrize("tied", [True, False])
+FEW = {("kneser_ney", True), ("linear_interpolation", False)}
+every_model = pytest.mark.parametrize(
+    "scheme, tied",
+    [
+        each if each in FEW else slow_on_jax(*each)
+        for each in itertools.product(VARIATIONAL_SCHEMES, (True, False))
+    ],
+)
+every_sample = pytest.mark.parametrize(
+    "tied, element_wise",
+    [
+        (True, False),
+        (False, True),
+        slow_on_jax(True, True),
+        slow_on_jax(False, False),
+    ],
+)
 
 
 def text(length=120, seed=0):
@@ -122,8 +141,7 @@ def sequences(batch_size=2, time=5):
 # === Prediction ===
 
 
-@every_scheme
-@tied_or_not
+@every_model
 @pytest.mark.parametrize("prediction", ["mean", "mode"])
 def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
     """As a model without smoothing does that has these for its own."""
@@ -158,8 +176,7 @@ def test_predicts_by_the_matrices_of_the_reference(scheme, tied, prediction):
     close(model.score(tokens), logs[..., 0])
 
 
-@every_scheme
-@tied_or_not
+@every_model
 def test_a_copy_predicts_otherwise(scheme, tied):
     """By the mode and back by the mean, after training as well."""
     model = make(scheme, tied)
@@ -207,8 +224,7 @@ def test_statistics_are_no_parameters(scheme, tied):
 # === Training ===
 
 
-@tied_or_not
-@pytest.mark.parametrize("element_wise", [False, True])
+@every_sample
 @pytest.mark.parametrize("carried", [False, True])
 def test_the_loss_is_that_of_the_reference(tied, element_wise, carried):
     """Of one sample, and the divergence of both matrices."""
@@ -293,7 +309,9 @@ def test_training_draws_anew_for_each_batch():
     assert len(losses) == 4
 
 
-@every_scheme
+@pytest.mark.parametrize(
+    "scheme", [*map(slow_on_jax, VARIATIONAL_SCHEMES[:2]), "kneser_ney"]
+)
 def test_learns_a_text(scheme):
     """The same two sentences again and again, in spite of the smoothing."""
     tokens = np.tile(np.arange(8), 60).astype("int32")
@@ -324,7 +342,7 @@ def test_learns_a_text(scheme):
 def test_trains_with_any_memory(memory, arguments):
     model = make(memory=memory, l2=1e-3, **arguments)
     compile_quickly(model, keras.optimizers.Adam(0.01))
-    batches = SentenceBatches(text(), 4)
+    batches = SentenceBatches(text(), 4, length_multiple=32)
     before = array(model.embedding.embeddings).copy()
     history = model.fit(batches, validation_data=batches, verbose=0).history
     assert np.isfinite([history["loss"], history["val_nats"]]).all()
@@ -519,8 +537,7 @@ def test_samples_are_those_of_the_reference():
     assert found.loss == pytest.approx(expected.loss, rel=1e-5)
 
 
-@tied_or_not
-@pytest.mark.parametrize("element_wise", [False, True])
+@every_sample
 def test_samples_draw_the_vectors_of_targets(tied, element_wise):
     """The scores of one sample of Kneser-Ney are those of the reference."""
     model = make(tied=tied, element_wise=element_wise)
@@ -541,8 +558,7 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
 # === Saving ===
 
 
-@every_scheme
-@tied_or_not
+@every_model
 def test_saved_models_load_without_the_corpus(scheme, tied, reloaded):
     model = make(scheme, tied, dropout=0.1)
     loaded = reloaded(model)

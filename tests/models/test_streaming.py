@@ -202,7 +202,7 @@ def test_batches_are_scored_with_the_state_carried():
     batches = Batches(tokens, 3, 4, document_starts=[0, 5, 17, 18])
     scores, weights = model.score_batches(batches)
     attention = list(model.attention_batches(batches))
-    expected = expected_of_batches(model, batches)
+    expected = expected_of_batches(model, batches, attends=True)
     assert weights.sum() == len(tokens)
     close(scores * weights, expected["scores"] * weights)
     for (found, _), weights in zip(attention, expected["attention"]):

@@ -128,29 +128,6 @@ def test_it_warns_where_discounts_cannot_be_estimated():
     assert model.found_discounts == [(0.5, 1.0, 1.5)] * 2
 
 
-def test_sums_to_one_after_seen_and_unseen_contexts(text):
-    model = trained(text, 45, order=4)
-    contexts = np.stack([text[10:13], text[500:503], [44, 43, 42], [0, 44, 1]])
-    sums = np.exp(model.log_probabilities(contexts)).sum(axis=1)
-    np.testing.assert_allclose(sums, 1, rtol=1e-12)
-    # 40 .. 44 never occur, and are equally possible.
-    never = model.log_probabilities(contexts)[:, 40:]
-    assert np.all(np.isfinite(never))
-    np.testing.assert_allclose(np.ptp(never, axis=1), 0, atol=1e-12)
-
-
-def test_scores_are_in_the_distributions(text):
-    for boundaries in (True, False):
-        model = trained(text, 40, order=4, sentence_boundaries=boundaries)
-        read = np.concatenate([[0], text[:60]])
-        scores = model.score(text[:60])
-        for time in range(60):
-            distribution = model.log_probabilities(read[None, : time + 1])[0]
-            assert scores[time] == pytest.approx(
-                distribution[read[time + 1]], rel=1e-12
-            )
-
-
 def test_a_context_ends_with_its_line(text):
     model = trained(text, 40, order=5)
     assert model.score([1, 2, 3, 0, 4, 5])[4:].tolist() == pytest.approx(

@@ -5,9 +5,7 @@ Lists of all earlier states, one sequence, column vectors; Equations 4 to 14.
 
 import numpy as np
 
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+from references.daniluk2017 import sigmoid
 
 
 def attend(pairs, w_key, query, v):

@@ -5,6 +5,8 @@ Masks multiply activations: a vector that is read, once for each gate.
 
 import numpy as np
 
+from references.daniluk2017 import sigmoid
+
 
 def probabilities_with_masks(token_ids, weights, masks):
     """Probabilities of the next word over one sequence, from an empty history.
@@ -20,9 +22,6 @@ def probabilities_with_masks(token_ids, weights, masks):
     Returns:
         float64 array `(time, V)`.
     """
-
-    def sigmoid(x):
-        return 1 / (1 + np.exp(-x))
 
     sizes = [len(u) for _, u, _ in weights["layers"]]
     h = [np.zeros(size) for size in sizes]

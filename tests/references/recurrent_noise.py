@@ -9,9 +9,7 @@ drawn for each step, `(batch, time, ...)`, or `None` when not training.
 
 import numpy as np
 
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
+from references.daniluk2017 import sigmoid
 
 
 def zoneout(inputs, weights, states, noise, rates):

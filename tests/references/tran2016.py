@@ -6,6 +6,7 @@ vectors from the left. Loops over batch, time and words, never optimised.
 
 import numpy as np
 
+from references.daniluk2017 import sigmoid
 from references.daniluk2017 import softmax
 
 # Arguments of the memory block.
@@ -152,7 +153,3 @@ def compose(s, h, weights):
         weights["W"] @ s + weights["U"] @ (r * h) + weights.get("b", zero)
     )
     return (1 - z) * h + z * candidate
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))

@@ -6,6 +6,8 @@ vector for each copy, and every matrix multiplies a column vector from the left.
 
 import numpy as np
 
+from references.daniluk2017 import sigmoid
+
 
 def to_complex(vector):
     half = len(vector) // 2
@@ -35,10 +37,6 @@ def write(key, value, memory, permutations):
         copy + key[permutation] * value
         for permutation, copy in zip(permutations, memory)
     ]
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 def am_rnn(

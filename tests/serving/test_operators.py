@@ -21,10 +21,7 @@ ON_THE_CPU = {
 
 
 def test_every_operator_has_a_kernel_of_gpus_or_is_of_text(responses):
-    """By the registry of TensorFlow's wheel, which has the kernels of GPUs.
-
-    `DEFAULT` is a kernel for every device, as of control flow.
-    """
+    """By the registry of TensorFlow's wheel; `DEFAULT` is every device's."""
     tf = pytest.importorskip("tensorflow")
     kernels = pytest.importorskip("tensorflow.python.framework.kernels")
     if not tf.sysconfig.get_build_info()["is_cuda_build"]:

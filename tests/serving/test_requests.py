@@ -39,11 +39,7 @@ def begun(ask):
 
 
 def padded(requests):
-    """One batch of several requests, as TensorFlow Serving makes it.
-
-    `pad_variable_length_inputs` fills up each tensor with its own first
-    element.
-    """
+    """One batch of several requests, as `pad_variable_length_inputs` makes."""
     time = max(ids.shape[1] for ids in requests)
     return np.concatenate(
         [

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from language_models import array
 from layers import assert_arguments_survive
 
 from memlm_keras.smoothing import SmoothedProjection
@@ -46,10 +47,6 @@ def tables(smoothing, tokens=None):
     return rates, proposal[:V]
 
 
-def array(tensor):
-    return keras.ops.convert_to_numpy(tensor)
-
-
 def matrix_of(seed, units=4):
     generator = np.random.default_rng(seed)
     return generator.normal(size=(V, units)).astype("float32")
@@ -79,16 +76,11 @@ def test_tables(scheme):
     assert not smoothing.trainable_variables
 
 
+@every_scheme
 @given(rate=st.floats(0, 1), seed=st.integers(0, 99))
-def test_coefficients_of_a_constant_rate_are_one_in_the_mean(rate, seed):
-    smoothing = make("linear_interpolation", rate, text(seed))
-    assert array(smoothing.coefficients()).mean() == pytest.approx(1, rel=1e-5)
-
-
-@given(rate=st.floats(0, 1), seed=st.integers(0, 99))
-def test_no_rate_adds_to_what_is_read(rate, seed):
+def test_no_rate_adds_to_what_is_read(scheme, rate, seed):
     """Each word reads one row, whatever its rate."""
-    smoothing = make("kneser_ney", rate, text(seed))
+    smoothing = make(scheme, rate, text(seed))
     assert array(smoothing.coefficients()).mean() == pytest.approx(1, rel=1e-5)
 
 

@@ -98,10 +98,7 @@ def sentences():
 
 
 def pointing():
-    """What a pointer learns and a divergence stand beside the loss of Keras.
-
-    Nothing is drawn.
-    """
+    """A pointer's term and a divergence beside the loss; nothing is drawn."""
     smoothing = VariationalSmoothing("linear_interpolation", 0.0, l2=0.1)
     initializer = keras.initializers.RandomUniform(-0.7, 0.7, seed=2)
     model = language_model(

@@ -11,6 +11,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from layers import assert_close
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
@@ -67,10 +68,7 @@ def test_killed_run_resumes_to_the_same_weights(tmp_path):
     tolerance = tolerances[keras.backend.backend()]
     with np.load(whole / "weights.npz") as expected:
         with np.load(killed / "weights.npz") as received:
-            for name in expected.files:
-                np.testing.assert_allclose(
-                    received[name], expected[name], rtol=0, atol=tolerance
-                )
+            assert_close(dict(received), dict(expected), 0, tolerance)
     history = json.loads((whole / "history.json").read_text())
     resumed = json.loads((killed / "history.json").read_text())
     assert history.keys() == resumed.keys()
@@ -151,10 +149,7 @@ def test_optimizers_resume_within_an_epoch(tmp_path, dtype, arguments):
     train(tmp_path / "resumed.npz", batches_to_train=13)
     resumed, checkpoint = train(tmp_path / "resumed.npz")
     assert checkpoint.resumed_from == (1, 3)
-    for found, expected in zip(
-        resumed.get_weights(), whole.get_weights(), strict=True
-    ):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert_close(resumed.get_weights(), whole.get_weights(), atol=1e-6)
 
 
 def test_a_loss_scale_optimizer_resumes_under_a_global_policy(tmp_path):
@@ -214,8 +209,7 @@ def test_ended_run_goes_on_with_more_patience(tmp_path):
     resumed, stopped, checkpoint = train(tmp_path / "resumed.npz", 4)
     assert checkpoint.resumed_from == (2, 0)
     assert stopped == 4
-    for weight, expected in zip(resumed, whole, strict=True):
-        np.testing.assert_allclose(weight, expected, rtol=1e-5, atol=1e-7)
+    assert_close(resumed, whole, rtol=1e-5, atol=1e-7)
 
 
 def contents(path):

@@ -1,10 +1,8 @@
 """Losses and metrics of tokens."""
 
-import keras
 import numpy as np
 import pytest
 
-from memlm_keras import LanguageModel
 from memlm_keras.training import Nats
 from memlm_keras.training import Perplexity
 from memlm_keras.training import SentenceCrossEntropy
@@ -33,26 +31,3 @@ def test_weights_of_rows_are_those_of_their_tokens(random):
         np.testing.assert_allclose(
             float(loss), np.sum(losses * tokens) / 3, rtol=1e-5
         )
-
-
-def test_fit_takes_a_weight_for_each_row(random):
-    ids = random.integers(0, 11, (6, 8))
-    rows = random.random(6).astype("float32")
-    histories = []
-    for weights in (rows, np.repeat(rows[:, None], 7, axis=1)):
-        keras.utils.set_random_seed(1)
-        model = LanguageModel(11, 4, [keras.layers.GRU(6)])
-        model.compile("adam")
-        histories.append(
-            model.fit(
-                ids[:, :-1],
-                ids[:, 1:],
-                sample_weight=weights,
-                batch_size=3,
-                shuffle=False,
-                verbose=0,
-            ).history
-        )
-    assert histories[0].keys() == {"loss", "nats", "perplexity"}
-    for name, values in histories[1].items():
-        np.testing.assert_allclose(histories[0][name], values, rtol=1e-5)
