@@ -54,8 +54,11 @@ COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
-flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes; large: 8,192 words.")
-define("rows", ",".join(ROWS), "Models.", flags.EnumParser([*ROWS]))
+flags.DEFINE_enum(
+    "setting", "small", [*SETTINGS], "Sizes; large: 8,192 words; rates: three."
+)
+names = f"Models: {', '.join(ROWS)}."
+define("rows", ",".join(ROWS), names, flags.EnumParser([*ROWS]))
 define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
 define("distances", "1,5,10,20,40", "Of copy.", COUNT)
 define("people", "2,4,8", "Of binding.", COUNT)

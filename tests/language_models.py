@@ -35,6 +35,7 @@ MEMORY = {
     "projection": lambda: memories.Projection(),
     "attentive_single": lambda: memories.Attentive(window=3),
     "attentive_combined": lambda: memories.Attentive("combined", window=3),
+    "induction": lambda: memories.InductionAttention(window=3),
     "memory_block": lambda: memories.MemoryBlock(
         window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
     ),
@@ -54,6 +55,7 @@ COMBINATIONS = [
     ("gated_hornn", "attention"),
     ("lstm", "attentive_single"),
     ("gru_rnn", "attentive_combined"),
+    ("lstm", "induction"),
     ("lstm", "memory_block"),
     ("none", "memory_network"),
 ]

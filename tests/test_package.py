@@ -148,6 +148,7 @@ PUBLIC_NAMES = {
         "Attention",
         "Attentive",
         "BidirectionalMemoryBlock",
+        "InductionAttention",
         "KeyValue",
         "KeyValuePredict",
         "Memory",

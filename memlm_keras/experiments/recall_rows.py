@@ -71,6 +71,7 @@ ROWS = {
         memory=_memory("KeyValuePredict"), parts=3, window=5
     ),
     "key_value_predict": RecallRow(memory=_memory("KeyValuePredict"), parts=3),
+    "induction": RecallRow(memory=_memory("InductionAttention")),
     "memory_block_15": RecallRow(
         memory=_memory("MemoryBlock"), window=15, expected_failure=_WORDS
     ),
@@ -129,6 +130,7 @@ def _figure_2(length, pairs, batch_size):
 
 SETTINGS = {
     "small": RecallSetting(),
+    "small_rates": RecallSetting(rates=(0.003, 0.01, 0.03)),
     "large": RecallSetting(vocabulary_size=8192),
     "large_128": RecallSetting(vocabulary_size=8192, length=128, pairs=8),
     "zoology_64": _figure_2(64, 4, 512),

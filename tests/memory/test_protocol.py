@@ -32,6 +32,7 @@ MEMORIES = {
     ),
     "ngram": lambda **given: memories.NGram(3, RANGE, **given),
     "projection": lambda **given: memories.Projection(RANGE, **given),
+    "induction": lambda **given: memories.InductionAttention(3, RANGE, **given),
     "single": lambda **given: memories.Attentive("single", 4, RANGE, **given),
     "combined": lambda **given: memories.Attentive(
         "combined", 4, RANGE, **given
@@ -171,6 +172,7 @@ LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
         (memories.Attention, {"window": 7}),
         (memories.KeyValue, {"window": 7}),
         (memories.KeyValuePredict, {"window": 7}),
+        (memories.InductionAttention, {"window": 7}),
         (memories.NGram, {"order": 7}),
         (
             memories.Projection,
@@ -216,6 +218,7 @@ def test_every_argument_survives_its_configuration(kind, arguments):
         (memories.Attention, "window", 1),
         (memories.KeyValue, "window", 1),
         (memories.KeyValuePredict, "window", 1),
+        (memories.InductionAttention, "window", 1),
         (memories.Attentive, "window", 1),
         (memories.MemoryBlock, "window", 1),
         (memories.BidirectionalMemoryBlock, "window", 1),
@@ -463,7 +466,7 @@ def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
 
 
 @pytest.mark.parametrize(
-    "name", ["attention", "key_value_predict", "ngram", "combined"]
+    "name", ["attention", "key_value_predict", "ngram", "combined", "induction"]
 )
 def test_gradients_at_positions(name, gradients):
     """And other steps have one as far as they are read back."""
@@ -491,7 +494,14 @@ def test_gradients_at_positions(name, gradients):
 
 @pytest.mark.parametrize(
     "name",
-    ["attention", "key_value", "key_value_predict", "combined", "memory_block"],
+    [
+        "attention",
+        "key_value",
+        "key_value_predict",
+        "combined",
+        "induction",
+        "memory_block",
+    ],
 )
 def test_other_steps_are_not_read_at(name, monkeypatch):
     """Each query is a single step, whatever the time."""

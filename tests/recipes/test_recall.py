@@ -153,11 +153,12 @@ WRONG = {
     "--pairs=2 4": "commas without spaces. Received: 4",
 }
 RIGHT = {
-    "": "Models to train: 20, on up to 150,000 sequences each, .* minutes",
+    "": "Models to train: 21, on up to 150,000 sequences each, .* minutes",
     "--pairs=16 --rows=gru": "Models to train: 1,",
     "--pairs=10,10 --forgetting=10 --rows=gru,gru --seeds=1,1": "train: 1,",
     "--task=copy --distances=56 --rows=gru --seeds=0,1": "Models to train: 2,",
     "--task=binding --people=32 --rows=gru --epochs=2": "1, .* 12,000 sequ",
+    "--setting=small_rates --rows=gru": "Models to train: 3,",
     "--setting=zoology_64 --rows=gru": "train: 4, on up to 6,400,000 .* hours",
     "--setting=zoology_256 --rows=lstm --pairs=64": "Models to train: 4,",
 }

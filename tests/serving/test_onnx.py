@@ -113,6 +113,13 @@ MODELS = {
         ),
         {"GRU": 1},
     ),
+    "induction": (
+        lambda: language_model(
+            keras.layers.GRU(6),
+            memory=memlm.memory.InductionAttention(window=3),
+        ),
+        {"GRU": 1},
+    ),
     "begun": (lambda: language_model(CellThatBegins(6)), {}),
     "in_bfloat16": (
         lambda: language_model(

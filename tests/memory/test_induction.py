@@ -1,0 +1,157 @@
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_close
+from layers import everything
+from layers import normal
+from layers import tensor
+from layers import uniform
+
+from memlm_keras.memory import InductionAttention
+from references import induction as reference
+from references.finite_differences import assert_derivatives
+
+pytestmark = pytest.mark.backend
+
+SYMBOLS = ("W^q", "W^r", "W^x")
+
+
+def make(window, units):
+    layer = InductionAttention(window, uniform())
+    layer.build((None, None, units))
+    return layer
+
+
+def state_of(seed, window, units, filled):
+    """A window full of numbers, of which `filled` mean anything."""
+    return {
+        "window": normal(seed, len(filled), window, units),
+        "filled": np.array(filled, "int32"),
+    }
+
+
+def expected_of(outputs, kernels, state):
+    """Predictions, state and attention by the reference."""
+    weights = {
+        symbol: np.asarray(kernel, "float64").T
+        for symbol, kernel in zip(SYMBOLS, kernels, strict=True)
+    }
+    window = {
+        "slots": np.asarray(state["window"], "float64"),
+        "filled": np.asarray(state["filled"]),
+    }
+    return reference.induction(outputs.astype("float64"), weights, window)
+
+
+@st.composite
+def shapes(draw):
+    """Batch, time, window and units, all different, and filled slots."""
+    sizes = st.lists(st.integers(1, 6), min_size=4, max_size=4, unique=True)
+    batch, time, window, units = draw(sizes)
+    level = st.integers(0, window)
+    filled = draw(st.lists(level, min_size=batch, max_size=batch))
+    return batch, time, window, units, filled
+
+
+def assert_equals_the_reference(layer, outputs, state, read):
+    predictions, new_state, attention = arrays(
+        read(outputs, keras.tree.map_structure(tensor, state))
+    )
+    expected, window, alpha = expected_of(outputs, layer.get_weights(), state)
+    assert_close((predictions, attention), (expected, alpha))
+    np.testing.assert_array_equal(new_state["filled"], window["filled"])
+    for row, filled in enumerate(window["filled"]):
+        found = new_state["window"][row, layer.window - filled :]
+        slots = window["slots"][row, layer.window - filled :]
+        np.testing.assert_allclose(found, slots, rtol=1e-5, atol=1e-6)
+
+
+def reader(layer, compiled):
+    return compiled(
+        lambda outputs, state: everything(layer)(outputs, state=state)
+    )
+
+
+@given(shape=shapes(), seed=st.integers(0, 1000))
+def test_equals_the_reference(compiled, shape, seed):
+    batch, time, window, units, filled = shape
+    layer = make(window, units)
+    assert_equals_the_reference(
+        layer,
+        normal(seed, batch, time, units),
+        state_of(seed + 1, window, units, filled),
+        reader(layer, compiled),
+    )
+
+
+@pytest.mark.parametrize("window", [1, 40, 500])
+@pytest.mark.parametrize("time", [1, 130])
+def test_long_windows_and_blocks_of_time(compiled, window, time):
+    layer = make(window, 4)
+    assert_equals_the_reference(
+        layer,
+        normal(1, 2, time, 4),
+        state_of(2, window, 4, [0, window]),
+        reader(layer, compiled),
+    )
+
+
+def test_gradients_equal_finite_differences(gradients):
+    outputs = normal(1, 4, 5, 3)
+    state = state_of(2, 4, 3, [0, 1, 3, 4])
+    layer = make(4, 3)
+    toward, toward_attention = normal(3, 4, 5, 3), normal(4, 4, 5, 4)
+
+    def loss(tensors):
+        outputs, window, *kernels = tensors
+        (predictions, _, attention), _ = everything(layer.stateless_call)(
+            kernels,
+            [],
+            outputs,
+            state={"window": window, "filled": tensor(state["filled"])},
+        )
+        return keras.ops.sum(predictions * tensor(toward)) + keras.ops.sum(
+            attention * tensor(toward_attention)
+        )
+
+    def reference_loss(values):
+        outputs, window, *kernels = values
+        predictions, _, attention = expected_of(
+            outputs, kernels, {**state, "window": window}
+        )
+        return np.sum(predictions * toward) + np.sum(
+            attention * toward_attention
+        )
+
+    values = [outputs, state["window"], *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_it_reads_what_followed_the_same_output(compiled):
+    """Of a, b, c, d, a: attention is at b, of any length of the outputs."""
+    layer = make(4, 4)
+    layer.query_kernel.assign(20 * np.eye(4))
+    layer.context_kernel.assign(np.eye(4))
+    layer.output_kernel.assign(np.zeros((4, 4)))
+    outputs = np.eye(4)[[0, 1, 2, 3, 0]] * [[0.1], [1], [2], [5], [0.3]]
+    predictions, _, attention = arrays(
+        compiled(everything(layer))(outputs[None].astype("float32"))
+    )
+    np.testing.assert_array_equal(attention[0, 0], 0.0)
+    np.testing.assert_array_equal(attention[0, 1, :3], 0.0)
+    np.testing.assert_allclose(attention[0, 4], [1, 0, 0, 0], atol=1e-6)
+    # The output b, whose root of the mean square becomes one.
+    np.testing.assert_allclose(
+        predictions[0, 4], np.tanh([0, 2, 0, 0]), atol=1e-6
+    )
+
+
+def test_float16_holds_scores_of_many_units():
+    layer = InductionAttention(8, uniform(2), dtype="float16")
+    outputs = 50 * normal(1, 2, 20, 1500)
+    read, _, weights = everything(layer)(outputs)
+    for found in (read, weights):
+        assert np.all(np.isfinite(arrays(keras.ops.cast(found, "float32"))))
