@@ -1,7 +1,7 @@
 """Registry of papers and their presets.
 
-It imports no other module of the package, so that models can look up presets
-here and papers, of this package and of others, can register theirs.
+It imports no layers and models, so that models can look up presets here, and
+papers, of this package and of others, can register theirs.
 """
 
 import dataclasses
@@ -9,6 +9,8 @@ import difflib
 import importlib.metadata
 import warnings
 from collections.abc import Mapping
+
+from memlm_keras import trained
 
 ENTRY_POINTS = "memlm_keras.presets"
 
@@ -282,9 +284,14 @@ def find(name):
     paper, _, row = str(name).partition("/")
     if paper in known and row in known[paper].rows:
         return known[paper], known[paper].rows[row]
+    if trained.find(name) is not None:
+        raise ValueError(
+            "A row of a paper is needed here, a configuration. Received: "
+            f"{name!r}, a trained model, which `from_preset` loads"
+        )
     raise ValueError(
         f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "
-        "`memlm_keras.presets.names()` has all."
+        "`memlm_keras.presets.names()` and `trained_names()` have all."
     )
 
 
@@ -304,6 +311,7 @@ def _nearest(name, known):
             for key in reversed(paper.rows)
             for spelling in (key, f"{paper.name}/{key}")
         }
+        spellings |= {key: key for key in [*trained.RECIPES, *trained.names()]}
         matches = difflib.get_close_matches(name, spellings, n=1)
     return f" The nearest is {spellings[matches[0]]!r}." if matches else ""
 

@@ -36,6 +36,13 @@ flags.DEFINE_multi_enum(
 WINDOW = 54  # Half a document.
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
+# Units of the LSTM, so that no model has more parameters than the first.
+KINDS = {
+    "lstm": (100, lambda: None),
+    "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
+    "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
+    "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
+}
 
 
 def main(_):
@@ -48,16 +55,9 @@ def main(_):
     passage = " <eos>".join(" ".join(documents[0]).split(" <eos>")[:5])
     print(f"{len(corpus.train):,} training tokens, which read like this:")
     print(" ", passage.replace(" <eos>", "\n "))
-    # Units of the LSTM, so that no model has more parameters than the first.
-    kinds = {
-        "lstm": (100, lambda: None),
-        "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
-        "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
-        "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
-    }
     models, rows = {}, {}
     for name in dict.fromkeys(["lstm", *FLAGS.memory]):
-        models[name], rows[name] = train(name, *kinds[name], corpus)
+        models[name], rows[name] = train(name, *KINDS[name], corpus)
     optimum = memlm.data.embedded.optimal_perplexity(documents)
     rows["best possible"] = {"perplexity": optimum}
     print("\nTest perplexity (every token with <eos>, natural logarithm)")

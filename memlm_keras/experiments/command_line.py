@@ -39,6 +39,9 @@ _VALUES = {str: "TEXT", int: "INTEGER", float: "NUMBER", list: "TEXT"}
 _PLACES = {None: "{}", "?": "[{}]", "+": "{} ...", "*": "[{} ...]"}
 
 
+_RUN = "a run folder, a .keras file, or a trained model by name or folder"
+
+
 class _Positional(argparse.ArgumentParser):
     """Reads positional arguments; wrong ones are a `UsageError`."""
 
@@ -108,7 +111,7 @@ class Command:
         """The text of `--help`."""
         lines = [f"usage: {self.usage} [flags]", "", *textwrap.wrap(self.help)]
         if "RUN" in self.places:
-            lines += ["", "RUN is a run folder, or a .keras file."]
+            lines += ["", f"RUN is {_RUN}."]
         lines.append("")
         for option in (*_EVERYWHERE, *self.options):
             text = option.help
@@ -136,7 +139,7 @@ COMMANDS = {
         Command(
             "presets",
             "Lists the rows of the papers' tables: units, parameters and a "
-            "description.",
+            "description; and trained models.",
             {"PATTERN": "?"},
             tuple(options.OVERRIDES[n] for n in ("vocabulary_size", "scale")),
         ),
@@ -446,9 +449,9 @@ def _help():
         lines += [f"  {command.usage}", f"      {command.help}"]
     lines += [
         "",
-        "memlm COMMAND --help shows the flags of a command. RUN is a run "
-        "folder,",
-        "or a .keras file. Examples:",
+        "memlm COMMAND --help shows the flags of a command. RUN is",
+        f"{_RUN}.",
+        "Examples:",
         "",
         "  memlm train key_value_predict --dataset=my_text.txt --scale=0.3",
         "  memlm table daniluk2017/models --dataset=ptb --scale=0.2",

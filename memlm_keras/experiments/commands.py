@@ -15,6 +15,7 @@ import sys
 
 import memlm_keras as memlm
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
@@ -40,9 +41,11 @@ _ROWS, _MULTIPLE = 64, 8
 
 
 def presets(positional, values, command):
-    """Lists presets by paper, with their sizes and a description."""
+    """Lists presets by paper, with their sizes and a description, and trained
+    models."""
     pattern = positional.pattern or "*"
-    names = registry.names()
+    names = [*registry.names(), *trained.RECIPES, *trained.names()]
+    names = list(dict.fromkeys(names))
     matches = [
         name
         for name in names
@@ -52,12 +55,13 @@ def presets(positional, values, command):
         raise UsageError(
             f"No preset is like {pattern}.{options.nearest(pattern, names)}"
         )
+    rows = set(registry.names())
     size = values.get("vocabulary_size", 10_000)
     sizes = {name: values[name] for name in ("scale",) if name in values}
     width = max(map(len, matches))
     print(f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  what it is")
     last = None
-    for name in matches:
+    for name in filter(rows.__contains__, matches):
         paper, row = registry.find(name)
         if paper is not last:
             print(f"\n{paper.source()}")
@@ -72,6 +76,27 @@ def presets(positional, values, command):
             f"{describe(preset)}",
             flush=True,
         )
+    matches = [name for name in matches if name not in rows]
+    if matches:
+        print("\nTrained models, of the vocabulary that they have")
+    for name in matches:
+        count, words = _describe_trained(name)
+        print(f"{name:{width}} {'':>5} {count:>12}  {words}")
+
+
+def _describe_trained(name):
+    """Parameters of a trained model, and its size and quality in words."""
+    if name not in trained.names():
+        return "", f"not installed; {trained.RECIPES[name]}"
+    folder = trained.find(name)
+    metadata = trained.read_metadata(folder)
+    card = metadata["card"]
+    words = f"{trained.size_of(folder) / 1e6:.1f} MB"
+    if "perplexity" in card:
+        words += f", perplexity {card['perplexity']:.2f}"
+    if "text" in card:
+        words += f", {card['text']}"
+    return f"{metadata['parameters']:,}", words
 
 
 def describe(preset):
@@ -536,7 +561,6 @@ def export(positional, values, command):
         raise UsageError("--for says the format: leave out --format.")
     format = values.get("for") or values.get("format", "tf_saved_model")
     model = _load(positional.run)
-    folder = run_folder.find(positional.run)
     name = _name_of(positional.run)
     server, default = {
         "tf_saved_model": ("TensorFlow Serving", f"saved_models/{name}"),
@@ -553,7 +577,7 @@ def export(positional, values, command):
         quantize=values.get("quantize"),
         contract=values.get("contract"),
         tokens=values.get("tokens"),
-        card=_facts_of(folder) if format == "tf_saved_model" else None,
+        card=_facts_of(positional.run) if format == "tf_saved_model" else None,
     )
     print(f"Exported for {server}: {path}")
     parent = shlex.quote(str(path.parent.resolve()))
@@ -567,8 +591,11 @@ def export(positional, values, command):
         )
 
 
-def _facts_of(folder):
-    """Facts of a model for its card, from its run folder, if any."""
+def _facts_of(path):
+    """Facts of a model for its card, from its folder, if any."""
+    if folder := trained.find(path):
+        return trained.read_metadata(folder)["card"]
+    folder = run_folder.find(path)
     results = folder and folder.results()
     if not results:
         return {}

@@ -7,7 +7,9 @@ import itertools
 import shlex
 import sys
 
+import memlm_keras as memlm
 from memlm_keras.experiments import command_line
+from memlm_keras.experiments import process
 from memlm_keras.experiments.options import nearest
 
 
@@ -57,3 +59,24 @@ def _complete(name, steps):
         return name
     paper = next(iter(steps.values()))[1].partition("/")[0]
     return f"{paper}/{name}"
+
+
+def save_trained(model, folder, dtype, batches, card):
+    """Writes a trained model, with the perplexity on batches that its stored
+    weights reach, and returns that `Perplexity`."""
+    model.save_to_preset(folder, dtype)
+    stored = type(model).from_preset(folder)
+    test = memlm.evaluation.perplexity(stored, batches)
+    facts = process.provenance(card["command"])
+    card = card | {
+        "perplexity": round(test.perplexity, 3),
+        "perplexity per word": round(test.per_word, 3),
+        "perplexity of": f"test text, {test.predicted_tokens:,} tokens",
+        "protocol": test.protocol,
+        "backend": f"{facts['backend']}, Keras {facts['keras']}",
+        "commit": facts["memlm_keras"],
+        "hardware": facts["hardware"],
+        "date": facts["date"],
+    }
+    stored.save_to_preset(folder, dtype, card)
+    return test

@@ -6,8 +6,10 @@ import json
 import pathlib
 import shlex
 
+import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -242,16 +244,24 @@ class RunFolder:
 
 
 def load_model(path):
-    """Loads a model of this package, not compiled."""
+    """Loads a model of this package, from a `.keras` file or by the name or the
+    folder of a trained model; it is not compiled."""
     import_keras()
     # Papers of other packages may have their own layers.
     registry.papers()
+    folder = trained.find(path)
+    if folder is not None:
+        kind = trained.read_metadata(folder)["kind"]
+        return getattr(memlm, kind).from_preset(path)
     return files.load_model(path, "trained model")
 
 
 def find(path):
     """Returns the run folder of a path or of a file in it, or the only one in a
-    folder; `None` for a `.keras` file without its folder."""
+    folder; `None` for a `.keras` file without its folder, and for the name or
+    the folder of a trained model."""
+    if trained.find(path) is not None:
+        return None
     path = pathlib.Path(path)
     if path.is_file():
         folder = RunFolder(path.parent)
@@ -262,9 +272,10 @@ def find(path):
         return folder if folder.is_run and path == folder.model_path else None
     if not path.is_dir():
         siblings = path.parent.iterdir() if path.parent.is_dir() else ()
+        known = [*map(str, siblings), *trained.RECIPES, *trained.names()]
         raise UsageError(
-            f"There is no run folder and no .keras file {path}."
-            f"{nearest(path, map(str, siblings))}"
+            f"There is no run folder, no .keras file and no trained model "
+            f"{path}.{nearest(path, known)}"
         )
     if RunFolder(path).is_run:
         return RunFolder(path)

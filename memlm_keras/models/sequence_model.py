@@ -14,6 +14,7 @@ from keras.src.backend.common.stateless_scope import in_stateless_scope
 from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
@@ -37,10 +38,19 @@ class SequenceModel(keras.Model):
     def from_preset(
         cls, preset, /, vocabulary_size=None, vocabulary=None, **overrides
     ):
-        """Makes the model of one row of a paper's table.
+        """Makes the model of one row of a paper's table, or loads a trained one.
+
+        **The weights of a paper's row are random**: the row is a
+        configuration, which `fit` trains. A trained model has a name of its
+        own, such as `"memlm/embedded_lstm"`, and comes with its weights,
+        vocabulary and sizes.
 
         Args:
-            preset: string, one of `memlm_keras.presets.names()`.
+            preset: string, one of `memlm_keras.presets.names()`, for a model
+                with random weights; or one of
+                `memlm_keras.presets.trained_names()`, or the path of a folder
+                that `save_to_preset` wrote, for a trained model, not compiled.
+                A trained model takes no other argument.
             vocabulary_size: integer; `None` is that of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
                 or `None`.
@@ -51,19 +61,70 @@ class SequenceModel(keras.Model):
 
         Raises:
             ValueError: for an unknown preset, one of another kind of model, an
-                argument that the preset fixes, or no size of a vocabulary.
+                argument that the preset fixes, or no size of a vocabulary; and
+                for a file of a trained model whose SHA-256 is not the expected
+                one.
+            FileNotFoundError: if a file of a trained model is missing.
 
         Example:
 
         >>> lm = memlm_keras.LanguageModel.from_preset(
         ...     "daniluk2017/key_value_predict", vocabulary_size=10_000
         ... )
+        >>> trained = memlm_keras.LanguageModel.from_preset(
+        ...     "memlm/embedded_lstm"
+        ... )
         """
+        folder = trained.find(preset)
+        if folder is not None:
+            sizes = {
+                "vocabulary_size": vocabulary_size,
+                "vocabulary": vocabulary,
+                **overrides,
+            }
+            given = {k: v for k, v in sizes.items() if v is not None}
+            if given:
+                raise ValueError(
+                    f"{preset} is a trained model, which has its sizes and its "
+                    "vocabulary. Leave these arguments out, or name a paper's "
+                    f"row, whose weights are random. Received: {given}"
+                )
+            return trained.load(folder, cls)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
         config["vocabulary_size"] = vocabulary_size
         if vocabulary is not None:
             config["vocabulary"] = vocabulary
         return cls.from_config(config)
+
+    def save_to_preset(self, folder, dtype="float32", card=None):
+        """Writes the model as a folder that `from_preset` loads.
+
+        The folder has `config.json` with the vocabulary, `model.weights.h5`,
+        `metadata.json` with the SHA-256 of both, and `README.md`, a model card.
+        The optimizer is not in it. The layout is that of KerasHub's presets.
+
+        Args:
+            folder: path of a new or empty folder; a trained model that is
+                there is replaced, as a whole.
+            dtype: how matrices are stored: `"float32"`, `"float16"` or
+                `"int8"`, with a scale for each row or column, the more
+                numerous ones. The loaded model has float32 weights in any
+                case, and can be trained; vectors are stored as they are.
+            card: dict of strings and numbers for the model card, or `None`.
+                `"description"` opens it, `"perplexity"` is shown by
+                `memlm presets`, and errors of damaged files name `"command"`,
+                which builds the model again.
+
+        Raises:
+            ValueError: for another `dtype`, and a folder with other files.
+            OSError: if the folder cannot be written.
+
+        Example:
+
+        >>> lm.save_to_preset("presets/mine/small", dtype="float16")
+        >>> lm = memlm_keras.LanguageModel.from_preset("presets/mine/small")
+        """
+        trained.save(self, folder, dtype, card)
 
     def count_params(self):
         """Number of trained parameters.

@@ -1,4 +1,5 @@
-"""Presets: every row of every paper's tables, as a named configuration."""
+"""Presets: every row of every paper's tables, as a named configuration, and
+trained models by name."""
 
 from memlm_keras.presets import baselines
 from memlm_keras.presets import daniluk2017
@@ -20,6 +21,7 @@ from memlm_keras.registry import names
 from memlm_keras.registry import papers
 from memlm_keras.registry import register
 from memlm_keras.registry import tables
+from memlm_keras.trained import names as trained_names
 
 __all__ = [
     "Measure",
@@ -36,6 +38,7 @@ __all__ = [
     "papers",
     "register",
     "tables",
+    "trained_names",
 ]
 
 for _paper in (

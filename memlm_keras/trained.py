@@ -1,0 +1,274 @@
+"""Trained models: folders with weights, which are found by name.
+
+Keras is imported where a model is saved or loaded.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+import time
+
+from memlm_keras import files
+from memlm_keras.version import __version__
+
+# Folders, as in `PATH`, that hold `memlm/english` and the like.
+VARIABLE = "MEMLM_PRESETS"
+METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
+DTYPES = ("float32", "float16", "int8")
+FORMAT = 1
+# Names of this package, and the recipe that builds each in a clone.
+RECIPES = {
+    "memlm/embedded_attention": "python recipes/trained.py --backend=jax",
+    "memlm/embedded_lstm": "python recipes/trained.py --backend=jax",
+    "memlm/english": "python recipes/english.py --data_dir=FOLDER_OF_BOOKS",
+}
+_SCALES = "scales"
+_OWN = pathlib.Path(__file__).parent / "presets" / "trained"
+
+# === Names ===
+
+
+def roots():
+    """Folders in which names are searched, in this order."""
+    paths = os.environ.get(VARIABLE, "").split(os.pathsep)
+    return [*map(pathlib.Path, filter(None, paths)), _OWN]
+
+
+def names():
+    """Returns the names of all trained models that are installed.
+
+    These are folders that `save_to_preset` wrote: those of the package, and
+    those in the folders of the environment variable `MEMLM_PRESETS`, whose
+    paths are separated like those of `PATH`.
+
+    Example:
+
+    >>> [name for name in names() if name.startswith("memlm/")][:2]
+    ['memlm/embedded_attention', 'memlm/embedded_lstm']
+    """
+    found = {
+        path.parent.relative_to(root).as_posix()
+        for root in roots()
+        for pattern in (f"*/{METADATA}", f"*/*/{METADATA}")
+        for path in root.glob(pattern)
+    }
+    return sorted(found)
+
+
+def find(name):
+    """Returns the folder of a trained model by path or name, or `None`; raises
+    `FileNotFoundError` for a name of this package that is not installed."""
+    for folder in (pathlib.Path(name), *(root / name for root in roots())):
+        if any((folder / file).is_file() for file in (METADATA, WEIGHTS)):
+            return folder
+    if str(name) in RECIPES:
+        raise FileNotFoundError(
+            f"The trained model {name} is not installed: it is in none of "
+            f"{', '.join(map(str, roots()))}. Build it in a clone with "
+            f"`{RECIPES[str(name)]}`, or put its folder into one of these; "
+            f"the environment variable {VARIABLE} adds folders"
+        )
+    return None
+
+
+def read_metadata(folder):
+    """Returns the facts of a trained model, a dict; no weights are read."""
+    path = pathlib.Path(folder) / METADATA
+    metadata = files.read_json(path, "facts of a trained model", _remedy({}))
+    with files.reading(path, "facts of a trained model", _remedy({})):
+        if metadata["format"] != FORMAT:
+            raise ValueError(
+                f"it has the format {metadata['format']!r}, and memlm_keras "
+                f"{__version__} reads {FORMAT}"
+            )
+        if not {CONFIG, WEIGHTS} <= set(metadata["sha256"]):
+            raise ValueError(f"it lacks the SHA-256 of {CONFIG} or {WEIGHTS}")
+    return metadata
+
+
+def size_of(folder):
+    """Bytes of the files of a trained model."""
+    return sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
+
+
+def _remedy(card):
+    command = card.get("command")
+    built = f", or build the model again: `{command}`" if command else ""
+    return f"Put an intact copy of the file in its place{built}"
+
+
+# === Loading ===
+
+
+def load(folder, cls):
+    """Returns the model of a folder, of a class with `preset_kind`."""
+    folder = pathlib.Path(folder)
+    metadata = read_metadata(folder)
+    if metadata["kind"] != cls.preset_kind:
+        raise ValueError(
+            f"{folder} is of a `memlm_keras.{metadata['kind']}`: use its "
+            f"`from_preset`. Received: a trained model for a "
+            f"`{cls.preset_kind}`"
+        )
+    for file, expected in metadata["sha256"].items():
+        remedy = _remedy(metadata["card"])
+        if not (folder / file).is_file():
+            raise FileNotFoundError(
+                f"The trained model {folder} has no file {folder / file}, of "
+                f"SHA-256 {expected}. {remedy}"
+            )
+        received = _sha256(folder / file)
+        if received != expected:
+            raise ValueError(
+                f"The file {folder / file} is damaged or another one. Expected "
+                f"SHA-256 {expected}. Received: {received}. {remedy}"
+            )
+    config = files.read_json(folder / CONFIG, "config of a trained model")
+    model = cls.from_config(config["config"])
+    with tempfile.TemporaryDirectory() as temporary:
+        widened = pathlib.Path(temporary, WEIGHTS)
+        _widen(folder / WEIGHTS, widened)
+        model.load_weights(widened)
+    return model
+
+
+def _sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _widen(path, widened):
+    """Copies a file of weights, with the products of int8 and scales."""
+    import h5py
+
+    with h5py.File(path) as stored, h5py.File(widened, "w") as file:
+        for name in stored:
+            stored.copy(name, file)
+
+        def multiply(name, scale):
+            if isinstance(scale, h5py.Dataset):
+                values = file[name][()] * scale[()]
+                del file[name]
+                file[name] = values
+
+        file.pop(_SCALES).visititems(multiply)
+
+
+# === Saving ===
+
+
+def save(model, folder, dtype, card):
+    """Writes a model as a folder that `load` reads, whole or not at all."""
+    import keras
+
+    folder = pathlib.Path(folder)
+    if dtype not in DTYPES:
+        raise ValueError(
+            f"`dtype` must be one of {DTYPES}. Received: dtype={dtype!r}"
+        )
+    known = (METADATA, CONFIG, WEIGHTS)
+    if folder.is_dir() and any(folder.iterdir()):
+        if not all((folder / file).is_file() for file in known):
+            raise ValueError(
+                "`folder` must be a new or empty folder, or one of a trained "
+                f"model, which is replaced. Received: folder={str(folder)!r}, "
+                "with other files"
+            )
+    config = keras.saving.serialize_keras_object(model)
+    config.pop("compile_config", None)
+    card = dict(card or {})
+    with files.atomic_path(folder) as temporary:
+        temporary.mkdir()
+        text = json.dumps(config, ensure_ascii=False)
+        (temporary / CONFIG).write_text(text, encoding="utf-8")
+        _write_weights(model, temporary / WEIGHTS, dtype)
+        metadata = {
+            "format": FORMAT,
+            "kind": model.preset_kind,
+            "memlm_keras": __version__,
+            "keras": keras.__version__,
+            "date": time.strftime("%Y-%m-%d"),
+            "parameters": model.count_params(),
+            "vocabulary_size": model.vocabulary_size,
+            "dtype": dtype,
+            "sha256": {f: _sha256(temporary / f) for f in (CONFIG, WEIGHTS)},
+            "card": card,
+        }
+        text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
+        (temporary / METADATA).write_text(text, encoding="utf-8")
+        page = _page(folder.resolve().name, metadata)
+        (temporary / "README.md").write_text(page, encoding="utf-8")
+
+
+def _write_weights(model, path, dtype):
+    """Writes weights as Keras does, with matrices of another dtype."""
+    import h5py
+
+    with tempfile.TemporaryDirectory() as temporary:
+        full = pathlib.Path(temporary, WEIGHTS)
+        model.save_weights(full)
+        with h5py.File(full) as weights, h5py.File(path, "w") as stored:
+            scales = stored.create_group(_SCALES)
+
+            def write(name, item):
+                if isinstance(item, h5py.Group):
+                    written = stored.require_group(name)
+                else:
+                    values, scale = _narrow(item[()], dtype)
+                    written = stored.create_dataset(name, data=values)
+                    if scale is not None:
+                        scales[name] = scale
+                written.attrs.update(item.attrs)
+
+            weights.visititems(write)
+
+
+def _narrow(values, dtype):
+    """A matrix of float32 as `dtype`, and the scale of int8 or `None`; other
+    values are small, or no float32, and stay."""
+    import numpy as np
+
+    if values.dtype != "float32" or values.ndim < 2 or dtype == "float32":
+        return values, None
+    if dtype == "float16":
+        return values.astype(dtype), None
+    # A scale for each word of a table, and for each unit of a kernel.
+    others = [*range(values.ndim)]
+    others.remove(int(np.argmax(values.shape)))
+    scale = np.abs(values).max(axis=tuple(others), keepdims=True) / 127
+    scale = np.where(scale == 0, 1, scale).astype("float32")
+    return np.rint(values / scale).astype("int8"), scale
+
+
+def _page(name, metadata):
+    """The text of a model card."""
+    card = dict(metadata["card"])
+    description = card.pop("description", "A trained model.")
+    facts = {
+        "parameters": f"{metadata['parameters']:,}",
+        "vocabulary": f"{metadata['vocabulary_size']:,} tokens",
+        "stored as": metadata["dtype"],
+        **card,
+        "memlm_keras": metadata["memlm_keras"],
+    }
+    rows = [
+        f"| {key} | {str(value).replace('|', '/')} |"
+        for key, value in facts.items()
+    ]
+    cls = f"memlm_keras.{metadata['kind']}"
+    return "\n".join(
+        [
+            f"# {name}",
+            "",
+            description,
+            "",
+            f"`{cls}.from_preset(path_of_this_folder)` loads it.",
+            "",
+            "| | |",
+            "|---|---|",
+            *rows,
+            "",
+        ]
+    )

@@ -1,0 +1,136 @@
+"""Trains the English model, memlm/english, on a folder of books.
+
+    python recipes/english.py --data_dir=FOLDER_OF_BOOKS
+
+The folder holds train/, valid/ and test/ with a .txt file a book, UTF-8, a
+paragraph a line. Words are split into pieces, which SentencePiece finds in the
+training text (`pip install sentencepiece`). The state is carried through a
+book. The same command continues an interrupted run. At its end it writes the
+trained model, OUT/memlm/english.
+"""
+
+import pathlib
+import shlex
+import sys
+import time
+
+import numpy as np
+from absl import app
+from absl import flags
+
+import memlm_keras as memlm
+from memlm_keras.experiments import process
+from memlm_keras.experiments import recipe
+
+FLAGS = flags.FLAGS
+flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
+flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
+flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/english.")
+flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
+flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 300)
+flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
+flags.DEFINE_integer("units", 400, "Units of the LSTM.", 1)
+flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
+flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
+flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
+flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
+flags.DEFINE_integer("seed", 0, "Seed of weights and of the order of books.")
+
+TEXT = "English novels and stories of 1800 to 1929, in the public domain"
+
+
+def main(_):
+    process.import_keras(FLAGS.backend)
+    import keras
+
+    run_dir = pathlib.Path(FLAGS.run_dir)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    splits = (
+        pathlib.Path(FLAGS.data_dir, s) for s in "train valid test".split()
+    )
+    train, valid, test = splits
+    vocabulary = pieces(train, run_dir / f"pieces_{FLAGS.pieces}.model")
+    corpus = memlm.data.load_text(train, valid, test, vocabulary=vocabulary)
+    keras.utils.set_random_seed(FLAGS.seed)
+    dim = FLAGS.embedding_dim
+    model = memlm.LanguageModel(
+        vocabulary=vocabulary,
+        embedding_dim=dim,
+        recurrent=[keras.layers.LSTM(FLAGS.units)],
+        # From the size of the LSTM to that of the tied embeddings.
+        memory=memlm.memory.Projection(activation=None, units=dim),
+        tie_embeddings=True,
+    )
+    sizes = {"batch_size": FLAGS.batch_size, "documents": True}
+    sizes["segment_length"] = FLAGS.segment_length
+    books = longest_first(corpus.train)
+    batches = corpus.batches(books, shuffle=True, seed=FLAGS.seed, **sizes)
+    updates = FLAGS.epochs * batches.batches_per_epoch
+    rate = keras.optimizers.schedules.CosineDecay(
+        initial_learning_rate=0.0,
+        warmup_target=FLAGS.learning_rate,
+        warmup_steps=updates // 50,
+        decay_steps=updates - updates // 50,
+    )
+    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0))
+    checkpoint = memlm.training.Checkpoint(
+        run_dir / "checkpoint.npz", batches, frequency=250
+    )
+    print(f"{model.count_params():,} parameters, {updates:,} updates")
+    callbacks = [progress(batches, time.time()), checkpoint]
+    model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
+    card = {
+        "description": f"An LSTM language model of {TEXT}.",
+        "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
+        "licence": "Apache-2.0, as the package",
+        "epochs": FLAGS.epochs,
+        "seed": FLAGS.seed,
+        "command": shlex.join(["python", *sys.argv]),
+    }
+    folder = pathlib.Path(FLAGS.out, "memlm", "english")
+    recipe.save_trained(
+        model, folder, "int8", corpus.batches("test", 4, 64, True), card
+    )
+
+
+def pieces(folder, path):
+    """Vocabulary of a SentencePiece model, which is trained once."""
+    if not path.exists():
+        import sentencepiece
+
+        sentencepiece.SentencePieceTrainer.train(
+            input=",".join(map(str, sorted(folder.glob("*.txt")))),
+            model_prefix=str(path.with_suffix("")),
+            vocab_size=FLAGS.pieces,
+            model_type="bpe",
+            byte_fallback=True,
+            max_sentence_length=100_000,
+            **{"eos_id": 0, "unk_id": 1, "bos_id": -1},
+        )
+    return memlm.data.SubwordVocabulary.from_sentencepiece(path)
+
+
+def longest_first(split):
+    """Books in an order that fills the rows of batches evenly."""
+    books = np.split(split.tokens, split.document_starts[1:])
+    books.sort(key=len, reverse=True)
+    starts = np.cumsum([0, *map(len, books[:-1])])
+    return memlm.data.Split(np.concatenate(books), starts)
+
+
+def progress(batches, begin):
+    """Prints perplexity, and updates a second since `begin`."""
+    import keras
+
+    def show(batch, logs):
+        if batch % 100 == 99:
+            line = f"update {batches.start_batch + batch + 1:,}, perplexity "
+            line += f"{logs['perplexity']:.1f} so far, "
+            line += f"{batch / (time.time() - begin):.2f} updates a second"
+            print(line, flush=True)
+
+    return keras.callbacks.LambdaCallback(on_train_batch_end=show)
+
+
+if __name__ == "__main__":
+    app.run(main)
