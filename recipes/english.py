@@ -34,7 +34,7 @@ flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
 flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
 flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
-flags.DEFINE_integer("seed", 0, "Seed of weights and of the order of books.")
+flags.DEFINE_integer("seed", 0, "Seed of the first weights.")
 
 TEXT = "English novels and stories of 1800 to 1929, in the public domain"
 
@@ -45,26 +45,24 @@ def main(_):
 
     run_dir = pathlib.Path(FLAGS.run_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
-    splits = (
-        pathlib.Path(FLAGS.data_dir, s) for s in "train valid test".split()
-    )
-    train, valid, test = splits
-    vocabulary = pieces(train, run_dir / f"pieces_{FLAGS.pieces}.model")
-    corpus = memlm.data.load_text(train, valid, test, vocabulary=vocabulary)
+    splits = ("train", "valid", "test")
+    folders = [pathlib.Path(FLAGS.data_dir, split) for split in splits]
+    vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
+    corpus = memlm.data.load_text(*folders, vocabulary=vocabulary)
     keras.utils.set_random_seed(FLAGS.seed)
-    dim = FLAGS.embedding_dim
     model = memlm.LanguageModel(
         vocabulary=vocabulary,
-        embedding_dim=dim,
+        embedding_dim=FLAGS.embedding_dim,
         recurrent=[keras.layers.LSTM(FLAGS.units)],
         # From the size of the LSTM to that of the tied embeddings.
-        memory=memlm.memory.Projection(activation=None, units=dim),
+        memory=memlm.memory.Projection(
+            activation=None, units=FLAGS.embedding_dim
+        ),
         tie_embeddings=True,
     )
-    sizes = {"batch_size": FLAGS.batch_size, "documents": True}
-    sizes["segment_length"] = FLAGS.segment_length
+    sizes = FLAGS.batch_size, FLAGS.segment_length
     books = longest_first(corpus.train)
-    batches = corpus.batches(books, shuffle=True, seed=FLAGS.seed, **sizes)
+    batches = corpus.batches(books, *sizes, documents=True, shuffle=True)
     updates = FLAGS.epochs * batches.batches_per_epoch
     rate = keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0,
@@ -73,18 +71,15 @@ def main(_):
         decay_steps=updates - updates // 50,
     )
     model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0))
-    checkpoint = memlm.training.Checkpoint(
-        run_dir / "checkpoint.npz", batches, frequency=250
-    )
+    path = run_dir / "checkpoint.npz"
+    checkpoint = memlm.training.Checkpoint(path, batches, frequency=250)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
-    callbacks = [progress(batches, time.time()), checkpoint]
+    callbacks = [progress(batches), checkpoint]
     model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
     card = {
         "description": f"An LSTM language model of {TEXT}.",
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
-        "epochs": FLAGS.epochs,
-        "seed": FLAGS.seed,
         "command": shlex.join(["python", *sys.argv]),
     }
     folder = pathlib.Path(FLAGS.out, "memlm", "english")
@@ -118,16 +113,15 @@ def longest_first(split):
     return memlm.data.Split(np.concatenate(books), starts)
 
 
-def progress(batches, begin):
-    """Prints perplexity, and updates a second since `begin`."""
+def progress(batches):
+    """Prints the perplexity so far, every 100 updates."""
     import keras
 
     def show(batch, logs):
-        if batch % 100 == 99:
-            line = f"update {batches.start_batch + batch + 1:,}, perplexity "
-            line += f"{logs['perplexity']:.1f} so far, "
-            line += f"{batch / (time.time() - begin):.2f} updates a second"
-            print(line, flush=True)
+        update = batches.start_batch + batch + 1
+        if update % 100 == 0:
+            line = f"{time.ctime()}: update {update:,}, perplexity"
+            print(line, f"{logs['perplexity']:.1f}", flush=True)
 
     return keras.callbacks.LambdaCallback(on_train_batch_end=show)
 

@@ -38,7 +38,7 @@ class SequenceModel(keras.Model):
     def from_preset(
         cls, preset, /, vocabulary_size=None, vocabulary=None, **overrides
     ):
-        """Makes the model of one row of a paper's table, or loads a trained one.
+        """Makes the model of a row of a paper's table, or loads a trained one.
 
         **The weights of a paper's row are random**: the row is a
         configuration, which `fit` trains. A trained model has a name of its
