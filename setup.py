@@ -32,7 +32,10 @@ setup(
         ],
     },
     packages=find_packages(include=["memlm_keras", "memlm_keras.*"]),
-    package_data={"memlm_keras.analysis": ["*.html"]},
+    package_data={
+        "memlm_keras.analysis": ["*.html"],
+        "memlm_keras.presets": ["trained/*/*/*"],
+    },
     install_requires=[
         "keras>=3.15",
         "tensorflow>=2.21",

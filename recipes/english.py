@@ -2,11 +2,10 @@
 
     python recipes/english.py --data_dir=FOLDER_OF_BOOKS
 
-The folder holds train/, valid/ and test/ with a .txt file a book, UTF-8, a
-paragraph a line. Words are split into pieces, which SentencePiece finds in the
-training text (`pip install sentencepiece`). The state is carried through a
-book. The same command continues an interrupted run. At its end it writes the
-trained model, OUT/memlm/english.
+The folder holds train/, valid/ and test/ with a .txt file a book, a paragraph a
+line. Words are split into pieces, which SentencePiece finds in the training
+text (`pip install sentencepiece`). The same command continues an interrupted
+run. At the end it writes the trained model, OUT/memlm/english.
 """
 
 import pathlib

@@ -193,6 +193,7 @@ PUBLIC_NAMES = {
         "papers",
         "register",
         "tables",
+        "trained_names",
     ],
     "memlm_keras.serving": ["Client", "Session", "check_path", "export"],
     "memlm_keras.smoothing": [

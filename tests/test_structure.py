@@ -26,6 +26,7 @@ GROUND = {
     "masking",
     "registry",
     "serialization",
+    "trained",
     "version",
 }
 WORDS = {"cells", "embeddings", "heads", "memory", "mixtures", "smoothing"}

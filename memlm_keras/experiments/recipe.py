@@ -70,7 +70,6 @@ def save_trained(model, folder, dtype, batches, card):
     facts = process.provenance(card["command"])
     card = card | {
         "perplexity": round(test.perplexity, 3),
-        "perplexity per word": round(test.per_word, 3),
         "perplexity of": f"test text, {test.predicted_tokens:,} tokens",
         "protocol": test.protocol,
         "backend": f"{facts['backend']}, Keras {facts['keras']}",
@@ -78,5 +77,7 @@ def save_trained(model, folder, dtype, batches, card):
         "hardware": facts["hardware"],
         "date": facts["date"],
     }
+    if test.words is not None:
+        card["perplexity per word"] = round(test.per_word, 3)
     stored.save_to_preset(folder, dtype, card)
     return test

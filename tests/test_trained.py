@@ -1,0 +1,240 @@
+"""Trained models: folders, names, and the errors of damaged ones."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from language_models import V
+from language_models import close
+from language_models import make
+from language_models import tokens_of
+
+import memlm_keras as memlm
+from memlm_keras import trained
+from memlm_keras.experiments import command_line
+
+LSTM = "memlm/embedded_lstm"
+ATTENTION = "memlm/embedded_attention"
+PERSON = "ruth ellis was born in york in 1871"
+
+
+def vocabulary():
+    return memlm.data.Vocabulary([f"word_{i}" for i in range(V - 2)])
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Folder of a model that is named `mine/small` below it."""
+    path = tmp_path / "presets" / "mine" / "small"
+    card = {"perplexity": 12.345, "command": "python build.py", "text": "a|b"}
+    make(vocabulary=vocabulary()).save_to_preset(path, card=card)
+    return path
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize(
+    "dtype, difference", [("float32", 1e-6), ("float16", 1e-3), ("int8", 0.02)]
+)
+def test_round_trip(dtype, difference, tmp_path):
+    model, tokens = make("gated_hornn", "attention"), tokens_of(2, 5)
+    model.save_to_preset(tmp_path / "a", dtype)
+    loaded = memlm.LanguageModel.from_preset(tmp_path / "a")
+    found, expected = loaded.score(tokens), model.score(tokens)
+    assert np.abs(found - expected).max() < difference
+    assert {weight.dtype for weight in loaded.trainable_weights} == {"float32"}
+    # What is stored once is stored again as it is.
+    loaded.save_to_preset(tmp_path / "b", dtype)
+    again = memlm.LanguageModel.from_preset(tmp_path / "b")
+    close(again.score(tokens), found)
+    again.compile("sgd")
+    again.fit(tokens[:, :-1], tokens[:, 1:], verbose=0)
+
+
+@pytest.mark.backend
+def test_trained_classifiers_and_smoothed_models(tmp_path):
+    pairs = memlm.EntailmentClassifier.from_preset(
+        "weissenborn2016/dual_am_gru_shared",
+        vocabulary=vocabulary(),
+        labels=("yes", "no"),
+        scale=0.04,
+    )
+    pairs.save_to_preset(tmp_path / "pairs")
+    loaded = memlm.EntailmentClassifier.from_preset(tmp_path / "pairs")
+    texts = "word_1 word_2", "word_3"
+    close(
+        list(loaded.classify(*texts).values()),
+        list(pairs.classify(*texts).values()),
+    )
+    with pytest.raises(ValueError, match="`memlm_keras.EntailmentClassifier`:"):
+        memlm.LanguageModel.from_preset(tmp_path / "pairs")
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("name", [LSTM, ATTENTION])
+def test_the_models_of_the_package_know_their_text(name):
+    model = memlm.LanguageModel.from_preset(name)
+    corpus = memlm.data.load("embedded")
+    assert model.vocabulary == corpus.vocabulary
+    split = memlm.data.Split(
+        corpus.test.tokens[: corpus.test.document_starts[8]],
+        corpus.test.document_starts[:8],
+    )
+    batches = corpus.batches(split, 8, 54, documents=True)
+    found = memlm.evaluation.perplexity(model, batches, verbose=0).perplexity
+    card = trained.read_metadata(trained.find(name))["card"]
+    assert found == pytest.approx(card["perplexity"], rel=0.2)
+
+
+def test_matrices_of_int8_have_a_scale_for_each_row_or_column():
+    values = np.random.default_rng(0).normal(size=(50, 4)).astype("float32")
+    values[3] = 0
+    values[7] *= 100
+    stored, scale = trained._narrow(values, "int8")
+    assert stored.dtype == "int8" and scale.shape == (50, 1)
+    assert (np.abs(stored * scale - values) <= scale / 2 + 1e-6).all()
+    assert trained._narrow(values.T, "int8")[1].shape == (1, 50)
+    for small in (values[0], values.astype("int64")):
+        assert trained._narrow(small, "int8")[0] is small
+
+
+def test_names_and_paths(folder, monkeypatch):
+    assert "mine/small" not in memlm.presets.trained_names()
+    assert trained.find("mine/small") is None
+    roots = f"nowhere:{folder.parents[1]}"
+    monkeypatch.setenv("MEMLM_PRESETS", roots)
+    names = memlm.presets.trained_names()
+    assert {"mine/small", LSTM, ATTENTION} <= set(names)
+    assert not set(names) & set(memlm.presets.names())
+    for name in ("mine/small", folder, str(folder)):
+        assert len(memlm.LanguageModel.from_preset(name).vocabulary) == V
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert page.startswith("# small\n") and "| text | a/b |" in page
+
+
+def test_arguments_of_a_trained_model_are_refused(folder):
+    for given in ({"vocabulary_size": 9}, {"scale": 2}, {"dropout": 0.5}):
+        with pytest.raises(ValueError, match=f"Leave.*{next(iter(given))}"):
+            memlm.LanguageModel.from_preset(folder, **given)
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match=f"nearest is '{LSTM}'"):
+        memlm.LanguageModel.from_preset("memlm/embeded_lstm")
+    with pytest.raises(ValueError, match="a trained model, which `from_preset"):
+        memlm.presets.get(LSTM)
+
+
+def test_a_name_that_is_not_installed(monkeypatch, tmp_path):
+    monkeypatch.setattr(trained, "_OWN", tmp_path)
+    with pytest.raises(FileNotFoundError, match="recipes/english.py.*MEMLM_PR"):
+        memlm.LanguageModel.from_preset("memlm/english")
+
+
+@pytest.mark.parametrize("file", ["model.weights.h5", "config.json"])
+def test_damaged_and_missing_files(file, folder):
+    expected = trained.read_metadata(folder)["sha256"][file]
+    with open(folder / file, "ab") as damaged:
+        damaged.write(b" ")
+    with pytest.raises(ValueError, match=f"{expected}.*`python build.py`") as e:
+        memlm.LanguageModel.from_preset(folder)
+    assert str(folder / file) in str(e.value)
+    (folder / file).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{file}, of SHA.*{expected}"):
+        memlm.LanguageModel.from_preset(folder)
+
+
+def test_damaged_and_missing_facts(folder):
+    path = folder / "metadata.json"
+    facts = json.loads(path.read_text())
+    for text in (
+        "{",
+        json.dumps({**facts, "format": 99}),
+        json.dumps({**facts, "sha256": {}}),
+    ):
+        path.write_text(text)
+        with pytest.raises(ValueError, match="metadata.json is damaged"):
+            memlm.LanguageModel.from_preset(folder)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="metadata.json"):
+        memlm.LanguageModel.from_preset(folder)
+
+
+def test_saving_replaces_trained_models_only(folder, tmp_path):
+    model = make()
+    model.save_to_preset(folder, "float16")
+    assert trained.read_metadata(folder)["dtype"] == "float16"
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "letter.txt").write_text("dear")
+    with pytest.raises(ValueError, match="with other files"):
+        model.save_to_preset(tmp_path / "letters")
+    with pytest.raises(ValueError, match="dtype='int4'"):
+        model.save_to_preset(tmp_path / "new", dtype="int4")
+    assert not (tmp_path / "new").exists()
+
+
+# === The command ===
+
+
+@pytest.fixture
+def memlm_command(tmp_path, monkeypatch, capfd):
+    """`memlm_command(*arguments)`: status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+
+    def call(*arguments):
+        capfd.readouterr()
+        status = command_line.main(list(map(str, arguments)))
+        return status, *capfd.readouterr()
+
+    return call
+
+
+def test_commands_take_trained_models(memlm_command, folder, tmp_path):
+    (tmp_path / "stimuli.txt").write_text(f"{PERSON}\n")
+    status, out, err = memlm_command("surprisal", LSTM, "stimuli.txt")
+    assert status == 0 and len(out.splitlines()) == 10, err
+    status, out, err = memlm_command("score", ATTENTION, PERSON)
+    assert status == 0 and "9 predicted tokens" in out, err
+    flags = ("--max_length=12", "--sentences=1", "--seed=0")
+    status, out, err = memlm_command("generate", ATTENTION, PERSON, *flags)
+    assert status == 0 and out.startswith(PERSON), err
+    status, out, err = memlm_command(
+        "attention", ATTENTION, PERSON, "--out=map.html"
+    )
+    assert status == 0 and (tmp_path / "map.html").exists(), err
+    status, out, err = memlm_command("score", folder, "word_1")
+    assert status == 0 and out.startswith("word_1"), err
+
+
+@pytest.mark.slow
+def test_evaluation_and_export_take_trained_models(memlm_command, tmp_path):
+    flags = ("--dataset=embedded", "--documents", "--verbose=0")
+    status, out, err = memlm_command("evaluate", LSTM, *flags)
+    assert status == 0 and "test: perplexity 3." in out, err
+    status, out, err = memlm_command("export", LSTM)
+    assert status == 0, err
+    version = tmp_path / "saved_models" / "embedded_lstm" / "1"
+    page = (version / "assets.extra" / "model_card.md").read_text()
+    assert "* command: python recipes/trained.py" in page
+
+
+def test_commands_name_the_nearest_trained_model(memlm_command, folder):
+    status, _, err = memlm_command("score", "memlm/embeded_lstm", "the")
+    assert status == 2 and f"Did you mean {LSTM}?" in err
+    (folder / "model.weights.h5").unlink()
+    status, _, err = memlm_command("score", folder, "the")
+    assert status == 1 and err.count("\n") == 1 and "python build.py" in err
+
+
+def test_presets_list_trained_models(memlm_command, folder, monkeypatch):
+    monkeypatch.setenv("MEMLM_PRESETS", str(folder.parents[1]))
+    status, out, err = memlm_command("presets", "mine/*")
+    assert status == 0, err
+    assert out.splitlines()[-1].startswith("mine/small")
+    assert "Trained models" in out and "MB, perplexity 12.35, a|b" in out
+    monkeypatch.setattr(trained, "_OWN", folder)
+    shutil.rmtree(folder)
+    status, out, _ = memlm_command("presets", "memlm/english")
+    assert "not installed; python recipes/english.py" in out
