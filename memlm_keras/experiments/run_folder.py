@@ -274,8 +274,8 @@ def find(path):
         siblings = path.parent.iterdir() if path.parent.is_dir() else ()
         known = [*map(str, siblings), *trained.RECIPES, *trained.names()]
         raise UsageError(
-            f"There is no run folder, no .keras file and no trained model "
-            f"{path}.{nearest(path, known)}"
+            f"There is no run folder and no .keras file {path}, and no trained "
+            f"model of this name.{nearest(path, known)}"
         )
     if RunFolder(path).is_run:
         return RunFolder(path)
