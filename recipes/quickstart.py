@@ -29,7 +29,7 @@ flags.DEFINE_string("run_dir", "runs/quickstart", "Folder of what is written.")
 flags.DEFINE_multi_enum(
     "memory",
     ["attention", "attentive"],
-    ["attention", "key_value_predict", "attentive"],
+    "attention key_value_predict attentive induction induction_pointer".split(),
     "A memory to train, once for each.",
 )
 
@@ -38,10 +38,27 @@ SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
 # Units of the LSTM, so that no model has more parameters than the first.
 KINDS = {
-    "lstm": (100, lambda: None),
-    "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
-    "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
-    "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
+    "lstm": (100, dict),
+    "attention": (77, lambda: {"memory": memlm.memory.Attention(WINDOW)}),
+    "key_value_predict": (
+        99,
+        lambda: {"memory": memlm.memory.KeyValuePredict(WINDOW)},
+    ),
+    "attentive": (
+        77,
+        lambda: {"memory": memlm.memory.Attentive("combined", WINDOW)},
+    ),
+    "induction": (
+        81,
+        lambda: {"memory": memlm.memory.InductionAttention(WINDOW)},
+    ),
+    "induction_pointer": (
+        77,
+        lambda: {
+            "memory": memlm.memory.InductionAttention(WINDOW),
+            "mixture": memlm.mixtures.PointerSentinel(WINDOW),
+        },
+    ),
 }
 
 
@@ -91,7 +108,7 @@ def main(_):
     print("  memlm train key_value_predict --dataset=your_text.txt --scale=0.3")
 
 
-def train(name, units, make_memory, corpus):
+def train(name, units, make_layers, corpus):
     """Trains a model and returns it with its row of the table."""
     import keras
 
@@ -102,7 +119,7 @@ def train(name, units, make_memory, corpus):
         vocabulary=corpus.vocabulary,
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
-        memory=make_memory(),
+        **make_layers(),
         # From vectors that are all alike, no memory learns which one to read.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )
