@@ -142,7 +142,12 @@ PUBLIC_NAMES = {
         "sentence_losses",
         "surprisal",
     ],
-    "memlm_keras.experiments": ["Experiment", "RunFolder", "TableRuns"],
+    "memlm_keras.experiments": [
+        "Experiment",
+        "RunFolder",
+        "TableRuns",
+        "choose_preset",
+    ],
     "memlm_keras.heads": ["OutputProjection", "TiedProjection", "token_losses"],
     "memlm_keras.memory": [
         "Attention",

@@ -5,12 +5,13 @@ Names are imported when they are used: the backend is chosen before Keras is.
 
 import importlib
 
-__all__ = ["Experiment", "RunFolder", "TableRuns"]
+__all__ = ["Experiment", "RunFolder", "TableRuns", "choose_preset"]
 
 _MODULES = {
     "Experiment": "experiment",
     "RunFolder": "run_folder",
     "TableRuns": "table",
+    "choose_preset": "defaults",
 }
 
 

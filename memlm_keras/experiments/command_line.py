@@ -145,10 +145,17 @@ COMMANDS = {
         ),
         Command(
             "train",
-            "Trains a preset in a run folder, or continues an interrupted run.",
-            {"PRESET": None},
+            "Trains a model in a run folder, or continues an interrupted run. "
+            "Without PRESET, what suits the text is chosen.",
+            {"PRESET": "?"},
             (
                 options.DATASET,
+                Option(
+                    "as_published",
+                    bool,
+                    "Train a paper's preset on your own text with the paper's "
+                    "sizes and rates, which suit millions of words.",
+                ),
                 _RUN_DIR,
                 _OVERWRITE,
                 _SEEDED,

@@ -16,7 +16,9 @@ import sys
 import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
+from memlm_keras.experiments import defaults
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import options
@@ -159,13 +161,34 @@ def train(positional, values, command):
     pictures = take(options.PICTURES, values)
     measures = take(options.MEASURES, values)
     run_dir, overwrite = values.pop("run_dir"), values.pop("overwrite", False)
-    experiment = Experiment(
-        positional.preset, values.pop("dataset", "embedded"), **values
-    )
+    preset, dataset = positional.preset, values.pop("dataset", "embedded")
+    published = values.pop("as_published", False)
+    if published and preset is None:
+        raise UsageError("--as_published needs the name of a paper's preset.")
+    own_text = dataset not in options.TEXTS
+    sized = any(o.name in values for o in (*options.SIZES, *options.TRAINING))
+    choice = None
+    if preset is None or (own_text and not (published or sized)):
+        choice = defaults.choose_preset(dataset, preset, **values)
+    if choice is None:
+        experiment = Experiment(preset, dataset, **values)
+        name = experiment.name
+    else:
+        print("\n".join(choice.reasons))
+        print(f"Chosen: memlm train {choice.preset} {choice.flags}")
+        name = Experiment(choice.preset, dataset, **values).name
+        name += "" if choice.is_own else "-fitted"
+        experiment = Experiment(
+            choice.preset, dataset, **values, **choice.options
+        )
+        experiment.corpus = choice.corpus
+        running = {**choice.running, **running}
+    if own_text and experiment.kind == options.LANGUAGE_MODEL:
+        measures.setdefault("compare", True)
     measures = read_options(options.MEASURES, measures, experiment.kind)
     if pictures:
         figures.check_pictures(experiment, pictures)
-    folder = pathlib.Path(run_dir, experiment.name)
+    folder = pathlib.Path(run_dir, name)
     results = experiment.run(
         folder,
         **running,
@@ -177,7 +200,15 @@ def train(positional, values, command):
     task = experiment.task
     print(outcome(results, task.columns))
     requests = measuring.requests(experiment, measures)
-    print_numbers({request.name: results[request.name] for request in requests})
+    if comparison.NAME in results:
+        print("\n".join(comparison.describe(results)))
+    print_numbers(
+        {
+            request.name: results[request.name]
+            for request in requests
+            if request.name != comparison.NAME
+        }
+    )
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)

@@ -6,6 +6,7 @@ import shlex
 import statistics
 
 import memlm_keras as memlm
+from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
@@ -242,6 +243,9 @@ class Experiment:
             self.settings, results, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
+        figures.draw_curve(
+            run_folder.log(), self.task.monitor, run_folder.path / "curve.png"
+        )
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results
 
@@ -288,6 +292,8 @@ class Experiment:
         """Trains or continues; returns whether the loss stayed finite."""
         import keras
 
+        from memlm_keras.training.callbacks import TimeEstimate
+
         training = memlm.training
         batches, validation = self.task.training_batches(self, model)
         stop_on_nan = training.StopOnNaN()
@@ -324,7 +330,12 @@ class Experiment:
             batches,
             epochs=epochs,
             validation_data=validation,
-            callbacks=[*callbacks, checkpoint, process.interruptible()],
+            callbacks=[
+                *callbacks,
+                checkpoint,
+                process.interruptible(),
+                *([TimeEstimate()] if verbose else []),
+            ],
             verbose=verbose,
         )
         folder.save(model)

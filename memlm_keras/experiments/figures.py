@@ -185,6 +185,26 @@ def draw_lines(panels, path, x_label, y_label):
         figure.savefig(temporary, format="png", dpi=150)
 
 
+def draw_curve(log, monitor, path):
+    """Draws a metric of training and validation text by epoch."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure((5, 3.5), layout="constrained")
+    axes = figure.subplots()
+    epochs = [1 + row["epoch"] for row in log]
+    metric = monitor.removeprefix("val_")
+    for label, name in (("training", metric), ("validation", monitor)):
+        if name in log[0]:
+            axes.plot(epochs, [row[name] for row in log], "o-", label=label)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("epoch")
+    axes.set_ylabel(metric)
+    axes.legend()
+    with files.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)
+
+
 def _passage(corpus, batches, length):
     """The beginning of the test text; of models of sentences the first."""
     tokens = corpus.test.tokens

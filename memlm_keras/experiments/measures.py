@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import memlm_keras as memlm
+from memlm_keras.experiments import comparison
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
@@ -21,11 +22,11 @@ WORD_TYPES = ("NE", "CN", "V", "P")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Rows of autoencoding batches.
 _ROWS = 50
-# Steps that are learned from at once, rows of the gradient statistics, and
-# segments of the validation text, as in Krause et al. (2018) and their code.
-_DYNAMIC_STEPS = 5
+# Steps that are learned from at once, and segments of the validation text, as
+# in Krause et al. (2018) and their code; a preset may have its own.
+_DYNAMIC = {"steps": 5, "segments": 6000}
+# Rows of the gradient statistics, as there.
 _DYNAMIC_ROWS = 100
-_DYNAMIC_SEGMENTS = 6000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +65,10 @@ class Request(NamedTuple):
 
 def requests(experiment, asked):
     """Lists the `Request`s of the options `asked` and of the preset."""
-    cache = experiment.preset.get("cache")
-    if cache:
+    if cache := experiment.preset.get("cache"):
         asked = {"cache_size": cache["size"], **asked}
+    if experiment.preset.get("dynamic"):
+        asked = {"dynamic": True, **asked}
 
     def make(measure, settings, model, verbose):
         values = measure.function(experiment, model, asked, verbose)
@@ -152,12 +154,13 @@ def _dynamic_with_cache(experiment, model, asked, verbose):
 
 def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
     evaluation = memlm.evaluation
+    reading = experiment.preset.get("dynamic") or _DYNAMIC
 
     def batches(split, rows=1):
         return experiment.corpus.batches(
             split,
             rows,
-            _DYNAMIC_STEPS,
+            reading["steps"],
             sentences=reads_sentences(experiment.preset),
             documents=bool(experiment.settings.get("documents")),
         )
@@ -175,7 +178,7 @@ def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
         model,
         batches("validation"),
         squares,
-        segments=_DYNAMIC_SEGMENTS,
+        segments=reading["segments"],
         verbose=verbose,
     ).evaluator
     report(3, "the validation and the test text by the best of them")
@@ -325,6 +328,7 @@ def _by_beams(experiment, model, asked, verbose):
 
 
 MEASURES = (
+    Measure(comparison.NAME, comparison.compare, {"compare": None}),
     Measure("cache", _with_cache, {"cache_size": "size"}, _check_cache),
     Measure("dynamic", _dynamic, {"dynamic": None}),
     Measure(

@@ -401,6 +401,13 @@ RUNNING = (
 # Measurements of a trained model; `measures.MEASURES` has their functions.
 MEASURES = (
     _of_language(
+        "compare",
+        bool,
+        "Compare with models that count words, which are made in seconds: "
+        "Kneser-Ney of order 5 and its cache. `memlm train` does so by default "
+        "on your own text.",
+    ),
+    _of_language(
         "cache_size",
         int,
         "Outputs in a neural cache (Grave et al., 2017) added to the trained "

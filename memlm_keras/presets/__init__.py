@@ -4,6 +4,7 @@ trained models by name."""
 from memlm_keras.presets import baselines
 from memlm_keras.presets import daniluk2017
 from memlm_keras.presets import kong2019
+from memlm_keras.presets import own
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import weissenborn2016
@@ -49,5 +50,6 @@ for _paper in (
     kong2019.PAPER,
     weissenborn2016.PAPER,
     baselines.TABLES,
+    own.PAPER,
 ):
     register(_paper)

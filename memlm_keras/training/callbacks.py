@@ -95,6 +95,41 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         return finite
 
 
+class TimeEstimate(keras.callbacks.Callback):
+    """Prints how long training may take, after its first `seconds`.
+
+    The first batch, in which functions are compiled, is not counted.
+    """
+
+    def __init__(self, seconds=2.0):
+        super().__init__()
+        self.seconds = seconds
+        self._first = None
+        self._printed = False
+
+    def on_train_batch_end(self, batch, logs=None):
+        now = time.perf_counter()
+        if self._first is None:
+            self._first = batch, now
+        elif not self._printed and now - self._first[1] >= self.seconds:
+            self._printed = True
+            first, begin = self._first
+            steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
+            if steps and batch > first:
+                epoch = (now - begin) / (batch - first) * steps
+                print(
+                    f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
+                    f"epochs, if training does not stop before, "
+                    f"{_minutes(epoch * epochs)}."
+                )
+
+
+def _minutes(seconds):
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes"
+
+
 class HalveOnDrop(keras.callbacks.Callback):
     """Halves the learning rate when a metric is worse than some epochs ago.
 

@@ -13,6 +13,7 @@ RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
 # Folders of the logs behind each page.
 LOGS = {
     "daniluk2017": ["small"],
+    "defaults": ["defaults"],
     "kong2019": ["small", "together"],
     "quickstart": ["quickstart"],
     "recall": ["recall"],

@@ -305,7 +305,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ),
         ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
         ("train gru_shared --dataset=ptb", "Classifiers are trained on"),
-        ("train", "PRESET"),
+        ("train --as_published", "needs the name of a paper"),
         ("generate nowhere", "no run folder and no .keras file nowhere"),
         ("generate text", "is no run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),

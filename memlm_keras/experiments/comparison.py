@@ -1,0 +1,150 @@
+"""Comparison of a finished language model with models that count words.
+
+They are made in seconds. A model that predicts no better has learned too
+little, whatever its perplexity is.
+"""
+
+import warnings
+
+import numpy as np
+
+import memlm_keras as memlm
+from memlm_keras.experiments.datasets import evaluation_batches
+
+NAME = "comparison"
+_ORDER = 5
+# Words to print, and how often they must be predicted.
+_WORDS, _OFTEN = 8, 3
+_LINES, _LONGEST = 3, 25
+_BITS = np.log(2.0)
+
+
+def compare(experiment, model, asked, verbose):
+    """Perplexities of n-gram models, bits of the test text by word and by
+    character, the words that the model gained most on, and generated lines."""
+    corpus = experiment.corpus
+    unigram, counted = _counted(corpus, 1), _counted(corpus, _ORDER)
+    cached = memlm.ngrams.with_cache(counted, corpus.validation, verbose=0)
+
+    def scores(split):
+        """Targets, and what the model and the counts give them, in nats."""
+        batches = evaluation_batches(experiment, model, split)
+        found, weights = model.score_batches(batches)
+        by_counts, _ = cached.score_batches(batches)
+        kept = weights > 0
+        targets = np.concatenate(list(_targets(batches)))
+        return targets[kept], found[kept].astype("float64"), by_counts[kept]
+
+    words, found, by_counts = scores("test")
+    shares = memlm.ngrams.mixture_weights(scores("validation")[1:])
+    with np.errstate(divide="ignore"):
+        shares = np.log(shares)[:, None]
+    mixed = np.logaddexp.reduce(shares + [found, by_counts])
+    bits = -found.sum() / _BITS
+    characters = np.array([1 + len(word) for word in corpus.vocabulary.tokens])
+    return {
+        "unigram": _perplexities(unigram, corpus),
+        "kneser_ney": _perplexities(counted, corpus),
+        "kneser_ney_with_cache": _perplexities(cached, corpus),
+        "averaged": {"test": {"perplexity": float(np.exp(-mixed.mean()))}},
+        "bits_per_word": bits / len(words),
+        "bits_per_character": bits / int(characters[words].sum()),
+        "gained": _gained(corpus.vocabulary, words, found - by_counts),
+        "generated": _generated(experiment, model),
+    }
+
+
+def _counted(corpus, order):
+    model = memlm.ngrams.KneserNey(len(corpus.vocabulary), order=order)
+    with warnings.catch_warnings():
+        # Discounts of a small text are no concern of those who compare.
+        warnings.filterwarnings("ignore", "Counts of counts")
+        return model.fit(corpus.train, verbose=0)
+
+
+def _targets(batches):
+    """The targets of each batch, padded to the longest."""
+    targets = [each for _, each, _ in batches]
+    longest = max(each.shape[1] for each in targets)
+    for each in targets:
+        yield np.pad(each, [(0, 0), (0, longest - each.shape[1])])
+
+
+def _perplexities(model, corpus):
+    return {
+        split: {
+            "perplexity": model.perplexity(
+                getattr(corpus, split), verbose=0
+            ).perplexity
+        }
+        for split in ("validation", "test")
+    }
+
+
+def _gained(vocabulary, words, nats):
+    """Words by the bits that were gained on all of their occurrences."""
+    counts = np.bincount(words, minlength=len(vocabulary))
+    sums = np.bincount(words, nats, minlength=len(vocabulary)) / _BITS
+    sums[[vocabulary.unknown_id, vocabulary.end_of_sentence_id]] = 0
+    sums[counts < _OFTEN] = 0
+    best = np.argsort(-sums)[:_WORDS]
+    return [
+        [vocabulary.tokens[word], int(counts[word]), sums[word] / counts[word]]
+        for word in best
+        if sums[word] > 0
+    ]
+
+
+def _generated(experiment, model):
+    """Lines that the model writes, always the same."""
+    import keras
+
+    keras.utils.set_random_seed(experiment.seed)
+    end = model.vocabulary.end_of_sentence
+    if not model.causal:
+        return []
+    lines = model.generate([end] * _LINES, _LONGEST, "top_p")
+    return [line.removeprefix(end).removesuffix(end).strip() for line in lines]
+
+
+def describe(results):
+    """Lines that say how good a model is, from its `results.json`."""
+    found = results[NAME]
+    rows = {
+        "words' frequencies": found["unigram"],
+        "Kneser-Ney, order 5": found["kneser_ney"],
+        "Kneser-Ney with a cache": found["kneser_ney_with_cache"],
+        "this model": results,
+        "this model with a cache": results.get("cache"),
+        "this model, dynamic evaluation": results.get("dynamic"),
+        "this model, both": results.get("dynamic_with_cache"),
+        "this model and Kneser-Ney, averaged": found["averaged"],
+    }
+    rows = {
+        name: row["test"]["perplexity"] for name, row in rows.items() if row
+    }
+    width = max(map(len, rows))
+    lines = ["Perplexity of the test text:"]
+    lines += [f"  {name:{width}} {value:9.1f}" for name, value in rows.items()]
+    lines.append(
+        f"This model needs {found['bits_per_word']:.2f} bits a word, "
+        f"{found['bits_per_character']:.2f} bits a character."
+    )
+    counting = rows["Kneser-Ney with a cache"]
+    if rows["this model"] > counting:
+        best = min(list(rows.values())[3:])
+        also = " by itself" if best < counting else ""
+        lines.append(
+            f"It is behind counting{also}: Kneser-Ney with a cache has "
+            f"{counting:.1f}. Try more --epochs, another --dropout or "
+            "--learning_rate, or `memlm train` without the name of a preset."
+        )
+    elif found["gained"]:
+        words = ", ".join(
+            f"{word} ({bits:.1f} bits, {count} times)"
+            for word, count, bits in found["gained"]
+        )
+        lines.append(f"It gained most over Kneser-Ney with a cache on: {words}")
+    if found["generated"]:
+        lines += ["It writes:", *(f"  {line}" for line in found["generated"])]
+    return lines

@@ -1,0 +1,164 @@
+"""The choice of a row and of settings for a text of one's own.
+
+docs/results/defaults.md has the measurements behind each number.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+import re
+
+from memlm_keras import registry
+from memlm_keras.data.text_store import read_lines
+from memlm_keras.experiments.datasets import Dataset
+from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import READING
+from memlm_keras.experiments.options import TEXTS
+from memlm_keras.experiments.tasks import kind_of
+from memlm_keras.experiments.tasks import resolve
+from memlm_keras.presets import count_params
+
+OWN = "memlm"
+# Tokens of training text up to which a row is the best of ours.
+_ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
+# Rates of dropout, and the tokens of training text up to which they are best.
+_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
+# Operations of all epochs: some ten minutes of two cores.
+_OPERATIONS = 3e13
+_FEWEST_EPOCHS, _MOST_EPOCHS = 3, 40
+# Lines that decide how words are split. Punctuation counts as attached if it
+# ends more than this share of the words.
+_LINES, _ATTACHED = 1000, 0.02
+_PUNCTUATION = re.compile(r"\w[.,;:!?]$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A preset and options that suit a text, with the reasons."""
+
+    preset: str
+    options: dict
+    running: dict
+    reasons: list
+    corpus: object
+
+    @property
+    def is_own(self):
+        """Whether the preset is one of the package's own rows."""
+        return _is_own(self.preset)
+
+    @property
+    def flags(self):
+        """The options as they would be typed."""
+        chosen = {**self.options, **self.running}
+        return " ".join(f"--{name}={v}" for name, v in chosen.items())
+
+
+def choose_preset(dataset, preset=None, **given):
+    """Chooses a preset, or the options of one, for a text.
+
+    Without `preset`, the row of `memlm/` of the text's size is chosen, and how
+    words are split. A paper's row gets the size and the rates of that row.
+
+    Args:
+        dataset: string, as for `Experiment`.
+        preset: string, as for `Experiment`, or `None`.
+        **given: options that are set already, which are not changed.
+
+    Returns:
+        `None` for a preset that is not of a neural language model. Otherwise an
+        object with the attributes `preset`, `options` (a dict of overrides for
+        an `Experiment`), `running` (a dict of arguments of its `run`),
+        `reasons` (a list of sentences) and `corpus`.
+
+    Raises:
+        UsageError: as for `Experiment`.
+        ValueError: for a text that cannot be read.
+
+    Example:
+
+    >>> from memlm_keras.experiments import choose_preset
+    >>> choose_preset("embedded").preset
+    'memlm/small'
+    """
+    if preset is not None:
+        preset = resolve(preset)
+        if kind_of(preset) != LANGUAGE_MODEL:
+            return None
+    reading = {o.name: given[o.name] for o in READING if o.name in given}
+    options, reasons = {}, []
+    splits = "tokenize" not in given and dataset not in TEXTS
+    if splits and (preset is None or _is_own(preset)):
+        tokenize, reason = _tokenize(pathlib.Path(dataset.split(",")[0]))
+        if tokenize is not None:
+            options["tokenize"] = reading["tokenize"] = tokenize
+            reasons.append(reason)
+    corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
+    tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
+    best = _up_to(tokens, _ROWS)
+    if preset is None:
+        preset = f"{OWN}/{best}"
+        reasons.append(
+            f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
+        )
+    if not _is_own(preset):
+        options |= _fitted(preset, f"{OWN}/{best}", tokens)
+        reasons.append(
+            f"{preset} is made for a larger text. Sizes and rates were fitted "
+            f"to {tokens:,} tokens (--as_published keeps the paper's)."
+        )
+        return Choice(preset, options, {}, reasons, corpus)
+    if "dropout" not in given:
+        options["dropout"] = _up_to(tokens, _DROPOUT)
+    running = {"epochs": _epochs(preset, tokens, size)}
+    return Choice(preset, options, running, reasons, corpus)
+
+
+def _is_own(preset):
+    return preset.partition("/")[0] == OWN
+
+
+def _up_to(tokens, limits):
+    """The first key of `limits` that is for so many tokens."""
+    return next(key for key, most in limits.items() if tokens <= most)
+
+
+def _epochs(preset, tokens, size):
+    """Epochs that fit in the time, each with six operations a weight."""
+    weights = count_params(preset, size)
+    affordable = int(_OPERATIONS / (6 * weights * tokens))
+    return min(max(affordable, _FEWEST_EPOCHS), _MOST_EPOCHS)
+
+
+def _fitted(preset, own, tokens):
+    """Options that give a paper's row the size and the rates of ours."""
+    row, ours = registry.find(preset)[1], registry.find(own)[1]
+    fitted = {
+        "batch_size": ours.batch_size,
+        "dropout": _up_to(tokens, _DROPOUT),
+    }
+    if ours.units < row.units:
+        scale = fitted["scale"] = round(ours.units / row.units, 3)
+        if drawn := getattr(row, "initial_range", None):
+            # Outputs then are as large as the paper's.
+            fitted["initial_range"] = round(drawn / scale**0.5, 3)
+    if row.optimizer()["class_name"] == "Adam":
+        fitted["learning_rate"] = ours.learning_rate
+    return fitted
+
+
+def _tokenize(path):
+    """The splitter for the words of a text, and the reason; `None` where white
+    space divides them well."""
+    if path.is_dir():
+        path = next(iter(sorted(path.rglob("*.txt"))), path)
+    if not path.is_file():
+        return None, None
+    lines = itertools.islice(read_lines(path), _LINES)
+    words = [word for line in lines for word in line.split()]
+    attached = sum(map(bool, map(_PUNCTUATION.search, words)))
+    if attached > _ATTACHED * len(words):
+        return "unicode_script", (
+            "Punctuation is attached to words in this text, so it is split off."
+        )
+    return None, None

@@ -1,0 +1,73 @@
+"""Rows of our own: no paper's, but what did best on texts of these sizes.
+
+docs/results/defaults.md has the measurements that chose them.
+"""
+
+import dataclasses
+
+from memlm_keras.presets.rows import UniformRow
+from memlm_keras.presets.rows import serialized
+from memlm_keras.registry import Paper
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnRow(UniformRow):
+    """LSTM layers whose last has the size of the embeddings, which are tied."""
+
+    layers: int = 1
+    dropout: float = 0.5
+    learning_rate: float = 0.003
+    initial_range: float = 0.3
+    batch_size: int = 20
+    segment_length: int = 35
+    epochs: int | None = 40
+    patience: int | None = 3
+
+    def model(self):
+        return self.language_model(
+            self.lstms(self.layers),
+            dropout=self.dropout,
+            tie_embeddings=True,
+        )
+
+    def optimizer(self):
+        return serialized(
+            "keras.optimizers.Adam",
+            learning_rate=self.learning_rate,
+            global_clipnorm=5.0,
+        )
+
+    def schedule(self):
+        """The rate is halved after an epoch without a better perplexity."""
+        plateau = {
+            "monitor": "val_perplexity",
+            "mode": "min",
+            "factor": 0.5,
+            "patience": 0,
+            "min_delta": 0.5,
+        }
+        return {**super().schedule(), "reduce_on_plateau": plateau}
+
+    def more(self):
+        return {
+            "cache": {"size": 500},
+            "dynamic": {"steps": 20, "segments": 300},
+        }
+
+
+PAPER = Paper(
+    name="memlm",
+    title="Rows for texts of one's own",
+    rows={
+        "small": OwnRow(units=200, parameters=(320_800, 201)),
+        "medium": OwnRow(
+            units=400, initial_range=0.2, parameters=(1_281_600, 401)
+        ),
+        "large": OwnRow(
+            units=650,
+            layers=2,
+            initial_range=0.1,
+            parameters=(6_765_200, 651),
+        ),
+    },
+)

@@ -1,0 +1,210 @@
+"""What is chosen for a text of one's own, and what a finished run says."""
+
+import re
+
+import numpy as np
+import pytest
+from corpus_files import sentences
+from corpus_files import write_lines
+
+import memlm_keras
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import choose_preset
+from memlm_keras.experiments import comparison
+from memlm_keras.experiments import defaults
+
+from .conftest import results_of
+
+KVP = "daniluk2017/key_value_predict"
+
+
+@pytest.fixture
+def novel(folder):
+    """A text of 80 lines with punctuation, as novels have."""
+    path = folder / "novel.txt"
+    write_lines(path, [f"{line}, he said." for line in sentences(80)])
+    return path
+
+
+def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
+    choice = choose_preset(str(novel))
+    assert choice.preset == "memlm/small"
+    assert choice.options["tokenize"] == "unicode_script"
+    assert "Punctuation is attached" in choice.reasons[0]
+    assert "memlm/small suits a text of" in choice.reasons[1]
+
+
+def test_what_is_given_is_kept(novel):
+    given = {"dropout": 0.1, "tokenize": "characters"}
+    choice = choose_preset(str(novel), **given)
+    assert not set(choice.options) & set(given)
+
+
+def test_words_are_split_at_white_space_where_that_suits(folder):
+    write_lines(folder / "plain.txt", sentences(80))
+    choice = choose_preset(str(folder / "plain.txt"))
+    assert "tokenize" not in choice.options
+
+
+def test_rows_grow_with_the_text():
+    rows = [row for row, _ in sorted(defaults._ROWS.items(), key=_limit)]
+    units = [memlm_keras.presets.get(f"memlm/{row}")["units"] for row in rows]
+    assert units == sorted(units)
+
+
+def _limit(item):
+    return item[1]
+
+
+@pytest.mark.parametrize("preset", ["kneser_ney_5", "weissenborn2016/lstm"])
+def test_nothing_is_chosen_for_other_kinds_of_models(preset):
+    assert choose_preset("embedded", preset) is None
+
+
+def test_a_papers_row_is_fitted_to_a_text(novel):
+    choice = choose_preset(str(novel), "key_value_predict")
+    assert choice.preset == KVP and not choice.is_own
+    experiment = Experiment(KVP, str(novel), **choice.options)
+    published = Experiment(KVP, str(novel))
+    assert experiment.preset["units"] < published.preset["units"]
+    assert experiment.settings["batch_size"] < published.settings["batch_size"]
+
+
+def test_training_without_the_name_of_a_preset(memlm, novel, folder):
+    command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=0")
+    told = memlm(*command)
+    assert told.status == 0, told.err
+    run = folder / "runs" / "novel-memlm-small-seed0"
+    assert "Chosen: memlm train memlm/small --tokenize=unicode_script" in (
+        told.out
+    )
+    for line in ("Kneser-Ney with a cache", "this model, both", "It writes:"):
+        assert line in told.out
+    assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    again = memlm(*command)
+    assert "finished, and is not trained again" in again.out
+    assert "Kneser-Ney with a cache" in again.out
+    # The typed-out command is the same run.
+    experiment = Experiment(**_recipe(run))
+    assert experiment.settings["dropout"] == results_of(run)["dropout"]
+
+
+def _recipe(run):
+    from memlm_keras.experiments.run_folder import RunFolder
+
+    return RunFolder(run).recipe()
+
+
+def test_a_paper_as_published(memlm, novel, folder):
+    flags = ("--dataset=novel.txt", "--epochs=1", "--verbose=0", "--nocompare")
+    told = memlm("train", "sukhbaatar2015/memory_network", *flags)
+    assert told.status in (0, 2)
+    told = memlm("train", "--as_published", *flags)
+    assert told.status == 2 and "--as_published needs the name" in told.err
+
+
+# === The comparison ===
+
+
+@pytest.fixture
+def compared(folder):
+    """An experiment, its model, and the comparison of both."""
+    write_lines(folder / "text.txt", sentences(120))
+    experiment = Experiment(
+        "daniluk2017/lstm", str(folder / "text.txt"), scale=0.02, batch_size=4
+    )
+    model, _ = experiment.make()
+    return experiment, model, comparison.compare(experiment, model, {}, 0)
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_comparison_with_counting(compared):
+    experiment, model, found = compared
+    corpus = experiment.corpus
+    counted = memlm_keras.ngrams.KneserNey(len(corpus.vocabulary), order=5)
+    counted.fit(corpus.train, verbose=0)
+    for split in ("validation", "test"):
+        expected = counted.perplexity(getattr(corpus, split), verbose=0)
+        assert found["kneser_ney"][split]["perplexity"] == pytest.approx(
+            expected.perplexity
+        )
+    assert found["unigram"]["test"]["perplexity"] < len(corpus.vocabulary)
+
+
+def test_bits_of_words_and_characters(compared):
+    experiment, model, found = compared
+    test = experiment.corpus.test.tokens
+    vocabulary = experiment.corpus.vocabulary
+    batches = experiment.corpus.batches("test", 1, 100)
+    result = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+    bits = result.loss / np.log(2)
+    assert found["bits_per_word"] == pytest.approx(bits / len(test), rel=1e-4)
+    text = "".join(f"{vocabulary.tokens[word]} " for word in test)
+    assert found["bits_per_character"] == pytest.approx(
+        bits / len(text), rel=1e-4
+    )
+
+
+def test_averaging_is_no_worse_than_the_better_where_it_was_chosen(compared):
+    _, model, found = compared
+    averaged = found["averaged"]["test"]["perplexity"]
+    assert averaged < 1.1 * found["kneser_ney_with_cache"]["test"]["perplexity"]
+
+
+def test_words_that_were_gained_most():
+    vocabulary = memlm_keras.data.Vocabulary(["sea", "man", "old"])
+    sea, man, old = vocabulary.encode(["sea", "man", "old"])
+    words = np.array([sea] * 4 + [man] * 3 + [old] * 2)
+    nats = np.log(2) * np.array([1.0] * 4 + [2.0] * 3 + [9.0] * 2)
+    found = comparison._gained(vocabulary, words, nats)
+    # `old` is too rare to say anything.
+    assert [word for word, *_ in found] == ["man", "sea"]
+    assert [count for _, count, _ in found] == [3, 4]
+    assert [bits for *_, bits in found] == pytest.approx([2.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("cached", "expected"), [(50.0, "behind counting by itself"), (None, "Try")]
+)
+def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
+    def perplexity(value):
+        return {"test": {"perplexity": value}}
+
+    results = {
+        **perplexity(90.0),
+        "cache": cached and perplexity(cached),
+        "comparison": {
+            "unigram": perplexity(300.0),
+            "kneser_ney": perplexity(80.0),
+            "kneser_ney_with_cache": perplexity(70.0),
+            "averaged": perplexity(75.0),
+            "bits_per_word": 6.0,
+            "bits_per_character": 1.5,
+            "gained": [["sea", 4, 1.0]],
+            "generated": [],
+        },
+    }
+    text = "\n".join(comparison.describe(results))
+    assert expected in text and "gained most" not in text
+    results["test"]["perplexity"] = 60.0
+    assert "gained most" in "\n".join(comparison.describe(results))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "at least three lines"),
+        ("word\n", "at least three lines"),
+        (b"\xff\xfe\x00", "not UTF-8"),
+    ],
+)
+def test_texts_that_nothing_can_be_learned_from(
+    memlm, folder, content, message
+):
+    path = folder / "text.txt"
+    path.write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+    told = memlm("train", "--dataset=text.txt", "--verbose=0")
+    assert told.status in (1, 2) and told.err.count("\n") == 1, told
+    assert re.search(message, told.err), told.err
