@@ -5,7 +5,7 @@
 The folder holds train/, valid/ and test/ with a .txt file a book, a paragraph a
 line. Words are split into pieces, which SentencePiece finds in the training
 text (`pip install sentencepiece`). The same command continues an interrupted
-run. At the end it writes the trained model, OUT/memlm/english.
+run, which ends with the trained model, OUT/memlm/english.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
 flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
 flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/english.")
 flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
-flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 300)
+flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
 flags.DEFINE_integer("units", 400, "Units of the LSTM.", 1)
 flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
@@ -35,6 +35,7 @@ flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
 flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
 flags.DEFINE_integer("seed", 0, "Seed of the first weights.")
 
+PATHS = ("--data_dir", "--run_dir", "--out")
 TEXT = "English novels and stories of 1800 to 1929, in the public domain"
 
 
@@ -42,10 +43,9 @@ def main(_):
     process.import_keras(FLAGS.backend)
     import keras
 
-    run_dir = pathlib.Path(FLAGS.run_dir)
+    run_dir, data_dir = map(pathlib.Path, (FLAGS.run_dir, FLAGS.data_dir))
     run_dir.mkdir(parents=True, exist_ok=True)
-    splits = ("train", "valid", "test")
-    folders = [pathlib.Path(FLAGS.data_dir, split) for split in splits]
+    folders = [data_dir / split for split in ("train", "valid", "test")]
     vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
     corpus = memlm.data.load_text(*folders, vocabulary=vocabulary)
     keras.utils.set_random_seed(FLAGS.seed)
@@ -79,12 +79,12 @@ def main(_):
         "description": f"An LSTM language model of {TEXT}.",
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
-        "command": shlex.join(["python", *sys.argv]),
+        "command": "python recipes/english.py --data_dir=FOLDER_OF_BOOKS "
+        + shlex.join(a for a in sys.argv[1:] if not a.startswith(PATHS)),
     }
     folder = pathlib.Path(FLAGS.out, "memlm", "english")
-    recipe.save_trained(
-        model, folder, "int8", corpus.batches("test", 4, 64, True), card
-    )
+    test = corpus.batches("test", 4, 64, documents=True)
+    recipe.save_trained(model, folder, "int8", test, card)
 
 
 def pieces(folder, path):

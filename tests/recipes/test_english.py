@@ -1,0 +1,52 @@
+"""The recipe of the English model, on small books."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from corpus_files import write_documents
+
+import memlm_keras as memlm
+from memlm_keras import trained
+
+RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "english.py"
+FLAGS = (
+    "--data_dir=books",
+    "--run_dir=run",
+    "--out=trained",
+    "--pieces=275",
+    "--embedding_dim=4",
+    "--units=6",
+    "--batch_size=2",
+)
+
+
+@pytest.mark.slow
+def test_books_become_a_trained_model(tmp_path):
+    pytest.importorskip("sentencepiece")
+    for split, count in (("train", 6), ("valid", 1), ("test", 2)):
+        write_documents(tmp_path / "books" / split, count=count)
+    folder = tmp_path / "trained" / "memlm" / "english"
+    for _ in range(2):
+        # The second time, training has ended.
+        ran = subprocess.run(
+            [sys.executable, RECIPE, *FLAGS, "--epochs=3"],
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "PYTHONPATH": str(RECIPE.parents[1]),
+                "MEMLM_KERAS_HOME": str(tmp_path / "cache"),
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+    card = trained.read_metadata(folder)["card"]
+    assert card["perplexity"] < card["perplexity per word"]
+    assert "--pieces=275" in card["command"]
+    model = memlm.LanguageModel.from_preset(folder)
+    assert len(model.vocabulary) == 275
+    assert np.isfinite(model.score("the old man")).all()
