@@ -36,28 +36,18 @@ flags.DEFINE_multi_enum(
 WINDOW = 54  # Half a document.
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
-# Units of the LSTM, so that no model has more parameters than the first.
+# Units of the LSTM, so that no model has more parameters than the first; what
+# makes the memory, and what makes the mixture.
 KINDS = {
-    "lstm": (100, dict),
-    "attention": (77, lambda: {"memory": memlm.memory.Attention(WINDOW)}),
-    "key_value_predict": (
-        99,
-        lambda: {"memory": memlm.memory.KeyValuePredict(WINDOW)},
-    ),
-    "attentive": (
-        77,
-        lambda: {"memory": memlm.memory.Attentive("combined", WINDOW)},
-    ),
-    "induction": (
-        81,
-        lambda: {"memory": memlm.memory.InductionAttention(WINDOW)},
-    ),
+    "lstm": (100,),
+    "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
+    "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
+    "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
+    "induction": (81, lambda: memlm.memory.InductionAttention(WINDOW)),
     "induction_pointer": (
         77,
-        lambda: {
-            "memory": memlm.memory.InductionAttention(WINDOW),
-            "mixture": memlm.mixtures.PointerSentinel(WINDOW),
-        },
+        lambda: memlm.memory.InductionAttention(WINDOW),
+        lambda: memlm.mixtures.PointerSentinel(WINDOW),
     ),
 }
 
@@ -74,7 +64,7 @@ def main(_):
     print(" ", passage.replace(" <eos>", "\n "))
     models, rows = {}, {}
     for name in dict.fromkeys(["lstm", *FLAGS.memory]):
-        models[name], rows[name] = train(name, *KINDS[name], corpus)
+        models[name], rows[name] = train(name, corpus)
     optimum = memlm.data.embedded.optimal_perplexity(documents)
     rows["best possible"] = {"perplexity": optimum}
     print("\nTest perplexity (every token with <eos>, natural logarithm)")
@@ -108,18 +98,19 @@ def main(_):
     print("  memlm train key_value_predict --dataset=your_text.txt --scale=0.3")
 
 
-def train(name, units, make_layers, corpus):
+def train(name, corpus):
     """Trains a model and returns it with its row of the table."""
     import keras
 
     print(f"\n{name}")
     begin = time.time()
+    units, *makers = KINDS[name]
     keras.utils.set_random_seed(FLAGS.seed)
     model = memlm.LanguageModel(
         vocabulary=corpus.vocabulary,
         embedding_dim=64,
         recurrent=[keras.layers.LSTM(units)],
-        **make_layers(),
+        **{part: make() for part, make in zip(("memory", "mixture"), makers)},
         # From vectors that are all alike, no memory learns which one to read.
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
     )

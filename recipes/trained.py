@@ -42,7 +42,7 @@ def main(_):
     corpus = memlm.data.load("embedded")
     pathlib.Path(FLAGS.run_dir).mkdir(parents=True, exist_ok=True)
     for kind, description in DESCRIPTIONS.items():
-        model, _ = quickstart.train(kind, *quickstart.KINDS[kind], corpus)
+        model, _ = quickstart.train(kind, corpus)
         folder = pathlib.Path(FLAGS.out, "memlm", f"embedded_{kind}")
         batches = corpus.batches("test", 32, quickstart.WINDOW, documents=True)
         card = {

@@ -85,6 +85,25 @@ def memory_loss(layer, direction, *arguments):
     return loss
 
 
+def window_loss(layer, filled, toward, toward_attention):
+    """Function of `[outputs, window, *weights]` of a memory: outputs and
+    attention weights, each times a direction."""
+
+    def loss(tensors):
+        outputs, window, *weights = tensors
+        (predictions, _, attention), _ = everything(layer.stateless_call)(
+            weights,
+            [],
+            outputs,
+            state={"window": window, "filled": tensor(filled)},
+        )
+        return ops.sum(predictions * tensor(toward)) + ops.sum(
+            attention * tensor(toward_attention)
+        )
+
+    return loss
+
+
 def sequence_loss(layer, direction, num_states, training=False):
     """Function of `[inputs, *states, *weights]`: outputs times a direction."""
 

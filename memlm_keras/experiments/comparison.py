@@ -22,6 +22,10 @@ _BITS = np.log(2.0)
 def compare(experiment, model, asked, verbose):
     """Perplexities of n-gram models, bits of the test text by word and by
     character, the words that the model gained most on, and generated lines."""
+    from memlm_keras.models.streaming import concatenate_batches
+    from memlm_keras.ngrams.mixture import mixed
+    from memlm_keras.ngrams.mixture import mixture_weights
+
     corpus = experiment.corpus
     unigram, counted = _counted(corpus, 1), _counted(corpus, _ORDER)
     cached = memlm.ngrams.with_cache(counted, corpus.validation, verbose=0)
@@ -31,22 +35,20 @@ def compare(experiment, model, asked, verbose):
         batches = evaluation_batches(experiment, model, split)
         found, weights = model.score_batches(batches)
         by_counts, _ = cached.score_batches(batches)
+        (targets,) = concatenate_batches((each,) for _, each, _ in batches)
         kept = weights > 0
-        targets = np.concatenate(list(_targets(batches)))
         return targets[kept], found[kept].astype("float64"), by_counts[kept]
 
     words, found, by_counts = scores("test")
-    shares = memlm.ngrams.mixture_weights(scores("validation")[1:])
-    with np.errstate(divide="ignore"):
-        shares = np.log(shares)[:, None]
-    mixed = np.logaddexp.reduce(shares + [found, by_counts])
+    shares = mixture_weights(scores("validation")[1:])
+    averaged = mixed([found, by_counts], shares)
     bits = -found.sum() / _BITS
     characters = np.array([1 + len(word) for word in corpus.vocabulary.tokens])
     return {
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
         "kneser_ney_with_cache": _perplexities(cached, corpus),
-        "averaged": {"test": {"perplexity": float(np.exp(-mixed.mean()))}},
+        "averaged": {"test": {"perplexity": float(np.exp(-averaged.mean()))}},
         "bits_per_word": bits / len(words),
         "bits_per_character": bits / int(characters[words].sum()),
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
@@ -60,14 +62,6 @@ def _counted(corpus, order):
         # Discounts of a small text are no concern of those who compare.
         warnings.filterwarnings("ignore", "Counts of counts")
         return model.fit(corpus.train, verbose=0)
-
-
-def _targets(batches):
-    """The targets of each batch, padded to the longest."""
-    targets = [each for _, each, _ in batches]
-    longest = max(each.shape[1] for each in targets)
-    for each in targets:
-        yield np.pad(each, [(0, 0), (0, longest - each.shape[1])])
 
 
 def _perplexities(model, corpus):
@@ -99,10 +93,10 @@ def _generated(experiment, model):
     """Lines that the model writes, always the same."""
     import keras
 
-    keras.utils.set_random_seed(experiment.seed)
-    end = model.vocabulary.end_of_sentence
     if not model.causal:
         return []
+    keras.utils.set_random_seed(experiment.seed)
+    end = model.vocabulary.end_of_sentence
     lines = model.generate([end] * _LINES, _LONGEST, "top_p")
     return [line.removeprefix(end).removesuffix(end).strip() for line in lines]
 

@@ -1,6 +1,7 @@
 """The choice of a row and of settings for a text of one's own.
 
-docs/results/defaults.md has the measurements behind each number.
+docs/results/defaults.md has what was measured on two small texts. The other
+numbers are choices.
 """
 
 import dataclasses
@@ -19,9 +20,9 @@ from memlm_keras.experiments.tasks import resolve
 from memlm_keras.presets import count_params
 
 OWN = "memlm"
-# Tokens of training text up to which a row is the best of ours.
+# Tokens of training text up to which a row is chosen.
 _ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
-# Rates of dropout, and the tokens of training text up to which they are best.
+# Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
 # Operations of all epochs: some ten minutes of two cores.
 _OPERATIONS = 3e13

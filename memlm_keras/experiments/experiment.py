@@ -236,16 +236,15 @@ class Experiment:
             results = {
                 "parameters": model.count_params(),
                 "finite": finite,
-                **self._summary(run_folder.log()),
+                **self._summary(log := run_folder.log()),
                 **self.task.measure(self, model, verbose),
             }
         run_folder.write_results(
             self.settings, results, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
-        figures.draw_curve(
-            run_folder.log(), self.task.monitor, run_folder.path / "curve.png"
-        )
+        curve = run_folder.path / "curve.png"
+        figures.draw_curve(log, self.task.monitor, curve)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results
 

@@ -180,7 +180,7 @@ class Mixture(Scorer):
         )
 
     def _mixed(self, score):
-        return _mixed([score(model) for model in self.models], self.weights)
+        return mixed([score(model) for model in self.models], self.weights)
 
 
 def mix(models, text, verbose=1):
@@ -303,14 +303,14 @@ def with_cache(
         cache = UnigramCache(model.vocabulary_size, size, decay, documents)
         both = [scores, cache.score(text)]
         weights = mixture_weights(both)
-        total = _mixed(both, weights).sum()
+        total = mixed(both, weights).sum()
         if total > best_sum:
             best, best_sum = Mixture([model, cache], weights), total
         progress.add(1)
     return best
 
 
-def _mixed(scores, weights):
+def mixed(scores, weights):
     """log sum_k weights_k exp(scores_k)."""
     with np.errstate(divide="ignore"):
         terms = [

@@ -1,6 +1,6 @@
-"""Rows of our own: no paper's, but what did best on texts of these sizes.
+"""Rows of the package's own, for texts of three sizes.
 
-docs/results/defaults.md has the measurements that chose them.
+docs/results/defaults.md measures the smallest.
 """
 
 import dataclasses

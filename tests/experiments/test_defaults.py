@@ -1,4 +1,5 @@
-"""What is chosen for a text of one's own, and what a finished run says."""
+"""Tests of the choice for a text of one's own, and of the comparison of a
+finished run with counting."""
 
 import re
 

@@ -12,6 +12,7 @@ from layers import everything
 from layers import memory_loss
 from layers import tensor
 from layers import uniform
+from layers import window_loss
 
 from memlm_keras import memory as memories
 from references import daniluk2017 as reference
@@ -198,18 +199,6 @@ def test_gradients_equal_finite_differences(case, gradients, random):
     toward = random.normal(size=predictions.shape).astype("float32")
     toward_attention = random.normal(size=attention.shape).astype("float32")
 
-    def loss(tensors):
-        outputs, window, *kernels = tensors
-        (predictions, _, attention), _ = everything(layer.stateless_call)(
-            kernels,
-            [],
-            outputs,
-            state={"window": window, "filled": tensor(state["filled"])},
-        )
-        return keras.ops.sum(predictions * tensor(toward)) + keras.ops.sum(
-            attention * tensor(toward_attention)
-        )
-
     def reference_loss(values):
         outputs, window, *kernels = values
         predictions, _, attention = case.reference(
@@ -221,6 +210,7 @@ def test_gradients_equal_finite_differences(case, gradients, random):
             attention * toward_attention
         )
 
+    loss = window_loss(layer, state["filled"], toward, toward_attention)
     values = [outputs, state["window"], *layer.get_weights()]
     assert_derivatives(gradients, loss, reference_loss, values)
 

@@ -9,6 +9,7 @@ from layers import everything
 from layers import normal
 from layers import tensor
 from layers import uniform
+from layers import window_loss
 
 from memlm_keras.memory import InductionAttention
 from references import induction as reference
@@ -105,18 +106,6 @@ def test_gradients_equal_finite_differences(gradients):
     layer = make(4, 3)
     toward, toward_attention = normal(3, 4, 5, 3), normal(4, 4, 5, 4)
 
-    def loss(tensors):
-        outputs, window, *kernels = tensors
-        (predictions, _, attention), _ = everything(layer.stateless_call)(
-            kernels,
-            [],
-            outputs,
-            state={"window": window, "filled": tensor(state["filled"])},
-        )
-        return keras.ops.sum(predictions * tensor(toward)) + keras.ops.sum(
-            attention * tensor(toward_attention)
-        )
-
     def reference_loss(values):
         outputs, window, *kernels = values
         predictions, _, attention = expected_of(
@@ -126,6 +115,7 @@ def test_gradients_equal_finite_differences(gradients):
             attention * toward_attention
         )
 
+    loss = window_loss(layer, state["filled"], toward, toward_attention)
     values = [outputs, state["window"], *layer.get_weights()]
     assert_derivatives(gradients, loss, reference_loss, values)
 
