@@ -103,7 +103,8 @@ def choose_preset(dataset, preset=None, **given):
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
         )
     if not _is_own(preset):
-        options |= _fitted(preset, f"{OWN}/{best}", tokens)
+        fitted = _fitted(preset, f"{OWN}/{best}", tokens)
+        options |= {k: v for k, v in fitted.items() if k not in given}
         reasons.append(
             f"{preset} is made for a larger text. Sizes and rates were fitted "
             f"to {tokens:,} tokens (--as_published keeps the paper's)."

@@ -41,6 +41,12 @@ def test_what_is_given_is_kept(novel):
     assert not set(choice.options) & set(given)
 
 
+def test_what_is_given_is_kept_for_a_papers_row(novel):
+    given = {"dropout": 0.1, "scale": 0.1}
+    choice = choose_preset(str(novel), "key_value_predict", **given)
+    assert choice.options and not set(choice.options) & set(given)
+
+
 def test_words_are_split_at_white_space_where_that_suits(folder):
     write_lines(folder / "plain.txt", sentences(80))
     choice = choose_preset(str(folder / "plain.txt"))
