@@ -431,18 +431,24 @@ def _require_spaces(source):
     """Raises an error for text that has few spaces between its words."""
     lines = itertools.islice(source.sentences(), _LINES_LOOKED_AT)
     words = [word for line, _ in lines for word in line.split()]
-    characters = sum(map(len, words))
-    unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
-    if 2 * unspaced > characters > _LONG_WORDS * len(words):
+    if are_unspaced(words):
         raise UnspacedTextError(
             f"{source.path} has few spaces between its words, as is usual in "
             "its script: split at white space, its tokens have "
-            f"{characters / len(words):.0f} characters on average. Received: "
+            f"{sum(map(len, words)) / len(words):.0f} characters on average. "
+            "Received: "
             f"tokenize=None, and text such as {words[0][:20]!r}. Give "
             '`tokenize="characters"` (`--tokenize=characters` of `memlm`), or '
             "text with spaces between its words; "
             '`tokenize="white_space"` reads it as it is.'
         )
+
+
+def are_unspaced(words):
+    """Whether words are of a script without spaces, and are long."""
+    characters = sum(map(len, words))
+    unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
+    return 2 * unspaced > characters > _LONG_WORDS * len(words)
 
 
 # === Documents ===

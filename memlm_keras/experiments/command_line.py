@@ -239,6 +239,7 @@ COMMANDS = {
                 ),
                 Option("sentences", int, "Number of texts.", default=3),
                 Option("seed", int, "Seed of the sampler."),
+                Option("unknown", bool, "Write the unknown word too."),
             ),
         ),
         Command(

@@ -518,10 +518,12 @@ def generate(positional, values, command):
 
         keras.utils.set_random_seed(values["seed"])
     end = model.vocabulary.end_of_sentence
+    unknown = [] if values.get("unknown") else [model.vocabulary.unknown_id]
     for text in model.generate(
         [positional.prompt or end] * values["sentences"],
         values["max_length"],
         values["sampler"],
+        suppress_token_ids=unknown,
     ):
         print(text.removeprefix(end).removesuffix(end).strip())
 

@@ -10,6 +10,7 @@ import pathlib
 import re
 
 from memlm_keras import registry
+from memlm_keras.data.corpus import are_unspaced
 from memlm_keras.data.text_store import read_lines
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
@@ -158,6 +159,11 @@ def _tokenize(path):
         return None, None
     lines = itertools.islice(read_lines(path), _LINES)
     words = [word for line in lines for word in line.split()]
+    if are_unspaced(words):
+        return "characters", (
+            "This text has few spaces between its words, so its tokens are "
+            "characters."
+        )
     attached = sum(map(bool, map(_PUNCTUATION.search, words)))
     if attached > _ATTACHED * len(words):
         return "unicode_script", (

@@ -12,7 +12,15 @@ from memlm_keras.arguments import require_vocabulary
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 
-def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
+def generate(
+    model,
+    prompt,
+    max_length,
+    sampler,
+    vocabulary,
+    stop_token_ids,
+    suppress_token_ids,
+):
     """See `memlm_keras.LanguageModel.generate`."""
     if vocabulary is not None or model.vocabulary is not None:
         vocabulary = require_vocabulary(model, vocabulary)
@@ -42,7 +50,7 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
     generated, lengths = sample(
         model=model,
         sampler=sampler,
-        step=model.step,
+        step=_suppressing(model, suppress_token_ids),
         tokens=tokens,
         fixed=fixed,
         state=model.read(tokens[:, : min(lengths) - 1]),
@@ -50,6 +58,22 @@ def generate(model, prompt, max_length, sampler, vocabulary, stop_token_ids):
         may_be_empty=not by_default,
     )
     return restore(generated, lengths)
+
+
+def _suppressing(model, token_ids):
+    """Returns `model.step`, with no probability for some tokens."""
+    if token_ids is None or not len(token_ids):
+        return model.step
+    size = model.vocabulary_size
+    token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)
+    penalty = np.zeros(size, "float32")
+    penalty[token_ids] = -1e9
+
+    def step(tokens, state):
+        logits, state = model.step(tokens, state)
+        return ops.add(ops.cast(logits, "float32"), penalty), state
+
+    return step
 
 
 def sample(

@@ -331,6 +331,7 @@ class StreamingModel(keras.Model):
         sampler="top_k",
         vocabulary=None,
         stop_token_ids=None,
+        suppress_token_ids=None,
     ):
         """Continues a prompt.
 
@@ -348,6 +349,8 @@ class StreamingModel(keras.Model):
                 before it. `None`, with a vocabulary, is the end of a sentence,
                 which is then never the first token after a prompt. `()`
                 generates up to `max_length`.
+            suppress_token_ids: list of ids that are never written, such as
+                `[vocabulary.unknown_id]`; `None` is no id.
 
         Returns:
             The kind of the prompt: ids `(max_length,)` or `(batch,
@@ -371,6 +374,7 @@ class StreamingModel(keras.Model):
             sampler=sampler,
             vocabulary=vocabulary,
             stop_token_ids=stop_token_ids,
+            suppress_token_ids=suppress_token_ids,
         )
 
     # === Batches, with the state carried from one to the next ===

@@ -84,6 +84,9 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     assert len(told.out.splitlines()) == 3
     assert all(line.startswith("the old") for line in told.out.splitlines())
     assert memlm("generate", "runs", "the old", "--seed=1").status == 0
+    flags = ["--sampler=random", "--sentences=20", "--seed=1"]
+    assert "<unk>" not in memlm("generate", run, *flags).out
+    assert "<unk>" in memlm("generate", run, *flags, "--unknown").out
 
     told = memlm("score", run, "the man", "zebra")
     lines = told.out.split()

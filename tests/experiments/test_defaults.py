@@ -53,6 +53,17 @@ def test_words_are_split_at_white_space_where_that_suits(folder):
     assert "tokenize" not in choice.options
 
 
+def test_text_without_spaces_is_read_by_characters(folder):
+    text = "今天天气很好，我们去公园散步。\n他说明天会下雨。\n" * 20
+    (folder / "notes.txt").write_text(text, encoding="utf-8")
+    choice = choose_preset(str(folder / "notes.txt"))
+    assert choice.options["tokenize"] == "characters"
+    assert "few spaces" in choice.reasons[0]
+    # A paper's row is read as it was told.
+    with pytest.raises(ValueError, match="--tokenize=characters"):
+        choose_preset(str(folder / "notes.txt"), "key_value_predict")
+
+
 def test_rows_grow_with_the_text():
     rows = [row for row, _ in sorted(defaults._ROWS.items(), key=_limit)]
     units = [memlm_keras.presets.get(f"memlm/{row}")["units"] for row in rows]

@@ -59,6 +59,25 @@ def test_stop_tokens_end_a_row(first):
         assert text == " ".join(LETTERS.decode(row[:length]))
 
 
+def test_suppressed_tokens_are_not_written():
+    model = shared()
+    free = model.generate([[3, 4, 5]], 9, "greedy")[0, 3:]
+    gone = {int(free[0])}
+    for sampler in ("greedy", "top_p", "beam"):
+        found = model.generate(
+            [[3, 4, 5], [6]], 9, sampler, suppress_token_ids=[*gone]
+        )
+        assert not gone & set(found[:, 3:].ravel().tolist())
+    # Prompts are kept, and the others are as probable as before.
+    prompt = np.array([[3, *gone]], "int32")
+    found = model.generate(prompt, 3, "greedy", suppress_token_ids=[*gone])
+    logits = stepped(model, prompt)[0][0, -1]
+    logits[[*gone]] = -np.inf
+    assert found[0].tolist() == [3, *gone, int(np.argmax(logits))]
+    with pytest.raises(ValueError, match="`suppress_token_ids`"):
+        model.generate([[3]], 3, suppress_token_ids=[V])
+
+
 def test_beams():
     import keras_nlp
 
