@@ -302,11 +302,13 @@ class SubwordVocabulary(Vocabulary):
         ids = np.asarray(ids)
         if self.unit != "pieces":
             return int(ids.size)
-        begins_word = [
-            token.startswith(WORD_START) or token == self.end_of_sentence
-            for token in self.tokens
-        ]
-        return int(np.count_nonzero(np.array(begins_word)[ids]))
+        begins_word = np.array([*map(self.begins_word, self.tokens)])
+        return int(np.count_nonzero(begins_word[ids]))
+
+    def begins_word(self, token):
+        if self.unit != "pieces":
+            return True
+        return token.startswith(WORD_START) or token == self.end_of_sentence
 
     def get_config(self):
         model = self.sentencepiece

@@ -245,6 +245,10 @@ class Vocabulary:
         """
         return int(np.size(ids))
 
+    def begins_word(self, token):
+        """Whether a token, a string, begins a word, as each does here."""
+        return True
+
     @functools.cached_property
     def fingerprint(self):
         """Short hash of tokens and tokenizer, 16 characters."""

@@ -216,6 +216,11 @@ COMMANDS = {
                     "For --rate: words to train on at once; by default 5, and "
                     "with --reset a sentence.",
                 ),
+                Option(
+                    "tokens",
+                    bool,
+                    "A line for each piece of a word, for models of pieces.",
+                ),
                 Option("out", str, "File to write in place of the screen."),
             ),
         ),

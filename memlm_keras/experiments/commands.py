@@ -483,6 +483,8 @@ def surprisal(positional, values, command):
         reset=values.get("reset", False),
         segment_length=values.get("segment_length"),
     )
+    if not values.get("tokens"):
+        surprisals = surprisals.by_word(vocabulary or model.vocabulary)
     if "out" in values:
         surprisals.write(values["out"])
     else:

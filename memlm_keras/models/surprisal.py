@@ -65,6 +65,45 @@ class Surprisal:
     def __len__(self):
         return len(self.words)
 
+    def by_word(self, vocabulary):
+        """Joins pieces of words.
+
+        The surprisal of a word is the sum over its pieces, and so is its
+        entropy reduction. Its entropy and rank are those of its first piece,
+        and it is unknown if one of its pieces is.
+
+        Args:
+            vocabulary: `memlm_keras.data.Vocabulary` of the text. Where each
+                token is a word, nothing changes.
+
+        Returns:
+            `Surprisal`.
+
+        Example:
+
+        >>> evaluation.surprisal(lm, "the cats").by_word(lm.vocabulary).words
+        ('the', 'cats', '</s>')
+        """
+        begins = np.array([*map(vocabulary.begins_word, self.words)])
+        begins |= self.position == 1
+        starts = np.flatnonzero(begins)
+        sentence = self.sentence[starts]
+        first = np.searchsorted(sentence, sentence)
+        return dataclasses.replace(
+            self,
+            words=tuple(
+                vocabulary.detokenize(list(self.words[begin:end]))
+                for begin, end in zip(starts, [*starts[1:], len(self)])
+            ),
+            sentence=sentence,
+            position=np.arange(len(starts)) - first + 1,
+            surprisal=np.add.reduceat(self.surprisal, starts),
+            entropy=self.entropy[starts],
+            entropy_reduction=np.add.reduceat(self.entropy_reduction, starts),
+            rank=self.rank[starts],
+            unknown=np.logical_or.reduceat(self.unknown, starts),
+        )
+
     def columns(self):
         """Returns a dict of columns by name, such as `"surprisal_bits"`."""
         return {

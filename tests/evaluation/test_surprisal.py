@@ -266,6 +266,35 @@ def test_the_table(tmp_path):
     ]
 
 
+def test_pieces_of_words_are_joined():
+    pieces = [f"p{i}" for i in range(V - 6)]
+    vocabulary = SubwordVocabulary(
+        ["</s>", "<unk>", "\u2581the", "\u2581cat", "s", "\u2581", *pieces]
+    )
+    model = shared("lstm", "none")
+    found = model.surprisal("the cats\ncat", vocabulary)
+    assert found.words == ("\u2581the", "\u2581cat", "s", "</s>") + (
+        "\u2581cat",
+        "</s>",
+    )
+    joined = found.by_word(vocabulary)
+    assert joined.words == ("the", "cats", "</s>", "cat", "</s>")
+    assert joined.sentence.tolist() == [1, 1, 1, 2, 2]
+    assert joined.position.tolist() == [1, 2, 3, 1, 2]
+    assert len(joined) == len(joined.to_tsv().splitlines()) - 1
+    first = [0, 1, 3, 4, 5]
+    np.testing.assert_array_equal(joined.entropy, found.entropy[first])
+    np.testing.assert_array_equal(joined.rank, found.rank[first])
+    for name in ("surprisal", "entropy_reduction"):
+        by_piece, by_word = getattr(found, name), getattr(joined, name)
+        assert by_word[1] == by_piece[1] + by_piece[2]
+        assert by_word.sum() == pytest.approx(by_piece.sum())
+        np.testing.assert_array_equal(by_word[[0, 3]], by_piece[[0, 4]])
+    # Words of other vocabularies stay as they are.
+    found = model.surprisal("w1 w2", VOCABULARY)
+    assert found.by_word(VOCABULARY).to_tsv() == found.to_tsv()
+
+
 def test_an_impossible_word(counted):
     """Its surprisal is infinite, and the entropy is that of the others."""
     cache = UnigramCache(V, size=4)
