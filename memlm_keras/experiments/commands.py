@@ -169,7 +169,7 @@ def train(positional, values, command):
     sized = any(o.name in values for o in (*options.SIZES, *options.TRAINING))
     choice = None
     if preset is None or (own_text and not (published or sized)):
-        choice = defaults.choose_preset(dataset, preset, **values)
+        choice = defaults.choose_preset(dataset, preset, **values, **running)
     if choice is None:
         experiment = Experiment(preset, dataset, **values)
         name = experiment.name

@@ -1,11 +1,11 @@
 """The choice of a row and of settings for a text of one's own.
 
-docs/results/defaults.md has what was measured on two small texts. The other
-numbers are choices.
+docs/results/defaults.md has what was measured. The other numbers are choices.
 """
 
 import dataclasses
 import itertools
+import os
 import pathlib
 import re
 
@@ -25,8 +25,11 @@ OWN = "memlm"
 _ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
-# Operations of all epochs: some ten minutes of two cores.
-_OPERATIONS = 3e13
+# Operations of all epochs by core: some ten minutes. More cores than these are
+# no faster.
+_OPERATIONS, _MOST_CORES = 1.5e13, 16
+# Share of the memory that a row may take.
+_MEMORY = 0.5
 _FEWEST_EPOCHS, _MOST_EPOCHS = 3, 40
 # Lines that decide how words are split. Punctuation counts as attached if it
 # ends more than this share of the words.
@@ -65,7 +68,8 @@ def choose_preset(dataset, preset=None, **given):
     Args:
         dataset: string, as for `Experiment`.
         preset: string, as for `Experiment`, or `None`.
-        **given: options that are set already, which are not changed.
+        **given: options that are set already, which are not changed; `epochs`
+            may be among them.
 
     Returns:
         `None` for a preset that is not of a neural language model. Otherwise an
@@ -98,6 +102,10 @@ def choose_preset(dataset, preset=None, **given):
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     best = _up_to(tokens, _ROWS)
+    rows = list(_ROWS)[: list(_ROWS).index(best) + 1]
+    while len(rows) > 1 and _bytes(f"{OWN}/{rows[-1]}", size) > _memory():
+        reasons.append(f"{OWN}/{rows.pop()} needs more memory than there is.")
+    best = rows[-1]
     if preset is None:
         preset = f"{OWN}/{best}"
         reasons.append(
@@ -113,7 +121,15 @@ def choose_preset(dataset, preset=None, **given):
         return Choice(preset, options, {}, reasons, corpus)
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
-    running = {"epochs": _epochs(preset, tokens, size)}
+    running = {}
+    if "epochs" not in given:
+        cores = _cores()
+        epochs = running["epochs"] = _epochs(preset, tokens, size, cores)
+        reasons.append(
+            f"It is trained for at most {epochs} epochs, by what {cores} "
+            f"{'cores' if cores > 1 else 'core'} can do in about ten minutes, "
+            "and ends earlier if the validation text gains no more."
+        )
     return Choice(preset, options, running, reasons, corpus)
 
 
@@ -126,11 +142,35 @@ def _up_to(tokens, limits):
     return next(key for key, most in limits.items() if tokens <= most)
 
 
-def _epochs(preset, tokens, size):
+def _epochs(preset, tokens, size, cores):
     """Epochs that fit in the time, each with six operations a weight."""
     weights = count_params(preset, size)
-    affordable = int(_OPERATIONS / (6 * weights * tokens))
+    affordable = int(cores * _OPERATIONS / (6 * weights * tokens))
     return min(max(affordable, _FEWEST_EPOCHS), _MOST_EPOCHS)
+
+
+def _cores():
+    """Cores that this process may use, as far as they help."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    count = len(allowed(0)) if allowed else os.cpu_count() or 1
+    return min(count, _MOST_CORES)
+
+
+def _bytes(preset, size):
+    """Bytes of a row in training: weights, their gradients and the two moments
+    of Adam, and three arrays of probabilities."""
+    row = registry.find(preset)[1]
+    probabilities = row.batch_size * row.segment_length * size
+    return 4 * (4 * count_params(preset, size) + 3 * probabilities)
+
+
+def _memory():
+    """Bytes that a row may take; without limit where it is not known."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
+    return _MEMORY * total
 
 
 def _fitted(preset, own, tokens):

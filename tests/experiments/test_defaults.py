@@ -36,9 +36,9 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
 
 
 def test_what_is_given_is_kept(novel):
-    given = {"dropout": 0.1, "tokenize": "characters"}
+    given = {"dropout": 0.1, "tokenize": "characters", "epochs": 2}
     choice = choose_preset(str(novel), **given)
-    assert not set(choice.options) & set(given)
+    assert not {**choice.options, **choice.running}.keys() & given.keys()
 
 
 def test_what_is_given_is_kept_for_a_papers_row(novel):
@@ -62,6 +62,22 @@ def test_text_without_spaces_is_read_by_characters(folder):
     # A paper's row is read as it was told.
     with pytest.raises(ValueError, match="--tokenize=characters"):
         choose_preset(str(folder / "notes.txt"), "key_value_predict")
+
+
+def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
+    def epochs(cores):
+        monkeypatch.setattr(defaults, "_cores", lambda: cores)
+        return choose_preset(str(novel)).running["epochs"]
+
+    monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
+    assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
+    assert "16 cores can do" in choose_preset(str(novel)).reasons[-1]
+    monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
+    assert choose_preset(str(novel)).preset == "memlm/large"
+    monkeypatch.setattr(defaults, "_memory", lambda: 50_000_000)
+    choice = choose_preset(str(novel))
+    assert choice.preset == "memlm/small"
+    assert "memlm/large needs more memory" in " ".join(choice.reasons)
 
 
 def test_rows_grow_with_the_text():
