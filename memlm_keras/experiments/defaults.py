@@ -25,9 +25,10 @@ OWN = "memlm"
 _ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
-# Operations of all epochs by core: some ten minutes. More cores than these are
-# no faster.
+# Operations of a core in ten minutes. More cores than these are no faster.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
+# Minutes for which epochs are chosen, and after which a smaller row is.
+_MINUTES, _MOST_MINUTES = 10, 180
 # Share of the memory that a row may take.
 _MEMORY = 0.5
 _FEWEST_EPOCHS, _MOST_EPOCHS = 3, 40
@@ -101,18 +102,15 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
-    best = _up_to(tokens, _ROWS)
-    rows = list(_ROWS)[: list(_ROWS).index(best) + 1]
-    while len(rows) > 1 and _bytes(f"{OWN}/{rows[-1]}", size) > _memory():
-        reasons.append(f"{OWN}/{rows.pop()} needs more memory than there is.")
-    best = rows[-1]
+    best, refused = _own_row(tokens, size)
     if preset is None:
-        preset = f"{OWN}/{best}"
+        preset = best
+        reasons += refused
         reasons.append(
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
         )
     if not _is_own(preset):
-        fitted = _fitted(preset, f"{OWN}/{best}", tokens)
+        fitted = _fitted(preset, best, tokens)
         options |= {k: v for k, v in fitted.items() if k not in given}
         reasons.append(
             f"{preset} is made for a larger text. Sizes and rates were fitted "
@@ -123,11 +121,12 @@ def choose_preset(dataset, preset=None, **given):
         options["dropout"] = _up_to(tokens, _DROPOUT)
     running = {}
     if "epochs" not in given:
-        cores = _cores()
-        epochs = running["epochs"] = _epochs(preset, tokens, size, cores)
+        minutes = _minutes(preset, tokens, size)
+        epochs = min(max(int(_MINUTES / minutes), _FEWEST_EPOCHS), _MOST_EPOCHS)
+        running["epochs"] = epochs
         reasons.append(
-            f"It is trained for at most {epochs} epochs, by what {cores} "
-            f"{'cores' if cores > 1 else 'core'} can do in about ten minutes, "
+            f"It is trained for at most {epochs} epochs, about "
+            f"{max(1, round(epochs * minutes)):,} minutes of {_cores()} cores, "
             "and ends earlier if the validation text gains no more."
         )
     return Choice(preset, options, running, reasons, corpus)
@@ -142,11 +141,30 @@ def _up_to(tokens, limits):
     return next(key for key, most in limits.items() if tokens <= most)
 
 
-def _epochs(preset, tokens, size, cores):
-    """Epochs that fit in the time, each with six operations a weight."""
-    weights = count_params(preset, size)
-    affordable = int(cores * _OPERATIONS / (6 * weights * tokens))
-    return min(max(affordable, _FEWEST_EPOCHS), _MOST_EPOCHS)
+def _own_row(tokens, size):
+    """The row for a text, and why each larger one is not for this machine."""
+    best = _up_to(tokens, _ROWS)
+    rows = [f"{OWN}/{row}" for row in _ROWS]
+    rows, reasons = rows[: rows.index(f"{OWN}/{best}") + 1], []
+    while len(rows) > 1 and (reason := _too_large(rows[-1], tokens, size)):
+        reasons.append(f"{rows.pop()} {reason}.")
+    return rows[-1], reasons
+
+
+def _minutes(preset, tokens, size):
+    """Minutes of an epoch, with six operations a weight and token."""
+    operations = 6 * count_params(preset, size) * tokens
+    return 10 * operations / (_cores() * _OPERATIONS)
+
+
+def _too_large(preset, tokens, size):
+    """Why a row is not for this machine, or `None`."""
+    if _bytes(preset, size) > _memory():
+        return "needs more memory than there is"
+    minutes = _FEWEST_EPOCHS * _minutes(preset, tokens, size)
+    if minutes > _MOST_MINUTES:
+        return f"would take about {minutes / 60:.0f} hours here"
+    return None
 
 
 def _cores():

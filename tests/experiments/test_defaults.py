@@ -71,13 +71,17 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
 
     monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
     assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
-    assert "16 cores can do" in choose_preset(str(novel)).reasons[-1]
+    assert "of 16 cores" in choose_preset(str(novel)).reasons[-1]
     monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
     assert choose_preset(str(novel)).preset == "memlm/large"
-    monkeypatch.setattr(defaults, "_memory", lambda: 50_000_000)
+    monkeypatch.setattr(defaults, "_MOST_MINUTES", 1e-9)
     choice = choose_preset(str(novel))
     assert choice.preset == "memlm/small"
-    assert "memlm/large needs more memory" in " ".join(choice.reasons)
+    assert "memlm/large would take about" in " ".join(choice.reasons)
+    monkeypatch.setattr(defaults, "_memory", lambda: 50_000_000)
+    assert "memlm/large needs more" in " ".join(
+        choose_preset(str(novel)).reasons
+    )
 
 
 def test_rows_grow_with_the_text():
