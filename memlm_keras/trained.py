@@ -213,6 +213,9 @@ def _write_weights(model, path, dtype):
             scales = stored.create_group(_SCALES)
 
             def write(name, item):
+                # A compiled model has its optimizer in the file too.
+                if name.partition("/")[0] == "optimizer":
+                    return
                 if isinstance(item, h5py.Group):
                     written = stored.require_group(name)
                 else:

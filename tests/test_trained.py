@@ -48,8 +48,12 @@ def test_round_trip(dtype, difference, tmp_path):
     loaded.save_to_preset(tmp_path / "b", dtype)
     again = memlm.LanguageModel.from_preset(tmp_path / "b")
     close(again.score(tokens), found)
-    again.compile("sgd")
+    again.compile("adam")
     again.fit(tokens[:, :-1], tokens[:, 1:], verbose=0)
+    # The optimizer is not stored.
+    again.save_to_preset(tmp_path / "c", dtype)
+    size = (tmp_path / "c" / "model.weights.h5").stat().st_size
+    assert size == (tmp_path / "a" / "model.weights.h5").stat().st_size
 
 
 @pytest.mark.backend

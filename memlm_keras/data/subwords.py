@@ -305,6 +305,10 @@ class SubwordVocabulary(Vocabulary):
         begins_word = np.array([*map(self.begins_word, self.tokens)])
         return int(np.count_nonzero(begins_word[ids]))
 
+    def _characters(self, token):
+        # Bytes of a character that follow its first are none.
+        return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
+
     def begins_word(self, token):
         if self.unit != "pieces":
             return True

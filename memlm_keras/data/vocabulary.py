@@ -245,6 +245,20 @@ class Vocabulary:
         """
         return int(np.size(ids))
 
+    def count_characters(self, ids):
+        """Counts characters of the text of an integer array of ids, one for
+        each space between words and for each end of a sentence.
+
+        Bits per character divide by this number, and may be compared between
+        any two vocabularies without unknown words.
+        """
+        lengths = np.array([*map(self._characters, self.tokens)])
+        lengths[self.end_of_sentence_id] = 1
+        return int(lengths[np.asarray(ids)].sum())
+
+    def _characters(self, token):
+        return 1 + len(token)
+
     def begins_word(self, token):
         """Whether a token, a string, begins a word, as each does here."""
         return True

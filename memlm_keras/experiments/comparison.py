@@ -43,14 +43,14 @@ def compare(experiment, model, asked, verbose):
     shares = mixture_weights(scores("validation")[1:])
     averaged = mixed([found, by_counts], shares)
     bits = -found.sum() / _BITS
-    characters = np.array([1 + len(word) for word in corpus.vocabulary.tokens])
+    characters = corpus.vocabulary.count_characters(words)
     return {
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
         "kneser_ney_with_cache": _perplexities(cached, corpus),
         "averaged": {"test": {"perplexity": float(np.exp(-averaged.mean()))}},
         "bits_per_word": bits / len(words),
-        "bits_per_character": bits / int(characters[words].sum()),
+        "bits_per_character": bits / characters,
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
         "generated": _generated(experiment, model),
     }

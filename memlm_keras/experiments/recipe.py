@@ -4,6 +4,7 @@ A recipe is a script that hands its steps, `memlm` commands by name, to `main`.
 """
 
 import itertools
+import math
 import shlex
 import sys
 
@@ -66,10 +67,14 @@ def save_trained(model, folder, dtype, batches, card):
     weights reach, and returns that `Perplexity`."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
-    test = memlm.evaluation.perplexity(stored, batches)
+    test = memlm.evaluation.perplexity(stored, batches, verbose=0)
+    full = memlm.evaluation.perplexity(model, batches, verbose=0)
+    characters = model.vocabulary.count_characters(batches.tokens)
     facts = process.provenance(card["command"])
     card = card | {
         "perplexity": round(test.perplexity, 3),
+        "perplexity before storing": round(full.perplexity, 3),
+        "bits per character": round(test.loss / math.log(2.0) / characters, 3),
         "perplexity of": f"test text, {test.predicted_tokens:,} tokens",
         "protocol": test.protocol,
         "backend": f"{facts['backend']}, Keras {facts['keras']}",

@@ -95,6 +95,17 @@ def test_words_are_counted():
     assert characters.detokenize(characters.encode("你好 你")) == "你好你"
 
 
+def test_characters_are_counted():
+    """With a space before each word, and one for the end of a sentence."""
+    vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>"])
+    ids = vocabulary.encode_sentence("the cats")
+    assert vocabulary.count_characters(ids) == len(" the cats\n")
+    accent = vocabulary["<0xC3>"], vocabulary["<0xA9>"]
+    assert vocabulary.count_characters(accent) == 1
+    plain = Vocabulary(["the", "cats"])
+    assert plain.count_characters(plain.encode_sentence("the cats")) == 10
+
+
 def test_whole_words_keep_their_ids():
     vocabulary = SubwordVocabulary(["<unk>", "cat", "the", "</s>"])
     assert vocabulary.unit == "words"

@@ -178,6 +178,7 @@ def test_bits_of_words_and_characters(compared):
     bits = result.loss / np.log(2)
     assert found["bits_per_word"] == pytest.approx(bits / len(test), rel=1e-4)
     text = "".join(f"{vocabulary.tokens[word]} " for word in test)
+    text = text.replace("<eos> ", "\n")
     assert found["bits_per_character"] == pytest.approx(
         bits / len(text), rel=1e-4
     )
