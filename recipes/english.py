@@ -79,8 +79,10 @@ def main(_):
         "description": f"An LSTM language model of {TEXT}.",
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
-        "command": "python recipes/english.py --data_dir=FOLDER_OF_BOOKS "
-        + shlex.join(a for a in sys.argv[1:] if not a.startswith(PATHS)),
+        "command": shlex.join(
+            ["python", "recipes/english.py", "--data_dir=FOLDER_OF_BOOKS"]
+            + [a for a in sys.argv[1:] if not a.startswith(PATHS)]
+        ),
     }
     folder = pathlib.Path(FLAGS.out, "memlm", "english")
     test = corpus.batches("test", 4, 64, documents=True)
