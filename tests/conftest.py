@@ -40,15 +40,23 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Deselects tests that `backend("name")` keeps for other backends."""
+    """Deselects tests that their mark `backend` keeps for other backends."""
     elsewhere = [item for item in items if not _runs_here(item)]
     config.hook.pytest_deselected(items=elsewhere)
     items[:] = [item for item in items if _runs_here(item)]
 
 
 def _runs_here(item):
-    mark = item.get_closest_marker("backend")
-    return not mark or not mark.args or keras.backend.backend() in mark.args
+    """Whether the backend is one of `backend("name", ...)`. Of the parameters
+    of a test with `backend(one_in=n)`, PyTorch has all, and others 1/n."""
+    mark, backend = item.get_closest_marker("backend"), keras.backend.backend()
+    if not mark or backend == "torch" and not mark.args:
+        return True
+    if "one_in" in mark.kwargs:
+        # Two of several parameters meet in turn, and backends take others.
+        place = sum(item.callspec.indices.values()) + (backend == "jax")
+        return place % mark.kwargs["one_in"] == 0
+    return not mark.args or backend in mark.args
 
 
 def pytest_sessionstart(session):

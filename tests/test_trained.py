@@ -33,7 +33,7 @@ def folder(tmp_path):
     return path
 
 
-@pytest.mark.backend
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "dtype, difference", [("float32", 1e-6), ("float16", 1e-3), ("int8", 0.02)]
 )
@@ -75,7 +75,7 @@ def test_trained_classifiers_and_smoothed_models(tmp_path):
         memlm.LanguageModel.from_preset(tmp_path / "pairs")
 
 
-@pytest.mark.backend
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("name", [LSTM, ATTENTION])
 def test_the_models_of_the_package_know_their_text(name):
     model = memlm.LanguageModel.from_preset(name)

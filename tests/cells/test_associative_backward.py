@@ -84,6 +84,7 @@ MASKS = {
 }
 
 
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(
     "source_key, key",

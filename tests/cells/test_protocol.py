@@ -72,6 +72,7 @@ def inputs(random):
     return random.normal(size=(2, 5, INPUTS)).astype("float32")
 
 
+@pytest.mark.backend(one_in=4)
 @every_cell
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
@@ -103,6 +104,7 @@ def test_zeros_at_masked_steps(inputs):
     assert_close(found, expected)
 
 
+@pytest.mark.backend(one_in=3)
 @every_cell
 def test_masked_steps_are_passed_over(name, inputs):
     layer = layer_of(CELLS[name]())
@@ -128,6 +130,7 @@ def test_files(name, inputs, reloaded):
     assert found == expected
 
 
+@pytest.mark.backend(one_in=3)
 @every_cell
 def test_a_language_model_streams(name, random):
     model = LanguageModel(11, 4, [CELLS[name]()])
@@ -136,6 +139,7 @@ def test_a_language_model_streams(name, random):
     assert_close(stepped(model, tokens)[0], whole)
 
 
+@pytest.mark.backend(one_in=4)
 @every_cell
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(name, dtype, inputs):

@@ -182,6 +182,7 @@ def test_masks_of_recurrent_dropout(kind, masks):
     assert same == (masks == "sequence")
 
 
+@pytest.mark.backend(one_in=3)
 @every_cell
 def test_noise_is_drawn_anew_for_each_batch(name):
     model = LanguageModel(11, 4, [make(name, 6), make(name, 5)])

@@ -205,6 +205,7 @@ def test_gradients_equal_finite_differences(kind, source_key, key, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize(
     "source_key, key, training",
     [
@@ -293,6 +294,7 @@ def test_an_empty_source_changes_nothing(random):
     )
 
 
+@pytest.mark.backend("torch")
 @every_source
 @every_kind
 def test_a_trace_has_the_values_read_and_written(kind, source_key, random):

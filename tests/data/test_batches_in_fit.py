@@ -131,6 +131,7 @@ def test_validation_sees_everything_every_time():
     assert make_model().evaluate(validation, verbose=0)[1] == WHOLE
 
 
+@pytest.mark.backend("torch")
 def test_only_the_answers_of_recall_are_learnt():
     task = recall.MQAR(16, length=12, pairs=2)
     batches = recall.RecallBatches(task, rows=5, batch_size=2, fresh=True)

@@ -137,6 +137,7 @@ def test_mean_squares_equal_the_reference(model):
         )
 
 
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -49,6 +49,7 @@ def test_one_row_equals_the_score_of_the_whole_text(
     assert result.loss == pytest.approx(-scores.sum(), rel=1e-5)
 
 
+@pytest.mark.backend("torch")
 def test_documents_are_begin_in_the_initial_state(model, tokens):
     starts = [0, 20, 33, 90]
     batches = Batches(tokens, 3, 6, document_starts=starts)
@@ -60,6 +61,7 @@ def test_documents_are_begin_in_the_initial_state(model, tokens):
     assert "document" in result.protocol
 
 
+@pytest.mark.backend("torch")
 def test_whole_sentences_equal_sentences_in_segments(model, tokens):
     """Batches of different times, and each sentence in one row or in many."""
     tokens[-1] = 0

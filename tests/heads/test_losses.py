@@ -254,6 +254,7 @@ def outcome(model, loss="auto", **arguments):
     return [*found, model.score(TOKENS[None, :17])], history
 
 
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "head, jit_compile",
     # On TensorFlow with XLA and without.
@@ -274,6 +275,7 @@ def test_training_and_scoring_by_either_way(head, jit_compile, monkeypatch):
     assert_close((found, of_blocks), (plain, history))
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments",
     [

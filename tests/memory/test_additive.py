@@ -54,6 +54,7 @@ def choose(way, monkeypatch):
         monkeypatch.setattr(masking, "scores_in_loop", lambda queries: None)
 
 
+@pytest.mark.backend(one_in=2)
 @every_way
 @given(
     batch=st.integers(1, 3),

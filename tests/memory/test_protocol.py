@@ -107,6 +107,7 @@ def state_of(layer, read, batch_size, time=1):
 # === What a call returns ===
 
 
+@pytest.mark.backend("torch")
 @every_memory
 def test_outputs_alone_unless_more_is_asked_for(name):
     layer = MEMORIES[name]()
@@ -126,6 +127,7 @@ def test_outputs_alone_unless_more_is_asked_for(name):
     np.testing.assert_allclose(arrays(found), weights, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("initializer_seed", [None, 7])
 @every_memory
 def test_weights_of_one_initializer_differ(name, initializer_seed):
@@ -247,6 +249,7 @@ def test_what_does_not_attend_has_no_scores(name):
 # === Time ===
 
 
+@pytest.mark.backend(one_in=2)
 @every_causal
 def test_any_cut_of_the_time_axis_gives_the_same(name, reader):
     layer, read = reader(name)
@@ -312,6 +315,7 @@ def test_no_loop_over_time(name):
     assert_no_loop_over_time(layer, UNITS, (18, 31), over_slots)
 
 
+@pytest.mark.backend(one_in=2)
 @every_one_of_outputs
 def test_an_empty_memory_gives_finite_gradients(name, gradients):
     layer = MEMORIES[name]()
@@ -348,6 +352,7 @@ def without_masked_steps(values):
     return values[MASKS].reshape(len(MASKS), 4, *values.shape[2:])
 
 
+@pytest.mark.backend(one_in=3)
 @every_memory
 def test_masked_steps_are_never_remembered(name, reader):
     """Each row is as if it were read without them, wherever they are."""
@@ -406,6 +411,7 @@ def test_gradients_pass_masks_by(name, gradients):
     assert np.all(np.any(found[0][MASKS] != 0, axis=-1))
 
 
+@pytest.mark.backend("torch")
 @every_memory
 def test_a_mask_that_keras_attached(name):
     """Keras fills it in for calls with one tensor only."""
@@ -449,6 +455,7 @@ def test_a_mask_of_another_rank():
 POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 
 
+@pytest.mark.backend(one_in=4)
 @every_memory
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
@@ -465,6 +472,7 @@ def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
     )
 
 
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize(
     "name", ["attention", "key_value_predict", "ngram", "combined", "induction"]
 )
@@ -492,6 +500,7 @@ def test_gradients_at_positions(name, gradients):
     np.testing.assert_array_equal(found[0][1, 6], 0.0)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "name",
     [
@@ -547,6 +556,7 @@ def test_symbolic_positions(shape):
 # === In models of a user's own ===
 
 
+@pytest.mark.backend("torch")
 @every_memory
 @pytest.mark.parametrize("shape", [(2, TIME, UNITS), (None, None, UNITS)])
 def test_compute_output_shape(name, shape):
@@ -564,6 +574,7 @@ def test_compute_output_shape(name, shape):
     assert [*found[2:]] == [(*shape[:2], ATTENDED.get(name, 3))] * attends
 
 
+@pytest.mark.backend("torch")
 @every_one_of_outputs
 def test_in_a_sequential_model_with_padding(name, reloaded):
     """Padded rows predict as the same rows without, and so does the file."""
@@ -585,6 +596,7 @@ def test_in_a_sequential_model_with_padding(name, reloaded):
     np.testing.assert_allclose(arrays(reloaded(model)(rows)), found, atol=1e-6)
 
 
+@pytest.mark.backend("torch")
 @every_one_of_outputs
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_time_distributed(name, with_mask):
@@ -603,6 +615,7 @@ def test_time_distributed(name, with_mask):
         assert_close(found[:, index], expected)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", ["key_value_predict", "memory_network"])
 def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
     """Trains, is saved, and gives weights and state to those who ask."""
@@ -628,6 +641,7 @@ def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
     np.testing.assert_array_equal(found[2][rows == 0], 0.0)
 
 
+@pytest.mark.backend(one_in=4)
 @every_memory
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 def test_lower_precision_with_a_mask(name, policy):

@@ -153,6 +153,7 @@ def test_a_model_without_recurrent_layers():
         memlm_keras.LanguageModel(V, 4, [], None)
 
 
+@pytest.mark.backend("torch")
 def test_a_model_reads_on_with_the_embedding_of_today():
     """Words read before count by the vectors that they have now."""
     model = memlm_keras.LanguageModel(V, 4, [], MemoryNetwork(window=4))

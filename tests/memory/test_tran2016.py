@@ -204,6 +204,7 @@ def test_the_vocabulary_is_that_of_the_model():
 # === Words on both sides ===
 
 
+@pytest.mark.backend(one_in=2)
 @every_variant
 @given(
     batch_size=st.integers(1, 3),
@@ -232,6 +233,7 @@ def test_bidirectional_outputs_equal_the_reference(
     assert state == layer.initial_state(batch_size) == {}
 
 
+@pytest.mark.backend(one_in=3)
 @every_variant
 def test_gradients_of_a_bidirectional_block(variant, gradients):
     d, window, end = 3, 2, 4
@@ -253,6 +255,7 @@ def test_gradients_of_a_bidirectional_block(variant, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
+@pytest.mark.backend("torch")
 @given(
     time=st.integers(1, 6),
     padding=st.integers(1, 6),
@@ -284,6 +287,7 @@ def test_nothing_behind_the_sentence_changes_anything(
             )
 
 
+@pytest.mark.backend("torch")
 @every_variant
 def test_which_words_a_step_reads(variant, compiled):
     """All that are near, but never the one that it predicts."""
@@ -318,6 +322,7 @@ def test_an_end_that_is_to_be_predicted_is_as_any_word(compiled):
         np.testing.assert_allclose(value[0, 1], value[1, 1], atol=1e-6)
 
 
+@pytest.mark.backend("torch")
 def test_the_middle_rows_of_the_temporal_matrix_are_the_neighbours():
     layer = make_bidirectional("tm_linear", 2, window=3)
     layer.set_weights([np.zeros_like(value) for value in layer.get_weights()])

@@ -247,6 +247,7 @@ def test_copy_probability_of_the_cache_is_its_own():
     np.testing.assert_array_equal(copied[:, 0], 0.0)
 
 
+@pytest.mark.backend("torch")
 @every_mixture
 def test_masked_steps_are_never_remembered(kind, compiled):
     """Each row is as if it were read without them, wherever they stand."""
@@ -276,6 +277,7 @@ def test_masked_steps_are_never_remembered(kind, compiled):
     np.testing.assert_array_equal(found[2][~mask], 0.0)
 
 
+@pytest.mark.backend("torch")
 @every_mixture
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_positions_are_rows_of_the_full_read(kind, with_mask, compiled):

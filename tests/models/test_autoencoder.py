@@ -56,6 +56,7 @@ def test_batches():
     assert weight.tolist() == [[1, 1, 1, 1], [1, 1, 0, 0]]
 
 
+@pytest.mark.backend("torch")
 @every_model
 def test_padding_changes_nothing(name, random, compiled):
     model = make(name)
@@ -120,6 +121,7 @@ def test_beams_find_the_most_probable_sequence(name, random):
     assert [row.tolist() for row in found] == expected
 
 
+@pytest.mark.backend("torch")
 def test_rows_that_have_ended_do_not_matter_to_others(random):
     model = make("lstm", scale=2.0)
     sources = [[*random.integers(1, V, n), 0] for n in (4, 1, 4, 1)]
@@ -152,6 +154,7 @@ def test_reconstruction_counts_tokens_and_sequences():
     assert "greedy" in found.protocol
 
 
+@pytest.mark.backend("torch")
 def test_training_learns_to_copy(random):
     sentences = [[*random.integers(1, V, 3), 0] for _ in range(60)]
     batches = AutoencodingBatches(np.concatenate(sentences), 10, 4)

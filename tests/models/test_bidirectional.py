@@ -95,6 +95,7 @@ def test_scores_are_those_of_each_sentence_by_itself(model, padding):
         np.testing.assert_allclose(scores[: len(expected)], expected, atol=1e-4)
 
 
+@pytest.mark.backend("torch")
 def test_no_step_reads_the_word_that_it_predicts(model):
     tokens = rows_of([[3, 4, 1, 8, 2, 5, 5]])
     logits = array(model(tokens))
@@ -126,6 +127,7 @@ def test_saved_models_load(model, reloaded):
     assert not loaded.causal
 
 
+@pytest.mark.backend("torch")
 def test_evaluation_equals_the_scores(capsys):
     model = make()
     expected = np.concatenate([scores_of(model, each) for each in SENTENCES])
@@ -155,6 +157,7 @@ def test_attention_in_batches_is_that_of_each_sentence():
         np.testing.assert_allclose(found[counts], expected[counts], atol=1e-6)
 
 
+@pytest.mark.backend("torch")
 def test_training_learns_from_later_words():
     """Of two equal words, the first is known by the second alone."""
     random = np.random.default_rng(0)

@@ -20,16 +20,14 @@ from memlm_keras.data import Batches
 pytestmark = pytest.mark.backend
 
 
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize(
     "recurrent, memory",
     [
         ("lstm", "key_value_predict"),
         ("gru_rnn", "ngram"),
         ("lstm", "attentive_single"),
-        pytest.param(
-            *("lstm", "attentive_combined"),
-            marks=pytest.mark.backend("torch", "tensorflow"),
-        ),
+        ("lstm", "attentive_combined"),
     ],
 )
 def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
@@ -99,6 +97,7 @@ def test_rows_are_reset_on_their_own():
     assert np.abs(array(begun) - array(gone_on)).max() > 1e-3
 
 
+@pytest.mark.backend("torch")
 def test_plain_inputs_begin_anew_and_leave_the_carried_state():
     model = make()
     model.carry_state(evaluation_batch_size=2)
@@ -158,6 +157,7 @@ def test_arrays_of_fewer_rows_than_a_batch_carry_a_state():
     assert not hasattr(model, "carried_training_state_3")
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("metrics", ["auto", ["accuracy"]])
 def test_a_weight_for_each_row_counts_at_each_of_its_steps(metrics):
     tokens, targets = tokens_of(3, 4), tokens_of(3, 4, seed=1)
@@ -234,6 +234,7 @@ def test_mixed_precision_trains_to_finite_weights():
 # === What callbacks and other sizes may do in between ===
 
 
+@pytest.mark.backend("torch")
 def test_evaluation_of_another_batch_size_within_fit():
     tokens = np.arange(60) % 9
     model = memlm_keras.LanguageModel(9, 4, [keras.layers.GRU(3)])

@@ -60,6 +60,7 @@ def probabilities(model, tokens):
     return array(keras.ops.softmax(model(tokens)))
 
 
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize("tie_embeddings", [False, True])
 @pytest.mark.parametrize(
     "rates",
@@ -179,6 +180,7 @@ class Counted(keras.layers.Layer):
         return output, [output]
 
 
+@pytest.mark.backend("torch")
 def test_a_copy_is_made_into_another():
     model = make(lstms(recurrent_dropout=0.3), **RATES)
     tokens = text(8)[None]

@@ -46,6 +46,7 @@ def probabilities(model, tokens):
     return softmax(array(model(tokens)).astype("float64"), axis=-1)
 
 
+@pytest.mark.backend("torch")
 def test_it_is_the_mean_of_the_probabilities():
     models, tokens = members(), text(2, 7)
     ensemble = Ensemble(models)
@@ -70,6 +71,7 @@ def test_it_streams_and_is_saved(reloaded):
     assert sampled[7] == np.argmax(whole[0, -1])
 
 
+@pytest.mark.backend("torch")
 def test_its_perplexity_is_that_of_the_averaged_probabilities():
     models = members()
     tokens = text(1, 40)[0]

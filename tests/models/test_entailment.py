@@ -104,10 +104,8 @@ def alone(model, premise, hypothesis):
 
 
 @every_model
-@pytest.mark.parametrize(
-    "length_multiple",
-    [16, pytest.param(1, marks=pytest.mark.backend("torch", "tensorflow"))],
-)
+@pytest.mark.backend("torch")
+@pytest.mark.parametrize("length_multiple", [16, 1])
 def test_padding_changes_nothing(name, length_multiple, random):
     model = make(name)
     data = pairs(random)
@@ -127,6 +125,7 @@ def test_padding_changes_nothing(name, length_multiple, random):
         )
 
 
+@pytest.mark.backend(one_in=2)
 @every_model
 def test_the_model_is_its_layers_by_hand(name, random):
     """Sections 4 and 5.1, one pair, layer by layer."""
@@ -212,6 +211,7 @@ def test_attention_is_that_of_the_reference(random):
         make("lstm").attention(inputs)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("name", ["gru_shared", "am_gru_shared", "lstm"])
 def test_the_premise_reaches_the_hypothesis(name, random):
     """Also where nothing but the memory leads there."""
@@ -223,6 +223,7 @@ def test_the_premise_reaches_the_hypothesis(name, random):
     assert np.ptp(seen, axis=0).max() > 1e-3
 
 
+@pytest.mark.backend(one_in=3)
 @every_model
 def test_saved_models_give_the_same(name, random, reloaded):
     model = make(name)
@@ -236,6 +237,7 @@ def test_saved_models_give_the_same(name, random, reloaded):
     )
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "name, units, expected",
     [
@@ -254,6 +256,7 @@ def test_parameters_of_the_paper(name, units, expected):
     assert model.count_params() - 9 * 300 == expected
 
 
+@pytest.mark.backend("torch")
 def test_training_learns_entailment(random):
     """Pairs of two people at most would do; these need the binding."""
     splits = {
@@ -312,6 +315,7 @@ def test_pairs_that_do_not_fit(sentence, label, message):
             call()
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize(
     "arguments, message",
     [

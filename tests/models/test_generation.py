@@ -140,6 +140,7 @@ def test_a_model_that_knows_its_vocabulary(reloaded):
         make(vocabulary_size=V + 1, vocabulary=LETTERS)
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("sampler", ["greedy", "top_k", "beam"])
 def test_at_least_one_word_follows_each_prompt(sampler):
     """Also where the end of a sentence is by far the most probable token."""

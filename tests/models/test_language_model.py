@@ -32,6 +32,7 @@ pytestmark = pytest.mark.backend
 # === Words of the backbone ===
 
 
+@pytest.mark.backend("torch")
 @pytest.mark.parametrize("memory", ["key_value_predict", "none"])
 def test_a_backbone_remembers_all_and_reads_at_positions(memory):
     backbone = shared(memory=memory).backbone
@@ -47,6 +48,7 @@ def test_a_backbone_remembers_all_and_reads_at_positions(memory):
 # === Arguments ===
 
 
+@pytest.mark.backend("torch")
 def test_dropout_is_active_in_training_only():
     model, plain = make(dropout=0.5), make()
     for weight, value in zip(
@@ -92,6 +94,7 @@ def test_tied_embeddings_share_their_matrix():
     close(tied(tokens_of(2, 3)), array(hidden) @ matrix.T + array(bias))
 
 
+@pytest.mark.backend("torch")
 def test_every_argument_survives_its_configuration():
     arguments = {
         "vocabulary_size": V,

@@ -50,6 +50,7 @@ def text(length=60, seed=0):
     return np.random.default_rng(seed).integers(V, size=length).astype("int32")
 
 
+@pytest.mark.backend(one_in=2)
 @every_mixture
 @pytest.mark.parametrize("memory", [None, KeyValuePredict(2)])
 def test_one_token_at_a_time_equals_the_whole_text(mixture, memory, reloaded):
@@ -82,6 +83,7 @@ def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
     assert model.outputs[0].dtype == "float32"
 
 
+@pytest.mark.backend("torch")
 @every_mixture
 def test_attention_is_the_mixtures_where_no_memory_attends(mixture):
     model = make(mixture())
@@ -131,6 +133,7 @@ def test_a_copy_with_a_cache_leaves_the_model_as_it_was():
     np.testing.assert_allclose(array(without(tokens)), before, atol=1e-6)
 
 
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("loss", ["auto", SentenceCrossEntropy()])
 def test_training_a_pointer_adds_its_term_to_the_loss(loss):
     """By the equations, on a batch whose weights are not all one."""
@@ -171,6 +174,7 @@ def test_training_a_pointer_adds_its_term_to_the_loss(loss):
     assert evaluated["loss"] < history["loss"][0]
 
 
+@pytest.mark.backend("torch")
 def test_a_cache_takes_no_part_in_training():
     """The same steps are taken with it as without, to the last bit."""
     plain = make()
@@ -192,6 +196,7 @@ def test_a_cache_takes_no_part_in_training():
     assert abs(histories[0][2] - histories[1][2]) > 1e-2
 
 
+@pytest.mark.backend("torch")
 def test_metrics_and_losses_of_logits():
     """A user's losses and metrics get logits; the pointer has its term."""
     tokens = text(61)

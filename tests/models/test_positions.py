@@ -48,11 +48,13 @@ def require_rows_of_the_whole(model):
     close(lean["loss"], found["loss"])
 
 
+@pytest.mark.backend(one_in=4)
 @every_model
 def test_predictions_are_rows_of_the_whole(recurrent, memory):
     require_rows_of_the_whole(shared(recurrent, memory))
 
 
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize(
     "make_model",
     [
@@ -68,6 +70,7 @@ def test_predictions_with_layers_and_mixtures_above(make_model):
     require_rows_of_the_whole(make_model())
 
 
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize("make_model", [make, above, pointing])
 def test_training_is_that_of_weights_elsewhere_zero(make_model):
     """The same losses and weights, whichever way the data says it."""

@@ -43,6 +43,7 @@ def of(name):
     return memlm.LanguageModel(V, 6, [layer])
 
 
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize("name", [*MODELS, *CELLS])
 def test_quantized_models_read_stream_and_are_saved(name, reloaded):
     model, tokens = of(name), tokens_of(2, 5)
@@ -107,6 +108,7 @@ def test_quantized_autoencoders_encode_by_int8():
     close(after, array(model.backbone.encode(source, lengths)[-1]))
 
 
+@pytest.mark.backend("torch")
 def test_copies_of_quantized_models_are_quantized():
     model, tokens = make(), tokens_of(2, 5)
     model.quantize("int8", verbose=False)
@@ -115,6 +117,7 @@ def test_copies_of_quantized_models_are_quantized():
     close(copy.score(tokens), model.score(tokens))
 
 
+@pytest.mark.backend("torch")
 def test_training_and_smoothing_are_refused():
     model = make()
     model.compile("adam")
@@ -135,6 +138,7 @@ def test_training_and_smoothing_are_refused():
     assert fixed.embedding.quantization_mode == "int8"
 
 
+@pytest.mark.backend("torch")
 def test_memory_in_a_model_of_ones_own_is_quantized(reloaded):
     inputs = keras.Input((None, 6))
     outputs = memlm.memory.KeyValue(window=3)(inputs)

@@ -38,6 +38,7 @@ def test_the_whole_equals_its_steps(recurrent, memory):
     close(found, logits)
 
 
+@pytest.mark.backend(one_in=4)
 @every_model
 @given(cuts=st.sets(st.integers(1, 4), min_size=2))
 def test_the_whole_equals_any_pieces(recurrent, memory, cuts):
@@ -52,6 +53,7 @@ def test_the_whole_equals_any_pieces(recurrent, memory, cuts):
     close(state, expected_state)
 
 
+@pytest.mark.backend("torch")
 def test_recurrent_layers_above_the_memory():
     """They read what it hands on, and have a state of their own."""
     model = make(

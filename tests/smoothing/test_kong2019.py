@@ -87,6 +87,7 @@ def test_no_rate_adds_to_what_is_read(scheme, rate, seed):
 # === Draws ===
 
 
+@pytest.mark.backend("torch")
 @every_scheme
 @by_word_and_by_element
 def test_draws_have_the_stated_mean(scheme, element_wise):
@@ -129,6 +130,7 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
         assert_shares(rows[replaced & (of_inputs == row)], proposal)
 
 
+@pytest.mark.backend("torch")
 @by_word_and_by_element
 def test_other_words_are_drawn_once_a_batch(element_wise):
     """Each by its own rate, whatever was read and drawn for it."""

@@ -88,6 +88,7 @@ def test_a_checkpoint_tells_that_training_was_stopped(tmp_path):
     assert resumed.stopped
 
 
+@pytest.mark.backend("torch")
 def test_training_goes_on_after_nan_with_adam():
     model, batches = small_model()
     model.compile(keras.optimizers.Adam(0.01))
