@@ -84,7 +84,7 @@ MASKS = {
 }
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize(
     "source_key, key",

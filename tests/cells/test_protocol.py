@@ -72,7 +72,7 @@ def inputs(random):
     return random.normal(size=(2, 5, INPUTS)).astype("float32")
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_cell
 @pytest.mark.parametrize("go_backwards", [False, True])
 def test_keras_rnn_gives_the_same(name, go_backwards, inputs, random):
@@ -139,7 +139,7 @@ def test_a_language_model_streams(name, random):
     assert_close(stepped(model, tokens)[0], whole)
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_cell
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(name, dtype, inputs):

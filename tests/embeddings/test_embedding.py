@@ -41,7 +41,7 @@ def trained_once(model, optimizer, jit_compile):
     return before, [variable.numpy() for variable in model.trainable_variables]
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_model
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_adam_moves_no_weight_by_more_than_its_rate(name, jit_compile):

@@ -455,7 +455,7 @@ def test_a_mask_of_another_rank():
 POSITIONS = np.array([[6, 0, 3], [2, 2, 5], [0, 6, 1], [4, 3, 2]], "int32")
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_memory
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_positions_are_rows_of_the_full_read(name, with_mask, reader):
@@ -641,7 +641,7 @@ def test_in_a_functional_model_with_a_bidirectional_part(name, reloaded):
     np.testing.assert_array_equal(found[2][rows == 0], 0.0)
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_memory
 @pytest.mark.parametrize("policy", ["float16", "mixed_bfloat16"])
 def test_lower_precision_with_a_mask(name, policy):

@@ -60,7 +60,7 @@ def probabilities(model, tokens):
     return array(keras.ops.softmax(model(tokens)))
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @pytest.mark.parametrize("tie_embeddings", [False, True])
 @pytest.mark.parametrize(
     "rates",

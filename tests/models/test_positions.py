@@ -48,13 +48,13 @@ def require_rows_of_the_whole(model):
     close(lean["loss"], found["loss"])
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_model
 def test_predictions_are_rows_of_the_whole(recurrent, memory):
     require_rows_of_the_whole(shared(recurrent, memory))
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @pytest.mark.parametrize(
     "make_model",
     [

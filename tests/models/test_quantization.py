@@ -43,7 +43,7 @@ def of(name):
     return memlm.LanguageModel(V, 6, [layer])
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @pytest.mark.parametrize("name", [*MODELS, *CELLS])
 def test_quantized_models_read_stream_and_are_saved(name, reloaded):
     model, tokens = of(name), tokens_of(2, 5)

@@ -552,7 +552,7 @@ def test_samples_draw_the_vectors_of_targets(tied, element_wise):
 # === Saving ===
 
 
-@pytest.mark.backend(one_in=4)
+@pytest.mark.backend(one_in=5)
 @every_model
 def test_saved_models_load_without_the_corpus(scheme, tied, reloaded):
     model = make(scheme, tied, dropout=0.1)
