@@ -89,6 +89,25 @@ def seed():
 
 
 @pytest.fixture
+def xla():
+    """A test trains as users do on TensorFlow: small models by XLA."""
+
+
+@pytest.fixture(autouse=True)
+def train_without_xla(request, monkeypatch):
+    """XLA compiles for seconds what runs for less: on TensorFlow, tests train
+    without it if they do not ask for `xla`."""
+    if keras.backend.backend() == "tensorflow" and (
+        "xla" not in request.fixturenames
+    ):
+        import memlm_keras
+
+        monkeypatch.setattr(
+            memlm_keras.LanguageModel, "compiles_best", lambda self: False
+        )
+
+
+@pytest.fixture
 def random():
     """NumPy generator of a test's own."""
     return np.random.default_rng(20170215)

@@ -9,7 +9,7 @@ import pytest
 
 import memlm_keras
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
 
 PAGE = (
     pathlib.Path(memlm_keras.__file__).parents[1]

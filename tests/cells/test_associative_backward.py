@@ -120,6 +120,7 @@ def test_long_sequences(gradients, runs):
         assert error < 1e-4 * np.abs(other).max()
 
 
+@pytest.mark.backend("torch")
 def test_an_entailment_model_is_trained_the_same(runs, random, monkeypatch):
     """Its sentences are masked; on TensorFlow, time is open."""
     is_open = keras.backend.backend() == "tensorflow"

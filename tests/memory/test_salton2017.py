@@ -256,7 +256,7 @@ def test_words_on_the_axes_of_the_figures(compiled):
         np.testing.assert_allclose(row, powers / powers.sum(), rtol=1e-4)
 
 
-@pytest.mark.backend(one_in=2)
+@pytest.mark.backend(one_in=3)
 @every_score
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
 def test_lower_precision(score, dtype, compiled):

@@ -17,7 +17,7 @@ from language_models import tokens_of
 import memlm_keras
 from memlm_keras.data import Batches
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
 
 
 @pytest.mark.backend(one_in=2)

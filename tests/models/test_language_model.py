@@ -27,7 +27,7 @@ from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import VariationalSmoothing
 
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
 
 # === Words of the backbone ===
 
