@@ -519,15 +519,14 @@ def generate(positional, values, command):
         import keras
 
         keras.utils.set_random_seed(values["seed"])
-    end = model.vocabulary.end_of_sentence
     unknown = [] if values.get("unknown") else [model.vocabulary.unknown_id]
     for text in model.generate(
-        [positional.prompt or end] * values["sentences"],
+        [positional.prompt or ""] * values["sentences"],
         values["max_length"],
         values["sampler"],
         suppress_token_ids=unknown,
     ):
-        print(text.removeprefix(end).removesuffix(end).strip())
+        print(text)
 
 
 def attention(positional, values, command):

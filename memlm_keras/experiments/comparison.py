@@ -96,14 +96,12 @@ def _generated(experiment, model):
     if not model.causal:
         return []
     keras.utils.set_random_seed(experiment.seed)
-    end = model.vocabulary.end_of_sentence
-    lines = model.generate(
-        [end] * _LINES,
+    return model.generate(
+        [""] * _LINES,
         _LONGEST,
         "top_p",
         suppress_token_ids=[model.vocabulary.unknown_id],
     )
-    return [line.removeprefix(end).removesuffix(end).strip() for line in lines]
 
 
 def describe(results):

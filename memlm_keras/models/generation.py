@@ -198,16 +198,20 @@ def _read_prompt(prompt, vocabulary):
     """Returns rows of ids, and a function that restores the prompt's form."""
     strings = [prompt] if isinstance(prompt, str) else prompt
     if is_text(prompt):
-        require_strings("prompt", prompt, vocabulary)
+        vocabulary = require_strings("prompt", prompt, vocabulary)
+        rows = [vocabulary.encode(row) for row in strings]
+        # A text begins after the end of a sentence, which is no part of it.
+        start = [vocabulary.end_of_sentence_id]
+        begins = [int(not len(row)) for row in rows]
 
         def restore(ids, lengths):
             texts = [
-                vocabulary.detokenize(row[:length])
-                for row, length in zip(ids, lengths)
+                vocabulary.detokenize(row[begin:length])
+                for row, begin, length in zip(ids, begins, lengths)
             ]
             return texts[0] if isinstance(prompt, str) else texts
 
-        return [vocabulary.encode(row) for row in strings], restore
+        return [row if len(row) else start for row in rows], restore
     if len(strings) and np.ndim(strings[0]) == 0:
         return [np.asarray(prompt)], lambda ids, _: ids[0]
     return [np.asarray(row) for row in strings], lambda ids, _: ids

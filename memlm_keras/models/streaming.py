@@ -338,7 +338,7 @@ class StreamingModel(keras.Model):
         Args:
             prompt: int array `(time,)` or `(batch, time)`, a list of such rows
                 of different lengths, or, with a vocabulary, a string or a list
-                of strings.
+                of strings, of which an empty one begins a sentence.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...

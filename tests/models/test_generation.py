@@ -8,6 +8,7 @@ from language_models import make
 from language_models import shared
 from language_models import stepped
 
+from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
 pytestmark = pytest.mark.backend
@@ -118,6 +119,20 @@ def test_strings_in_and_out():
     assert texts[0] == text
     with pytest.raises(ValueError, match="`vocabulary`"):
         model.generate("a b", 5, "greedy")
+
+
+def test_an_empty_string_begins_a_sentence():
+    """However the vocabulary would split the token of an end."""
+    vocabulary = Vocabulary(
+        LETTERS.tokens[2:], tokenizer=Tokenizer(split="unicode_script")
+    )
+    model = shared()
+    ids = model.generate([0], 6, "greedy", vocabulary)
+    texts = model.generate(["", "a b", " "], 6, "greedy", vocabulary)
+    assert texts[0] == texts[2] and texts[1].startswith("a b ")
+    written = vocabulary.decode(ids)[1:]
+    stop = written.index("<eos>") if "<eos>" in written else len(written)
+    assert texts[0].split() == written[:stop] != []
 
 
 def test_a_model_that_knows_its_vocabulary(reloaded):
