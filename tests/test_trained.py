@@ -17,6 +17,7 @@ from memlm_keras.experiments import command_line
 
 LSTM = "memlm/embedded_lstm"
 ATTENTION = "memlm/embedded_attention"
+ENGLISH = "memlm/english"
 PERSON = "ruth ellis was born in york in 1871"
 
 
@@ -89,6 +90,36 @@ def test_the_models_of_the_package_know_their_text(name):
     found = memlm.evaluation.perplexity(model, batches, verbose=0).perplexity
     card = trained.read_metadata(trained.find(name))["card"]
     assert found == pytest.approx(card["perplexity"], rel=0.2)
+
+
+def test_the_english_model(memlm_command, tmp_path):
+    """It prefers English to the same words in disorder, and fits the wheel."""
+    path = trained.find(ENGLISH)
+    assert sum(f.stat().st_size for f in path.iterdir()) < 8_000_000
+    model = memlm.LanguageModel.from_preset(ENGLISH)
+    sense, disorder = model.score(
+        [
+            "She looked out of the window, and saw her father in the garden.",
+            "Out garden her she of, the looked father. window saw and the in",
+        ]
+    )
+    assert sense.sum() > disorder.sum() + 20
+    (tmp_path / "garden.txt").write_text("The horse raced past the barn fell.")
+    status, out, err = memlm_command("surprisal", ENGLISH, "garden.txt")
+    assert status == 0, err
+    header, *rows = (line.split("\t") for line in out.splitlines())
+    words = [row[header.index("word")] for row in rows]
+    assert words == [*"The horse raced past the barn fell.".split(), "</s>"]
+    bits = [float(row[header.index("surprisal_bits")]) for row in rows]
+    assert max(bits) == bits[6] and min(bits[:7]) == bits[4]
+    status, out, err = memlm_command(
+        "surprisal", ENGLISH, "garden.txt", "--tokens"
+    )
+    assert "\u2581horse" in out and len(out.splitlines()) > len(rows) + 1
+    start = "She opened the letter and"
+    status, out, err = memlm_command("generate", ENGLISH, start)
+    assert status == 0 and len(out.splitlines()) >= 3, err
+    assert all(line.startswith(start) for line in out.splitlines() if line)
 
 
 def test_matrices_of_int8_have_a_scale_for_each_row_or_column():
