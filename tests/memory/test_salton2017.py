@@ -139,6 +139,7 @@ def test_gradients_equal_finite_differences(score, gradients):
 # === Streaming ===
 
 
+@pytest.mark.backend(one_in=2)
 @every_score
 def test_a_long_text_token_by_token(score, compiled):
     """200 steps one by one, at once, and by the paper's equations."""
