@@ -41,6 +41,13 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Files without a test for several backends are not imported for one."""
+    asks = config.option.markexpr.endswith(" and backend")
+    if asks and collection_path.match("test_*.py"):
+        return "mark.backend" not in collection_path.read_text("utf-8") or None
+
+
 def pytest_collection_modifyitems(config, items):
     """Deselects tests that their mark `backend` keeps for other backends."""
     seen = collections.Counter()

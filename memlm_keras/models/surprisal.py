@@ -81,8 +81,8 @@ class Surprisal:
 
         Example:
 
-        >>> evaluation.surprisal(lm, "the cats").by_word(lm.vocabulary).words
-        ('the', 'cats', '</s>')
+        >>> lm.surprisal("the man").by_word(lm.vocabulary).words
+        ('the', 'man', '<eos>')
         """
         begins = np.array([*map(vocabulary.begins_word, self.words)])
         begins |= self.position == 1

@@ -72,6 +72,7 @@ def sum_of_targets(batches):
 WHOLE = float(np.arange(NUM_TOKENS + 1).sum())
 
 
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "arguments",
     [{"documents": True}, {}, {"segment_length": NUM_TOKENS}],

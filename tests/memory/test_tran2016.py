@@ -49,6 +49,7 @@ def inputs_of(seed, batch_size, time, d, words=V):
     return outputs, token_ids.astype("int32")
 
 
+@pytest.mark.backend(one_in=2)
 @every_variant
 @given(
     batch_size=st.integers(1, 3),

@@ -191,6 +191,7 @@ def test_a_copy_is_made_into_another():
     np.testing.assert_array_equal(array(first(tokens)), of_second)
 
 
+@pytest.mark.backend("torch")
 def test_it_is_a_model_like_others(reloaded):
     """It streams and is saved."""
     fixed = make(lstms(recurrent_dropout=0.3), **RATES).with_fixed_dropout(1)

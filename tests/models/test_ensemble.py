@@ -103,6 +103,7 @@ def test_it_is_served(tmp_path):
     )
 
 
+@pytest.mark.backend("torch")
 def test_wrong_members():
     one = members()[0]
     other = make(keras.layers.LSTM(3), vocabulary_size=V + 1)

@@ -94,6 +94,7 @@ def test_quantization_discards_compiled_functions():
     close(model.measure_words(tokens[0], [0])[:, 0], -scores[0])
 
 
+@pytest.mark.backend("torch")
 def test_quantized_autoencoders_encode_by_int8():
     model = memlm.SequenceAutoencoder(
         *(V, 6, memlm.cells.AssociativeGRUCell(6, num_copies=2)),

@@ -118,6 +118,7 @@ class Interrupt(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize(
     "dtype, arguments",
     [
@@ -412,6 +413,7 @@ def test_schedules_of_the_learning_rate(tmp_path):
     assert int(model.optimizer.iterations) == 6
 
 
+@pytest.mark.backend("torch")
 def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
     """Not those of the epoch before, nor those of its validation."""
 

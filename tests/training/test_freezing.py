@@ -102,6 +102,7 @@ def test_a_later_training_is_not_frozen(model, batches, restored):
     assert (np.array(model.get_weights()[0]) != before).any()
 
 
+@pytest.mark.backend(one_in=3)
 @pytest.mark.parametrize(
     "optimizer, some",
     [
