@@ -57,7 +57,7 @@ class OwnRow(UniformRow):
 
 PAPER = Paper(
     name="memlm",
-    title="Rows for texts of one's own",
+    title="Rows for your own text",
     rows={
         "small": OwnRow(units=200, parameters=(320_800, 201)),
         "medium": OwnRow(
