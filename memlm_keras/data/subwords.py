@@ -305,7 +305,13 @@ class SubwordVocabulary(Vocabulary):
         begins_word = np.array([*map(self.begins_word, self.tokens)])
         return int(np.count_nonzero(begins_word[ids]))
 
+    @property
+    def _has_spaces(self):
+        return self.unit != "characters"
+
     def _characters(self, token):
+        if self.unit != "pieces":
+            return super()._characters(token)
         # Bytes of a character that follow its first are none.
         return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
 

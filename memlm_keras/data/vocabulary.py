@@ -246,21 +246,28 @@ class Vocabulary:
         return int(np.size(ids))
 
     def count_characters(self, ids):
-        """Counts characters of the text of an integer array of ids, one for
-        each space between words and for each end of a sentence.
+        """Counts characters of the text of an integer array of ids, for bits
+        per character.
 
-        Bits per character divide by this number, and may be compared between
-        any two vocabularies without unknown words.
+        Each token is counted with a space after it, which at the end of a line
+        stands for its end. Where tokens are characters, spaces are lost, and an
+        end of a sentence counts as one. An unknown word counts as its token.
         """
         lengths = np.array([*map(self._characters, self.tokens)])
-        lengths[self.end_of_sentence_id] = 1
+        lengths[self.end_of_sentence_id] = not self._has_spaces
         return int(lengths[np.asarray(ids)].sum())
 
+    @property
+    def _has_spaces(self):
+        """Whether there is a space between words."""
+        return self.tokenizer.split != "characters"
+
     def _characters(self, token):
-        return 1 + len(token)
+        return len(token) + self._has_spaces
 
     def begins_word(self, token):
-        """Whether a token, a string, begins a word, as each does here."""
+        """Whether a token, a string, begins a word, as each does here. Of
+        pieces, those with U+2581 and ends of sentences do."""
         return True
 
     @functools.cached_property

@@ -11,7 +11,7 @@ import re
 
 from memlm_keras import registry
 from memlm_keras.data.corpus import are_unspaced
-from memlm_keras.data.text_store import read_lines
+from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
@@ -102,15 +102,16 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
-    best, refused = _own_row(tokens, size)
     if preset is None:
-        preset = best
+        preset, refused = _own_row(tokens, size)
         reasons += refused
         reasons.append(
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
         )
     if not _is_own(preset):
-        fitted = _fitted(preset, best, tokens)
+        # Whatever this machine is, so that others continue the run.
+        ours = f"{OWN}/{_up_to(tokens, _ROWS)}"
+        fitted = _fitted(preset, ours, tokens)
         options |= {k: v for k, v in fitted.items() if k not in given}
         reasons.append(
             f"{preset} is made for a larger text. Sizes and rates were fitted "
@@ -125,9 +126,9 @@ def choose_preset(dataset, preset=None, **given):
         epochs = min(max(int(_MINUTES / minutes), _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
         reasons.append(
-            f"It is trained for at most {epochs} epochs, about "
-            f"{max(1, round(epochs * minutes)):,} minutes of {_cores()} cores, "
-            "and ends earlier if the validation text gains no more."
+            f"It is trained for at most {epochs} epochs, by estimate "
+            f"{epochs * minutes:,.0f} min on {_cores()} CPU, and ends earlier "
+            "if the validation text gains no more."
         )
     return Choice(preset, options, running, reasons, corpus)
 
@@ -160,10 +161,10 @@ def _minutes(preset, tokens, size):
 def _too_large(preset, tokens, size):
     """Why a row is not for this machine, or `None`."""
     if _bytes(preset, size) > _memory():
-        return "needs more memory than there is"
+        return "needs more than half of the memory"
     minutes = _FEWEST_EPOCHS * _minutes(preset, tokens, size)
     if minutes > _MOST_MINUTES:
-        return f"would take about {minutes / 60:.0f} hours here"
+        return f"would take about {minutes / 60:.0f} hours without a GPU"
     return None
 
 
@@ -171,7 +172,19 @@ def _cores():
     """Cores that this process may use, as far as they help."""
     allowed = getattr(os, "sched_getaffinity", None)
     count = len(allowed(0)) if allowed else os.cpu_count() or 1
+    quota, *period = _limit("cpu.max")
+    if period:
+        count = min(count, max(1, round(quota / period[0])))
     return min(count, _MOST_CORES)
+
+
+def _limit(name):
+    """Numbers of a limit of the container, infinite where there is none."""
+    try:
+        words = pathlib.Path("/sys/fs/cgroup", name).read_text().split()
+        return [float("inf" if word == "max" else word) for word in words]
+    except (OSError, ValueError):
+        return [float("inf")]
 
 
 def _bytes(preset, size):
@@ -187,8 +200,9 @@ def _memory():
     try:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
-        return float("inf")
-    return _MEMORY * total
+        total = 0
+    total = total if total > 0 else float("inf")
+    return _MEMORY * min(total, _limit("memory.max")[0])
 
 
 def _fitted(preset, own, tokens):
@@ -211,12 +225,15 @@ def _fitted(preset, own, tokens):
 def _tokenize(path):
     """The splitter for the words of a text, and the reason; `None` where white
     space divides them well."""
-    if path.is_dir():
-        path = next(iter(sorted(path.rglob("*.txt"))), path)
-    if not path.is_file():
+    for training in (path / "train", path / "train.txt"):
+        path = training if training.exists() else path
+    try:
+        lines = TextSource(path).sentences()
+    except (OSError, ValueError):
+        # Reading the corpus says what is wrong.
         return None, None
-    lines = itertools.islice(read_lines(path), _LINES)
-    words = [word for line in lines for word in line.split()]
+    lines = itertools.islice(lines, _LINES)
+    words = [word for line, _ in lines for word in line.split()]
     if are_unspaced(words):
         return "characters", (
             "This text has few spaces between its words, so its tokens are "

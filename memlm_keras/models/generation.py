@@ -62,12 +62,17 @@ def generate(
 
 def _suppressing(model, token_ids):
     """Returns `model.step`, with no probability for some tokens."""
-    if token_ids is None or not len(token_ids):
+    if token_ids is None or np.size(token_ids) == 0:
         return model.step
     size = model.vocabulary_size
     token_ids = require_token_ids("suppress_token_ids", token_ids, size, ndim=1)
     penalty = np.zeros(size, "float32")
     penalty[token_ids] = -1e9
+    if penalty.all():
+        raise ValueError(
+            "`suppress_token_ids` must leave a token to write. Received: each "
+            f"of the {size} ids"
+        )
 
     def step(tokens, state):
         logits, state = model.step(tokens, state)

@@ -338,7 +338,8 @@ class StreamingModel(keras.Model):
         Args:
             prompt: int array `(time,)` or `(batch, time)`, a list of such rows
                 of different lengths, or, with a vocabulary, a string or a list
-                of strings, of which an empty one begins a sentence.
+                of strings. An empty string begins a sentence: its prompt is
+                the end of the one before, one token that is not returned.
             max_length: integer, length of prompt and continuation together.
             sampler: a keras_nlp sampler, or its name: `"greedy"`, `"top_k"`,
                 `"top_p"`, `"beam"`, `"random"`, ...
@@ -357,9 +358,10 @@ class StreamingModel(keras.Model):
             max_length)`, or strings.
 
         Raises:
-            ValueError: for an empty prompt, a prompt as long as `max_length`,
-                ids outside the vocabulary, strings without a vocabulary or with
-                another, an unknown sampler, or a model that is not causal.
+            ValueError: for an empty row of ids, a prompt as long as
+                `max_length`, ids outside the vocabulary, strings without a
+                vocabulary or with another, an unknown sampler, or a model that
+                is not causal.
 
         Example:
 

@@ -13,6 +13,7 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import sentence_starts
+from memlm_keras.data.subwords import WORD_START
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
@@ -68,7 +69,9 @@ class Surprisal:
     def by_word(self, vocabulary):
         """Joins pieces of words.
 
-        The surprisal of a word is the sum over its pieces, and so is its
+        A word begins where its vocabulary says (`begins_word`): a piece that
+        should begin one, but has no U+2581, is joined to the word before. The
+        surprisal of a word is the sum over its pieces, and so is its
         entropy reduction. Its entropy and rank are those of its first piece,
         and it is unknown if one of its pieces is.
 
@@ -92,7 +95,7 @@ class Surprisal:
         return dataclasses.replace(
             self,
             words=tuple(
-                vocabulary.detokenize(list(self.words[begin:end]))
+                _joined(self.words[begin:end], vocabulary)
                 for begin, end in zip(starts, [*starts[1:], len(self)])
             ),
             sentence=sentence,
@@ -218,6 +221,13 @@ def surprisal(
         unknown=tokens == vocabulary.unknown_id,
         unit=unit,
     )
+
+
+def _joined(pieces, vocabulary):
+    """A word of one or several pieces, without a space in it."""
+    if len(pieces) == 1 and not pieces[0].startswith(WORD_START):
+        return pieces[0]
+    return "".join(vocabulary.detokenize(list(pieces)).split())
 
 
 def _words(text, vocabulary):

@@ -13,6 +13,7 @@ from hypothesis import strategies
 
 from memlm_keras import data
 from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
 TOKENS = """
@@ -96,14 +97,22 @@ def test_words_are_counted():
 
 
 def test_characters_are_counted():
-    """With a space before each word, and one for the end of a sentence."""
+    """With a space or an end of the line for each word."""
     vocabulary = SubwordVocabulary([*TOKENS, "<0xA9>"])
     ids = vocabulary.encode_sentence("the cats")
-    assert vocabulary.count_characters(ids) == len(" the cats\n")
+    assert vocabulary.count_characters(ids) == len("the cats\n")
     accent = vocabulary["<0xC3>"], vocabulary["<0xA9>"]
     assert vocabulary.count_characters(accent) == 1
     plain = Vocabulary(["the", "cats"])
-    assert plain.count_characters(plain.encode_sentence("the cats")) == 10
+    assert plain.count_characters(plain.encode_sentence("the cats")) == 9
+    words = SubwordVocabulary(["<unk>", "cats", "the", "</s>"])
+    assert words.count_characters(words.encode_sentence("the cats")) == 9
+    split = Tokenizer(split="characters")
+    for letters in (
+        Vocabulary(["你", "好"], tokenizer=split),
+        SubwordVocabulary(["<eos>", "<unk>", "你", "好"]),
+    ):
+        assert letters.count_characters(letters.encode_sentence("你好")) == 3
 
 
 def test_whole_words_keep_their_ids():

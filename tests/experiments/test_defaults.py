@@ -71,7 +71,7 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
 
     monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
     assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
-    assert "of 16 cores" in choose_preset(str(novel)).reasons[-1]
+    assert "on 16 CPU" in choose_preset(str(novel)).reasons[-1]
     monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
     assert choose_preset(str(novel)).preset == "memlm/large"
     monkeypatch.setattr(defaults, "_MOST_MINUTES", 1e-9)
@@ -82,6 +82,32 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
     assert "memlm/large needs more" in " ".join(
         choose_preset(str(novel)).reasons
     )
+
+
+def test_the_training_text_decides_how_words_are_split(tmp_path):
+    """Not the test text, whose name is first in the alphabet, nor blanks."""
+    for split, line in {"test": "a , b .", "train": "今天天气很好。"}.items():
+        (tmp_path / split).mkdir()
+        text = "\n" * 1200 + f"{line}\n" * 9
+        (tmp_path / split / "a.txt").write_text(text, encoding="utf-8")
+    assert defaults._tokenize(tmp_path)[0] == "characters"
+
+
+def test_a_papers_row_is_the_same_on_any_machine(novel, monkeypatch):
+    expected = choose_preset(str(novel), "key_value_predict").options
+    monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
+    large = choose_preset(str(novel), "key_value_predict").options
+    monkeypatch.setattr(defaults, "_memory", lambda: 1)
+    again = choose_preset(str(novel), "key_value_predict").options
+    assert again == large != expected
+
+
+def test_limits_of_a_container(tmp_path, monkeypatch):
+    limits = {"cpu.max": [300_000.0, 100_000.0], "memory.max": [2e9]}
+    monkeypatch.setattr(defaults, "_limit", limits.get)
+    monkeypatch.setattr(defaults.os, "sched_getaffinity", lambda _: range(64))
+    assert defaults._cores() == 3
+    assert defaults._memory() == 1e9
 
 
 def test_rows_grow_with_the_text():
@@ -178,7 +204,7 @@ def test_bits_of_words_and_characters(compared):
     bits = result.loss / np.log(2)
     assert found["bits_per_word"] == pytest.approx(bits / len(test), rel=1e-4)
     text = "".join(f"{vocabulary.tokens[word]} " for word in test)
-    text = text.replace("<eos> ", "\n")
+    text = text.replace(" <eos> ", "\n")
     assert found["bits_per_character"] == pytest.approx(
         bits / len(text), rel=1e-4
     )

@@ -75,8 +75,9 @@ def test_suppressed_tokens_are_not_written():
     logits = stepped(model, prompt)[0][0, -1]
     logits[[*gone]] = -np.inf
     assert found[0].tolist() == [3, *gone, int(np.argmax(logits))]
-    with pytest.raises(ValueError, match="`suppress_token_ids`"):
-        model.generate([[3]], 3, suppress_token_ids=[V])
+    for wrong in ([V], 1, range(V)):
+        with pytest.raises(ValueError, match="`suppress_token_ids`"):
+            model.generate([[3]], 3, suppress_token_ids=wrong)
 
 
 def test_beams():
