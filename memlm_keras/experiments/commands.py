@@ -491,7 +491,7 @@ def surprisal(positional, values, command):
         print(surprisals.to_tsv(), end="")
     if unknown := surprisals.unknown.sum():
         print(
-            f"{unknown} of {len(surprisals)} lines have the unknown word, or "
+            f"{unknown} of {len(surprisals)} tokens are the unknown word, or "
             "are read as it.",
             file=sys.stderr,
         )
