@@ -299,11 +299,8 @@ class SubwordVocabulary(Vocabulary):
         return token.replace(WORD_START, " ").encode()
 
     def count_words(self, ids):
-        ids = np.asarray(ids)
-        if self.unit != "pieces":
-            return int(ids.size)
         begins_word = np.array([*map(self.begins_word, self.tokens)])
-        return int(np.count_nonzero(begins_word[ids]))
+        return int(np.count_nonzero(begins_word[np.asarray(ids)]))
 
     @property
     def _has_spaces(self):

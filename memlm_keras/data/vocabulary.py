@@ -252,6 +252,18 @@ class Vocabulary:
         Each token is counted with a space after it, which at the end of a line
         stands for its end. Where tokens are characters, spaces are lost, and an
         end of a sentence counts as one. An unknown word counts as its token.
+
+        Args:
+            ids: integer array of any shape, ids of the vocabulary.
+
+        Returns:
+            Integer.
+
+        Example:
+
+        >>> vocabulary = Vocabulary(["the", "cat"])
+        >>> vocabulary.count_characters(vocabulary.encode_sentence("the cat"))
+        8
         """
         lengths = np.array([*map(self._characters, self.tokens)])
         lengths[self.end_of_sentence_id] = not self._has_spaces
@@ -267,7 +279,13 @@ class Vocabulary:
 
     def begins_word(self, token):
         """Whether a token, a string, begins a word, as each does here. Of
-        pieces, those with U+2581 and ends of sentences do."""
+        pieces, those with U+2581 and ends of sentences do.
+
+        Example:
+
+        >>> Vocabulary(["the", "cat"]).begins_word("cat")
+        True
+        """
         return True
 
     @functools.cached_property

@@ -67,8 +67,8 @@ def save_trained(model, folder, dtype, batches, card):
     weights reach, and returns that `Perplexity`."""
     model.save_to_preset(folder, dtype)
     stored = type(model).from_preset(folder)
-    test = memlm.evaluation.perplexity(stored, batches, verbose=0)
-    full = memlm.evaluation.perplexity(model, batches, verbose=0)
+    test = memlm.evaluation.perplexity(stored, batches)
+    full = memlm.evaluation.perplexity(model, batches)
     characters = model.vocabulary.count_characters(batches.tokens)
     facts = process.provenance(card["command"])
     card = card | {

@@ -73,6 +73,7 @@ def _suppressing(model, token_ids):
             "`suppress_token_ids` must leave a token to write. Received: each "
             f"of the {size} ids"
         )
+    penalty = ops.convert_to_tensor(penalty)
 
     def step(tokens, state):
         logits, state = model.step(tokens, state)
