@@ -1,7 +1,8 @@
 """Output projections, with a matrix of their own or the embedding's, and the
 cross-entropy of tokens, without the logits of a large vocabulary.
 
-Positions are projected in blocks, and only the losses of a block are kept.
+Positions are projected in blocks, and only the losses of a block are kept. In
+training, a sample of the words may stand for all of them.
 """
 
 import math
@@ -12,6 +13,7 @@ from keras import ops
 # The dtype that variables are cast to in a layer's call; it has no public name.
 from keras.src.backend.common.variables import AutocastScope
 
+from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings.embedding import Embedding
 from memlm_keras.gradients import with_gradient
 from memlm_keras.serialization import config_of
@@ -60,6 +62,15 @@ def token_losses(logits, targets):
 class BlockLosses:
     """Mix-in for heads that computes losses of tokens without their logits."""
 
+    num_sampled = None
+
+    def sample_words(self, num_sampled):
+        """Sets how many words are compared with each target in training."""
+        if num_sampled is not None:
+            require_positive_integer("num_sampled", num_sampled)
+            self.seed_generator = keras.random.SeedGenerator()
+        self.num_sampled = num_sampled
+
     def block_kernel(self):
         """Returns the variable that a call multiplies the inputs with, and
         whether it is `(vocabulary, units)`; or `None` if a call does more than
@@ -76,7 +87,8 @@ class BlockLosses:
             targets: int32 tensor `(...)`.
             weights: float tensor `(...)`, factors of the losses in the mean or
                 sum to differentiate; `None` for ones.
-            training: bool, whether gradients will be taken.
+            training: bool, whether gradients will be taken. With `num_sampled`,
+                the losses then are estimates.
 
         Returns:
             float32 tensor `(...)`, undefined where the weight is 0.
@@ -93,8 +105,9 @@ class BlockLosses:
         """
         kernel, words_first = self.block_kernel() or (None, False)
         size = 0 if kernel is None else kernel.shape[0 if words_first else 1]
+        samples = bool(training) and 0 < (self.num_sampled or 0) < size
         if (
-            not uses_blocks(targets.shape, size)
+            not (samples or uses_blocks(targets.shape, size))
             or keras.backend.standardize_dtype(kernel.dtype) != "float32"
             or self.activity_regularizer is not None
         ):
@@ -108,15 +121,28 @@ class BlockLosses:
                 else ops.zeros((size,))
             )
         inputs = ops.cast(inputs, self.compute_dtype)
-        losses = block_losses(
-            ops.reshape(inputs, (-1, inputs.shape[-1])),
-            kernel,
-            bias,
-            ops.reshape(targets, (-1,)),
-            None if weights is None else ops.reshape(weights, (-1,)),
-            training=training,
-            words_first=words_first,
-        )
+        inputs = ops.reshape(inputs, (-1, inputs.shape[-1]))
+        flat = ops.reshape(targets, (-1,))
+        if samples:
+            matrix = kernel if words_first else ops.transpose(kernel)
+            losses = sampled_losses(
+                inputs,
+                matrix,
+                bias,
+                flat,
+                self.num_sampled,
+                self.seed_generator,
+            )
+        else:
+            losses = block_losses(
+                inputs,
+                kernel,
+                bias,
+                flat,
+                None if weights is None else ops.reshape(weights, (-1,)),
+                training=training,
+                words_first=words_first,
+            )
         return ops.reshape(losses, ops.shape(targets))
 
 
@@ -134,6 +160,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
 
     Args:
         units: integer, size of the vocabulary; `None` is that of the model.
+        num_sampled: integer or `None`; see `TiedProjection`.
         **kwargs: other arguments of `keras.layers.Dense`.
 
     Call arguments:
@@ -157,10 +184,11 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
     100
     """
 
-    def __init__(self, units=None, **kwargs):
+    def __init__(self, units=None, num_sampled=None, **kwargs):
         # Keras' layer does not accept `None`.
         super().__init__(1 if units is None else units, **kwargs)
         self.units = units
+        self.sample_words(num_sampled)
 
     def build(self, input_shape):
         if self.units is None:
@@ -183,6 +211,9 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         """Quantizes the matrix like `keras.layers.Dense`."""
         return super().quantize(mode, type_check=False, config=config)
 
+    def get_config(self):
+        return super().get_config() | config_of(self, "num_sampled")
+
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
 class TiedProjection(BlockLosses, keras.layers.Layer):
@@ -197,6 +228,13 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
             the embedding of the layer's language model.
         bias_initializer: initializer of `b`.
         use_bias: whether there is a bias.
+        num_sampled: integer, number of words that a target is compared with in
+            training, for a vocabulary that is larger; `None` is all words.
+            Half of them are the first words of the vocabulary, which should be
+            the most frequent ones, and half are drawn from the others, for
+            each batch, and count for all others (Jean et al., 2015, "On Using
+            Very Large Target Vocabulary for Neural Machine Translation",
+            Section 3). Evaluation compares with all words.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -218,10 +256,16 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
     """
 
     def __init__(
-        self, embedding=None, bias_initializer="zeros", use_bias=True, **kwargs
+        self,
+        embedding=None,
+        bias_initializer="zeros",
+        use_bias=True,
+        num_sampled=None,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.embedding = embedding
+        self.sample_words(num_sampled)
         self.use_bias = use_bias
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
@@ -252,7 +296,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
 
     def get_config(self):
         return super().get_config() | config_of(
-            self, "embedding", "bias_initializer", "use_bias"
+            self, "embedding", "bias_initializer", "use_bias", "num_sampled"
         )
 
     @classmethod
@@ -423,6 +467,33 @@ def _ratio(upstream, weights):
     scale = ops.take(upstream, largest) / ops.take(weights, largest)
     difference = ops.max(ops.abs(upstream - scale * weights))
     return scale, difference <= 1e-6 * ops.max(ops.abs(upstream))
+
+
+# === Losses of a sample ===
+
+
+def sampled_losses(inputs, matrix, bias, targets, number, seed):
+    """Estimated cross-entropy, float32 `(positions,)`, of targets of inputs
+    `(positions, units)`, with `number` rows of the matrix `(vocabulary, units)`
+    and the targets' own."""
+    size, first = bias.shape[0], number // 2
+    drawn = keras.random.randint((number - first,), first, size, seed=seed)
+    words = ops.concatenate([ops.arange(first, dtype="int32"), drawn])
+    # Each drawn word counts for its share of the words that are drawn from.
+    share = math.log((size - first) / (number - first))
+    corrections = ops.where(words < first, 0.0, share)
+
+    def rows(words):
+        return ops.cast(ops.take(matrix, words, axis=0), inputs.dtype)
+
+    at_target = ops.sum(
+        ops.cast(inputs * rows(targets), "float32"), axis=-1, keepdims=True
+    ) + ops.take(bias, targets[:, None], axis=0)
+    logits = ops.cast(ops.matmul(inputs, ops.transpose(rows(words))), "float32")
+    logits = logits + ops.take(bias, words, axis=0) + corrections
+    logits = ops.where(ops.equal(words, targets[:, None]), -1e9, logits)
+    all_ = ops.concatenate([at_target, logits], axis=-1)
+    return ops.logsumexp(all_, axis=-1) - at_target[:, 0]
 
 
 # === Operations that differ between backends ===

@@ -18,6 +18,7 @@ class OwnRow(UniformRow):
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
+    num_sampled: int = 2000
     batch_size: int = 20
     segment_length: int = 35
     epochs: int | None = 40
@@ -28,6 +29,11 @@ class OwnRow(UniformRow):
             self.lstms(self.layers),
             dropout=self.dropout,
             tie_embeddings=True,
+            head=serialized(
+                "memlm_keras.heads.TiedProjection",
+                bias_initializer=self.weights,
+                num_sampled=self.num_sampled,
+            ),
         )
 
     def optimizer(self):

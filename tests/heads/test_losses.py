@@ -359,3 +359,100 @@ def test_losses_of_bfloat16_logits_are_computed_in_float32(random):
     np.testing.assert_allclose(
         ops.convert_to_numpy(losses), expected, rtol=1e-5
     )
+
+
+# === Losses of a sample of the words ===
+
+
+def sampled_of(arrays, targets, number, seed):
+    """The losses by NumPy, with the words that the seed draws."""
+    inputs, matrix, bias = (np.array(array, "float64") for array in arrays)
+    first = number // 2
+    drawn = keras.random.randint(
+        (number - first,), first, V, seed=keras.random.SeedGenerator(seed)
+    )
+    drawn = ops.convert_to_numpy(drawn)
+    exponentials = np.exp(inputs @ matrix + bias)
+    losses = []
+    for row, target in zip(exponentials, targets):
+        others = sum(row[word] for word in range(first) if word != target)
+        tail = sum(row[word] for word in drawn if word != target)
+        share = (V - first) / (number - first)
+        total = row[target] + others + share * tail
+        losses.append(np.log(total / row[target]))
+    return np.array(losses)
+
+
+@pytest.mark.parametrize("words_first", [True, False])
+def test_losses_of_a_sample(words_first, arrays, targets):
+    head = OutputProjection(V, num_sampled=9)
+    if words_first:
+        head = TiedProjection(Embedding(V, UNITS), num_sampled=9)
+    head(arrays[0])
+    matrix = head.embedding.embeddings if words_first else head.kernel
+    matrix.assign(arrays[1].T if words_first else arrays[1])
+    head.bias.assign(arrays[2])
+    head.seed_generator.state.assign(keras.random.SeedGenerator(5).state)
+    targets[:2] = V - 1, 11
+    inputs, ids = ops.array(arrays[0]), ops.array(targets)
+    found = head.token_losses(inputs, ids, training=True)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(found),
+        sampled_of(arrays, targets, 9, 5),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+    # All words, where no gradient is taken.
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(head.token_losses(inputs, ids)),
+        ops.convert_to_numpy(plain(*map(ops.array, arrays), targets)),
+        rtol=1e-4,
+        atol=1e-5,
+    )
+
+
+def test_sampled_sums_are_right_on_average(arrays, targets):
+    inputs, matrix, bias = arrays
+    at_target = (inputs @ matrix + bias)[np.arange(POSITIONS), targets]
+    exact = np.exp(inputs @ matrix + bias).sum(-1)
+    seed = keras.random.SeedGenerator(0)
+    rows = ops.array(matrix.T)
+    sums = 0
+    for _ in range(500):
+        losses = projection.sampled_losses(
+            ops.array(inputs),
+            rows,
+            ops.array(bias),
+            ops.array(targets),
+            30,
+            seed,
+        )
+        sums += np.exp(ops.convert_to_numpy(losses) + at_target) / 500
+    # The targets are among the first 15 words.
+    np.testing.assert_allclose(sums, exact, rtol=0.1)
+
+
+@pytest.mark.backend(one_in=2)
+@pytest.mark.parametrize("head", [OutputProjection, TiedProjection])
+def test_models_learn_from_a_sample(head, xla, monkeypatch):
+    monkeypatch.setitem(HEADS, "sampled", lambda: head(num_sampled=10))
+    lm = made("sampled")
+    lm.compile(keras.optimizers.Adam(0.05))
+    history = lm.fit(
+        batches(), validation_data=batches(), epochs=12, verbose=0
+    ).history
+    assert history["val_nats"][-1] < history["val_nats"][0] - 0.3
+    # Training measures the estimates, which are near.
+    assert abs(history["nats"][-1] - history["val_nats"][-1]) < 0.5
+    again = LanguageModel.from_config(lm.get_config())
+    assert again.head.num_sampled == 10
+
+
+def test_a_sample_of_all_words_is_not_drawn(monkeypatch):
+    head = TiedProjection(num_sampled=V)
+    monkeypatch.setitem(HEADS, "sampled", lambda: head)
+    found, history = outcome(made("sampled"))
+    plain, expected = outcome(made("tied"))
+    assert_close((found, history), (plain, expected))
+    with pytest.raises(ValueError, match="num_sampled"):
+        TiedProjection(num_sampled=0)
