@@ -238,7 +238,7 @@ class DynamicEvaluator:
         )
 
 
-def mean_squared_gradients(lm, batches, verbose=0):
+def mean_squared_gradients(lm, batches, verbose=0, segments=None):
     """Mean squares of the gradients of batches, for `DynamicEvaluator`.
 
     Krause et al. (2018), Section 4: of the mean loss of each batch, in one pass
@@ -248,6 +248,8 @@ def mean_squared_gradients(lm, batches, verbose=0):
         lm: `memlm_keras.LanguageModel` that is causal.
         batches: `memlm_keras.data.Batches` of the training text; the authors
             have 100 rows, and the steps of the segments to be scored.
+        verbose: 1 shows a progress bar.
+        segments: integer, limit of batches to read; `None` for all.
 
     Returns:
         List of float32 arrays, of the shapes of `lm.trainable_variables`.
@@ -272,9 +274,12 @@ def mean_squared_gradients(lm, batches, verbose=0):
             total += np.square(ops.convert_to_numpy(gradient))
         return result
 
-    for _ in read_batches(lm, add, batches, verbose=verbose, weighted=True):
-        pass
-    return [total / len(batches) for total in sums]
+    read = 0
+    for _ in read_batches(
+        lm, add, batches, verbose=verbose, weighted=True, segments=segments
+    ):
+        read += 1
+    return [total / read for total in sums]
 
 
 @dataclasses.dataclass(frozen=True)

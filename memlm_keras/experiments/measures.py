@@ -64,7 +64,9 @@ class Request(NamedTuple):
 
 
 def requests(experiment, asked):
-    """Lists the `Request`s of the options `asked` and of the preset."""
+    """Lists the `Request`s of the options `asked` and of the preset; of the
+    preset, none that combines others."""
+    typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         asked = {"cache_size": cache["size"], **asked}
     if experiment.preset.get("dynamic"):
@@ -82,6 +84,7 @@ def requests(experiment, asked):
         )
         for measure in MEASURES
         if (settings := measure.settings(asked)) is not None
+        and (len(measure.needs) < 2 or typed & measure.needs.keys())
     ]
 
 
@@ -169,9 +172,12 @@ def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
         if verbose:
             print(f"{name}, part {part} of 3: {text}")
 
-    report(1, "mean squares of gradients, one pass over the training text")
+    report(1, "mean squares of gradients of the training text")
     squares = evaluation.mean_squared_gradients(
-        model, batches("train", _DYNAMIC_ROWS), verbose=verbose
+        model,
+        batches("train", _DYNAMIC_ROWS),
+        verbose=verbose,
+        segments=reading.get("training_segments"),
     )
     report(2, "rate and decay, chosen on the validation text")
     best = evaluation.choose_dynamic(

@@ -57,7 +57,13 @@ class OwnRow(UniformRow):
     def more(self):
         return {
             "cache": {"size": 500},
-            "dynamic": {"steps": 20, "segments": 300},
+            # A choice that takes less time than training. On one novel its
+            # perplexity was within 1% of that of longer ones.
+            "dynamic": {
+                "steps": 40,
+                "segments": 50,
+                "training_segments": 15,
+            },
         }
 
 
