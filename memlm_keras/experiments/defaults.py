@@ -12,6 +12,7 @@ import re
 from memlm_keras import registry
 from memlm_keras.data.corpus import are_unspaced
 from memlm_keras.data.text_store import TextSource
+from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
@@ -25,7 +26,8 @@ OWN = "memlm"
 _ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
-# Operations of a core in ten minutes. More cores than these are no faster.
+# Operations of a core in ten minutes. More cores than these are no faster, and
+# a GPU counts as so many.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
 # Minutes for which epochs are chosen, and after which a smaller row is.
 _MINUTES, _MOST_MINUTES = 10, 180
@@ -127,7 +129,7 @@ def choose_preset(dataset, preset=None, **given):
         running["epochs"] = epochs
         reasons.append(
             f"It is trained for at most {epochs} epochs, by estimate "
-            f"{epochs * minutes:,.0f} min on {_cores()} CPU, and ends earlier "
+            f"{epochs * minutes:,.0f} min on {_machine()}, and ends earlier "
             "if the validation text gains no more."
         )
     return Choice(preset, options, running, reasons, corpus)
@@ -154,6 +156,7 @@ def _own_row(tokens, size):
 
 def _minutes(preset, tokens, size):
     """Minutes of an epoch, with six operations a weight and token."""
+    size = min(size, registry.find(preset)[1].num_sampled)
     operations = 6 * count_params(preset, size) * tokens
     return 10 * operations / (_cores() * _OPERATIONS)
 
@@ -164,12 +167,22 @@ def _too_large(preset, tokens, size):
         return "needs more than half of the memory"
     minutes = _FEWEST_EPOCHS * _minutes(preset, tokens, size)
     if minutes > _MOST_MINUTES:
-        return f"would take about {minutes / 60:.0f} hours without a GPU"
+        return f"would take about {minutes / 60:.0f} hours on {_machine()}"
     return None
+
+
+def _machine():
+    return "a GPU" if _has_gpu() else f"{_cores()} CPU"
+
+
+def _has_gpu():
+    return bool(process.accelerators(process.backend()))
 
 
 def _cores():
     """Cores that this process may use, as far as they help."""
+    if _has_gpu():
+        return _MOST_CORES
     allowed = getattr(os, "sched_getaffinity", None)
     count = len(allowed(0)) if allowed else os.cpu_count() or 1
     quota, *period = _limit("cpu.max")

@@ -166,7 +166,7 @@ def provenance(command=None):
         "backend": f"{name} {sys.modules[name].__version__}",
         "keras": keras.__version__,
         "python": platform.python_version(),
-        "hardware": ", ".join([*hardware, *_accelerators(name)]),
+        "hardware": ", ".join([*hardware, *accelerators(name)]),
     }
 
 
@@ -194,7 +194,7 @@ def _peak_memory_mib():
     return peak // (2**20 if sys.platform == "darwin" else 1024)
 
 
-def _accelerators(name):
+def accelerators(name):
     """Names of the accelerators that a backend sees."""
     if name == "jax":
         import jax

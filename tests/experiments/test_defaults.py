@@ -106,8 +106,11 @@ def test_limits_of_a_container(tmp_path, monkeypatch):
     limits = {"cpu.max": [300_000.0, 100_000.0], "memory.max": [2e9]}
     monkeypatch.setattr(defaults, "_limit", limits.get)
     monkeypatch.setattr(defaults.os, "sched_getaffinity", lambda _: range(64))
-    assert defaults._cores() == 3
+    monkeypatch.setattr(defaults.process, "accelerators", lambda _: [])
+    assert (defaults._cores(), defaults._machine()) == (3, "3 CPU")
     assert defaults._memory() == 1e9
+    monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
+    assert (defaults._cores(), defaults._machine()) == (16, "a GPU")
 
 
 def test_rows_grow_with_the_text():
@@ -142,7 +145,7 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
     assert "Chosen: memlm train memlm/small --tokenize=unicode_script" in (
         told.out
     )
-    for line in ("Kneser-Ney with a cache", "this model, both", "It writes:"):
+    for line in ("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"):
         assert line in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     again = memlm(*command)
