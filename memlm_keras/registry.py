@@ -24,6 +24,7 @@ SIZES = (
     "key",
     "l2",
     "output_bias",
+    "num_sampled",
 )
 
 # Arguments that a preset fixes, by kind of model.
@@ -207,7 +208,8 @@ def get(name, /, **sizes):
             times its range, as products of n numbers grow as r sqrt(n));
             for `weissenborn2016`, `embedding_range` (the r of embeddings) and,
             with an associative memory, `key` (`"bound"` or `"unit"`);
-            for `kong2019`, `l2` and `output_bias` (bool).
+            for `kong2019`, `l2` and `output_bias` (bool); and for `memlm`,
+            `num_sampled` (see `heads.TiedProjection`; 0 is all words).
 
     Returns:
         A dict with the keys `name`, `kind` (`"LanguageModel"`,

@@ -23,17 +23,22 @@ from memlm_keras.presets import count_params
 
 OWN = "memlm"
 # Tokens of training text up to which a row is chosen.
-_ROWS = {"small": 1_000_000, "medium": 5_000_000, "large": float("inf")}
+_ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
 # Operations of a core in ten minutes. More cores than these are no faster, and
 # a GPU counts as so many.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
-# Minutes for which epochs are chosen, and after which a smaller row is.
-_MINUTES, _MOST_MINUTES = 10, 180
+# Minutes of training for texts of up to so many tokens, for longer ones in
+# proportion, and at most.
+_MINUTES, _TOKENS, _MOST_MINUTES = 7, 500_000, 180
 # Share of the memory that a row may take.
 _MEMORY = 0.5
-_FEWEST_EPOCHS, _MOST_EPOCHS = 3, 40
+# Epochs at least, for which a row that is not the smallest must have time, and
+# at most.
+_FEWEST_EPOCHS, _ENOUGH_EPOCHS, _MOST_EPOCHS = 3, 12, 40
+# Words that a target is compared with where all would take too long.
+_NUM_SAMPLED = 2000
 # Lines that decide how words are split. Punctuation counts as attached if it
 # ends more than this share of the words.
 _LINES, _ATTACHED = 1000, 0.02
@@ -123,9 +128,18 @@ def choose_preset(dataset, preset=None, **given):
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
     running = {}
+    if "num_sampled" not in given and _samples(preset, tokens, size):
+        options["num_sampled"] = _NUM_SAMPLED
+        reasons.append(
+            f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
+            f"words, which is faster and costs about 1% (--num_sampled=0: all)."
+        )
     if "epochs" not in given:
+        sampled = {**given, **options}.get("num_sampled") or size
+        size = min(size, sampled)
         minutes = _minutes(preset, tokens, size)
-        epochs = min(max(int(_MINUTES / minutes), _FEWEST_EPOCHS), _MOST_EPOCHS)
+        epochs = int(_allowed(tokens) / minutes)
+        epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
         reasons.append(
             f"It is trained for at most {epochs} epochs, by estimate "
@@ -154,9 +168,19 @@ def _own_row(tokens, size):
     return rows[-1], reasons
 
 
+def _samples(preset, tokens, size):
+    """Whether there is no time for enough epochs with all words."""
+    minutes = _MOST_EPOCHS * _minutes(preset, tokens, size)
+    return size > 3 * _NUM_SAMPLED and minutes > _allowed(tokens)
+
+
+def _allowed(tokens):
+    """Minutes that training may take."""
+    return min(_MINUTES * max(tokens / _TOKENS, 1), _MOST_MINUTES)
+
+
 def _minutes(preset, tokens, size):
     """Minutes of an epoch, with six operations a weight and token."""
-    size = min(size, registry.find(preset)[1].num_sampled)
     operations = 6 * count_params(preset, size) * tokens
     return 10 * operations / (_cores() * _OPERATIONS)
 
@@ -165,9 +189,13 @@ def _too_large(preset, tokens, size):
     """Why a row is not for this machine, or `None`."""
     if _bytes(preset, size) > _memory():
         return "needs more than half of the memory"
-    minutes = _FEWEST_EPOCHS * _minutes(preset, tokens, size)
-    if minutes > _MOST_MINUTES:
-        return f"would take about {minutes / 60:.0f} hours on {_machine()}"
+    sampled = min(size, _NUM_SAMPLED)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, sampled)
+    if minutes > _allowed(tokens):
+        return (
+            f"would take about {minutes:,.0f} min for {_ENOUGH_EPOCHS} epochs "
+            f"on {_machine()}"
+        )
     return None
 
 

@@ -307,6 +307,14 @@ TRAINING = (
         label="data_parallel",
     ),
     _of_language(
+        "num_sampled",
+        int,
+        "For presets of memlm: words that each target is compared with in "
+        "training, half of them the most frequent and half drawn at random; 0 "
+        "is all words.",
+        at_least=0,
+    ),
+    _of_language(
         "halve_after", int, "Epochs at the initial learning rate.", at_least=0
     ),
     _of_language(

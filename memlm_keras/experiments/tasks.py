@@ -58,7 +58,7 @@ class Task:
         """Returns the preset of an experiment, with its overrides."""
         sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
         row = registry.find(name)[1]
-        for size in ("window", "key", "l2", "output_bias"):
+        for size in ("window", "key", "l2", "output_bias", "num_sampled"):
             if size in sizes and getattr(row, size, None) is None:
                 raise NoUseError(
                     size,

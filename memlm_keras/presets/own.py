@@ -18,7 +18,8 @@ class OwnRow(UniformRow):
     dropout: float = 0.5
     learning_rate: float = 0.003
     initial_range: float = 0.3
-    num_sampled: int = 2000
+    # 0 is all words.
+    num_sampled: int = 0
     batch_size: int = 20
     segment_length: int = 35
     epochs: int | None = 40
@@ -32,7 +33,7 @@ class OwnRow(UniformRow):
             head=serialized(
                 "memlm_keras.heads.TiedProjection",
                 bias_initializer=self.weights,
-                num_sampled=self.num_sampled,
+                num_sampled=self.num_sampled or None,
             ),
         )
 

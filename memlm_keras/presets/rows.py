@@ -46,8 +46,8 @@ class Row(abc.ABC):
 
     A subclass adds fields for the numbers that distinguish the rows of a paper;
     its `model` returns arguments of the class that `kind` names. Users of a
-    preset can set `window`, `initial_range`, `embedding_range`, `key`, `l2` and
-    `output_bias` if the row has a field of that name that is not `None`.
+    preset can set `window`, `initial_range`, `embedding_range`, `key`, `l2`,
+    `output_bias` and `num_sampled` if the row has a field of that name that is not `None`.
 
     Args:
         units: integer, of the recurrent layers.

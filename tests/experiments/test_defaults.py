@@ -69,9 +69,10 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
         monkeypatch.setattr(defaults, "_cores", lambda: cores)
         return choose_preset(str(novel)).running["epochs"]
 
-    monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
+    monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
     assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
     assert "on 16 CPU" in choose_preset(str(novel)).reasons[-1]
+    monkeypatch.setattr(defaults, "_OPERATIONS", 1e13)
     monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
     assert choose_preset(str(novel)).preset == "memlm/large"
     monkeypatch.setattr(defaults, "_MOST_MINUTES", 1e-9)
@@ -111,6 +112,20 @@ def test_limits_of_a_container(tmp_path, monkeypatch):
     assert defaults._memory() == 1e9
     monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
     assert (defaults._cores(), defaults._machine()) == (16, "a GPU")
+
+
+def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
+    monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
+    assert "num_sampled" not in choose_preset(str(novel)).options
+    monkeypatch.setattr(defaults, "_OPERATIONS", 4e8)
+    choice = choose_preset(str(novel))
+    assert choice.options["num_sampled"] == 3
+    few = choice.running["epochs"]
+    every = choose_preset(str(novel), num_sampled=0)
+    assert "num_sampled" not in every.options
+    assert every.running["epochs"] <= few
+    head = Experiment(choice.preset, str(novel), **choice.options)
+    assert head.preset["model"]["head"]["config"]["num_sampled"] == 3
 
 
 def test_rows_grow_with_the_text():
