@@ -1,0 +1,32 @@
+"""The ablation of the own row, run as users run it."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from corpus_files import sentences
+from corpus_files import write_lines
+
+RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "ablation.py"
+
+
+@pytest.mark.slow
+def test_variants_are_trained_and_compared(tmp_path):
+    write_lines(tmp_path / "novel.txt", sentences(80))
+    names = ["lstm", "induction", "smoothing", "average", "combined"]
+    flags = [f"--variant={name}" for name in names]
+    found = subprocess.run(
+        [sys.executable, RECIPE, "--dataset=novel.txt", "--seed=3", *flags],
+        env={**os.environ, "PYTHONPATH": str(RECIPE.parents[1])},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    table = [line.split() for line in found.stdout.splitlines()[-len(names) :]]
+    assert [row[0] for row in table] == names
+    for _, parameters, seed, validation, test in table:
+        assert int(parameters.replace(",", "")) > 300_000 and seed == "3"
+        assert 1 < float(validation) < 12 and 1 < float(test) < 12
