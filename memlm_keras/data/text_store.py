@@ -20,8 +20,8 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 3
 _SUMS = "checksums.json"
 _TRIES = 3
-_TOKENS_BEFORE_PROGRESS = 1_000_000
-_TOKENS_PER_UPDATE = 100_000
+# Texts of fewer bytes are read without a progress bar.
+_LEAST_PROGRESS = 20_000_000
 
 
 # === Sources ===
@@ -78,9 +78,10 @@ class TextSource:
                 begins = False
 
     def _lines(self):
+        advance = _progress(self.path.name, self.files)
         for file in self.files:
             begins = self.path.is_dir()
-            before, at, after = itertools.tee(read_lines(file), 3)
+            before, at, after = itertools.tee(read_lines(file, advance), 3)
             next(after, None)
             for previous, line, following in zip(
                 itertools.chain([""], before),
@@ -149,8 +150,32 @@ def files_identity(files):
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
 
 
-def read_lines(path):
-    """Yields the lines of a UTF-8 file, without their line ends."""
+def _progress(name, files):
+    """A function that is called with the bytes of each line, and shows a
+    progress bar for large files."""
+    size = sum(file.stat().st_size for file in files)
+    if size < _LEAST_PROGRESS:
+        return lambda count: None
+    from keras.utils import Progbar
+
+    total, unit, read, bar = -(-size // 2**20), 2**20, 0, None
+
+    def advance(count):
+        nonlocal read, bar
+        before, read = read // unit, read + count
+        if read // unit > before or read == size:
+            if bar is None:
+                # Not for those who read the first lines alone.
+                print(f"Reading {name}:")
+                bar = Progbar(total, unit_name="MiB")
+            bar.update(total if read == size else read // unit)
+
+    return advance
+
+
+def read_lines(path, advance=lambda count: None):
+    """Yields the lines of a UTF-8 file, without their line ends; `advance` is
+    called with the bytes of each."""
     # Only line feeds end lines, as Python's other line ends occur in sentences;
     # without any, as in files of old Macs, carriage returns do.
     offset = 0
@@ -162,6 +187,7 @@ def read_lines(path):
             else:
                 yield from text.removesuffix("\r").split("\r")
             offset += len(line)
+            advance(len(line))
 
 
 def read_text(path):
@@ -243,8 +269,7 @@ def stored_split(source, vocabulary, cache_dir, name):
 
 
 def _write(source, vocabulary, folder):
-    count, starts, next_update = 0, [], _TOKENS_BEFORE_PROGRESS
-    progress = None
+    count, starts = 0, []
     header = {"descr": "<i4", "fortran_order": False, "shape": (0,)}
     with open(folder / "tokens.npy", "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
@@ -254,19 +279,10 @@ def _write(source, vocabulary, folder):
             ids = vocabulary.encode_sentence(line)
             file.write(ids.astype("<i4").tobytes())
             count += len(ids)
-            if count >= next_update:
-                if progress is None:
-                    from keras.utils import Progbar
-
-                    progress = Progbar(None, unit_name="token")
-                progress.update(count)
-                next_update = count + _TOKENS_PER_UPDATE
         # NumPy pads the header so that a longer length fits in its place.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
-    if progress is not None:
-        progress.update(count, finalize=True)
     _check(source, count, starts)
     if source.has_documents:
         # Lines before the first title belong to the first document.
