@@ -87,11 +87,21 @@ class Variant(own.OwnRow):
         return {}
 
 
-PARTS = {"units": 600, "memory": "KeyValuePredict", "window": 5}
+# From +-0.3, 600 units do not learn.
+PARTS = {
+    "units": 600,
+    "memory": "KeyValuePredict",
+    "window": 5,
+    "initial_range": 0.1,
+}
 VARIANTS = {
     "lstm": Variant(),
     "lstm_400": Variant(units=400, embedding_dim=400),
     "induction": Variant(memory="InductionAttention", window=100),
+    "induction_0.1": Variant(
+        memory="InductionAttention", window=100, initial_range=0.1
+    ),
+    "lstm_0.1": Variant(initial_range=0.1),
     "attention": Variant(memory="Attention", window=10),
     "key_value_predict": Variant(**PARTS),
     "pointer": Variant(pointer=True),

@@ -121,8 +121,8 @@ def progress(batches):
     def show(batch, logs):
         update = batches.start_batch + batch + 1
         if update % 100 == 0:
-            line = f"{time.ctime()}: update {update:,}, perplexity"
-            print(line, f"{logs['perplexity']:.1f}", flush=True)
+            line = f"update {update:,}, perplexity {logs['perplexity']:.1f}"
+            print(f"{time.ctime()}: {line}", flush=True)
 
     return keras.callbacks.LambdaCallback(on_train_batch_end=show)
 
