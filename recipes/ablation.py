@@ -25,6 +25,7 @@ flags.DEFINE_string("dataset", "embedded", "As of `memlm train`.")
 flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
 flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
+flags.DEFINE_float("dropout", None, "In place of that of the rule.")
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -117,13 +118,14 @@ def main(argv):
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
     memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
     choice = choose_preset(FLAGS.dataset)
+    options = choice.options
+    if FLAGS.dropout is not None:
+        options = {**options, "dropout": FLAGS.dropout}
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
     for name in FLAGS.variant or VARIANTS:
         for seed in FLAGS.seed:
             preset = f"ablation/{name}"
-            experiment = Experiment(
-                preset, FLAGS.dataset, seed=seed, **choice.options
-            )
+            experiment = Experiment(preset, FLAGS.dataset, seed=seed, **options)
             run_dir = pathlib.Path(FLAGS.run_dir, f"{name}-seed{seed}")
             found = experiment.run(run_dir, **choice.running, verbose=2)
             perplexities = [
