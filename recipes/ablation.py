@@ -2,8 +2,8 @@
 
     python recipes/ablation.py --dataset=novel.txt
 
-Each variant changes one part of the row, and is trained with the options that
-`memlm train --dataset=novel.txt` would choose. The last one combines smoothing,
+Variants of the LSTM of 200 units are trained with the options that `memlm train
+--dataset=novel.txt` would choose. The last one combines smoothing,
 key-value-predict and a pointer. Runs that are finished are not repeated.
 """
 
@@ -117,7 +117,7 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
     memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
-    choice = choose_preset(FLAGS.dataset)
+    choice = choose_preset(FLAGS.dataset, num_sampled=0)
     options = choice.options
     if FLAGS.dropout is not None:
         options = {**options, "dropout": FLAGS.dropout}

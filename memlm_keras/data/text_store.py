@@ -20,8 +20,9 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 3
 _SUMS = "checksums.json"
 _TRIES = 3
-# Texts of fewer bytes are read without a progress bar.
-_LEAST_PROGRESS = 20_000_000
+# Texts of fewer bytes are read without a progress bar. It begins later for
+# those who read the first lines alone.
+_LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
 
 
 # === Sources ===
@@ -163,9 +164,8 @@ def _progress(name, files):
     def advance(count):
         nonlocal read, bar
         before, read = read // unit, read + count
-        if read // unit > before or read == size:
+        if (read // unit > before and read > _BEFORE_PROGRESS) or read == size:
             if bar is None:
-                # Not for those who read the first lines alone.
                 print(f"Reading {name}:")
                 bar = Progbar(total, unit_name="MiB")
             bar.update(total if read == size else read // unit)

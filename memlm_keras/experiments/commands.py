@@ -178,9 +178,12 @@ def train(positional, values, command):
         print(f"Chosen: memlm train {choice.preset} {choice.flags}")
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
-        experiment = Experiment(
-            choice.preset, dataset, **values, **choice.options
-        )
+        chosen = dict(choice.options)
+        run = run_folder.RunFolder(pathlib.Path(run_dir, name))
+        if run.is_run and not overwrite and "num_sampled" not in values:
+            # It depends on the machine, and another one may go on.
+            chosen["num_sampled"] = run.recipe().get("num_sampled")
+        experiment = Experiment(choice.preset, dataset, **values, **chosen)
         experiment.corpus = choice.corpus
         running = {**choice.running, **running}
     if own_text and experiment.kind == options.LANGUAGE_MODEL:

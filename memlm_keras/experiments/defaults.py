@@ -26,9 +26,10 @@ OWN = "memlm"
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
-# Operations of a core in ten minutes. More cores than these are no faster, and
-# a GPU counts as so many.
+# Operations of a core in ten minutes. More cores than these are no faster.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
+# A GPU counts as so many cores.
+_GPU = 64
 # Minutes of training for texts of up to so many tokens, for longer ones in
 # proportion, and at most.
 _MINUTES, _TOKENS, _MOST_MINUTES = 7, 500_000, 180
@@ -109,8 +110,9 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
+    every = given.get("num_sampled") == 0
     if preset is None:
-        preset, refused = _own_row(tokens, size)
+        preset, refused = _own_row(tokens, size, every)
         reasons += refused
         reasons.append(
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
@@ -127,17 +129,15 @@ def choose_preset(dataset, preset=None, **given):
         return Choice(preset, options, {}, reasons, corpus)
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
-    running = {}
+    running, words = {}, given.get("num_sampled") or size
     if "num_sampled" not in given and _samples(preset, tokens, size):
-        options["num_sampled"] = _NUM_SAMPLED
+        options["num_sampled"] = words = _NUM_SAMPLED
         reasons.append(
             f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
             f"words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
     if "epochs" not in given:
-        sampled = {**given, **options}.get("num_sampled") or size
-        size = min(size, sampled)
-        minutes = _minutes(preset, tokens, size)
+        minutes = _minutes(preset, tokens, min(words, size))
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
@@ -158,20 +158,23 @@ def _up_to(tokens, limits):
     return next(key for key, most in limits.items() if tokens <= most)
 
 
-def _own_row(tokens, size):
-    """The row for a text, and why each larger one is not for this machine."""
+def _own_row(tokens, size, every=False):
+    """The row for a text, and why each larger one is not for this machine;
+    `every` if targets are compared with every word."""
     best = _up_to(tokens, _ROWS)
     rows = [f"{OWN}/{row}" for row in _ROWS]
     rows, reasons = rows[: rows.index(f"{OWN}/{best}") + 1], []
-    while len(rows) > 1 and (reason := _too_large(rows[-1], tokens, size)):
+    while len(rows) > 1 and (
+        reason := _too_large(rows[-1], tokens, size, every)
+    ):
         reasons.append(f"{rows.pop()} {reason}.")
     return rows[-1], reasons
 
 
 def _samples(preset, tokens, size):
     """Whether there is no time for enough epochs with all words."""
-    minutes = _MOST_EPOCHS * _minutes(preset, tokens, size)
-    return size > 3 * _NUM_SAMPLED and minutes > _allowed(tokens)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size)
+    return size > 2 * _NUM_SAMPLED and minutes > _allowed(tokens)
 
 
 def _allowed(tokens):
@@ -179,18 +182,20 @@ def _allowed(tokens):
     return min(_MINUTES * max(tokens / _TOKENS, 1), _MOST_MINUTES)
 
 
-def _minutes(preset, tokens, size):
-    """Minutes of an epoch, with six operations a weight and token."""
-    operations = 6 * count_params(preset, size) * tokens
+def _minutes(preset, tokens, words):
+    """Minutes of an epoch in which a target is compared with so many words,
+    with six operations a weight and token."""
+    operations = 6 * count_params(preset, words) * tokens
     return 10 * operations / (_cores() * _OPERATIONS)
 
 
-def _too_large(preset, tokens, size):
+def _too_large(preset, tokens, size, every):
     """Why a row is not for this machine, or `None`."""
     if _bytes(preset, size) > _memory():
         return "needs more than half of the memory"
-    sampled = min(size, _NUM_SAMPLED)
-    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, sampled)
+    samples = not every and _samples(preset, tokens, size)
+    words = _NUM_SAMPLED if samples else size
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words)
     if minutes > _allowed(tokens):
         return (
             f"would take about {minutes:,.0f} min for {_ENOUGH_EPOCHS} epochs "
@@ -210,7 +215,7 @@ def _has_gpu():
 def _cores():
     """Cores that this process may use, as far as they help."""
     if _has_gpu():
-        return _MOST_CORES
+        return _GPU
     allowed = getattr(os, "sched_getaffinity", None)
     count = len(allowed(0)) if allowed else os.cpu_count() or 1
     quota, *period = _limit("cpu.max")

@@ -178,6 +178,7 @@ class LanguageModelTask(Task):
             "window": overrides.get("window"),
             "other_words": overrides.get("other_words"),
             "memory": overrides.get("memory"),
+            "num_sampled": overrides.get("num_sampled") or None,
         }
 
     def make(self, experiment):

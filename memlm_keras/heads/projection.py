@@ -15,6 +15,7 @@ from keras.src.backend.common.variables import AutocastScope
 
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings.embedding import Embedding
+from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
 from memlm_keras.serialization import config_of
 from memlm_keras.serialization import deserialize
@@ -64,7 +65,7 @@ class BlockLosses:
 
     num_sampled = None
 
-    def sample_words(self, num_sampled):
+    def _sample_words(self, num_sampled):
         """Sets how many words are compared with each target in training."""
         if num_sampled is not None:
             require_positive_integer("num_sampled", num_sampled)
@@ -188,7 +189,7 @@ class OutputProjection(BlockLosses, keras.layers.Dense):
         # Keras' layer does not accept `None`.
         super().__init__(1 if units is None else units, **kwargs)
         self.units = units
-        self.sample_words(num_sampled)
+        self._sample_words(num_sampled)
 
     def build(self, input_shape):
         if self.units is None:
@@ -234,7 +235,9 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
             the most frequent ones, and half are drawn from the others, for
             each batch, and count for all others (Jean et al., 2015, "On Using
             Very Large Target Vocabulary for Neural Machine Translation",
-            Section 3). Evaluation compares with all words.
+            Section 3). Evaluation compares with all words. Without effect
+            where training needs the logits of all words: with a mixture, a
+            quantized or smoothed embedding, and metrics such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:
@@ -265,7 +268,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
     ):
         super().__init__(**kwargs)
         self.embedding = embedding
-        self.sample_words(num_sampled)
+        self._sample_words(num_sampled)
         self.use_bias = use_bias
         self.bias_initializer = keras.initializers.get(bias_initializer)
 
@@ -483,14 +486,13 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    def rows(words):
-        return ops.cast(ops.take(matrix, words, axis=0), inputs.dtype)
-
+    of_targets = ops.cast(look_up(matrix, targets), "float32")
     at_target = ops.sum(
-        ops.cast(inputs * rows(targets), "float32"), axis=-1, keepdims=True
-    ) + ops.take(bias, targets[:, None], axis=0)
-    logits = ops.cast(ops.matmul(inputs, ops.transpose(rows(words))), "float32")
-    logits = logits + ops.take(bias, words, axis=0) + corrections
+        ops.cast(inputs, "float32") * of_targets, axis=-1, keepdims=True
+    ) + look_up(bias, targets[:, None])
+    rows = ops.cast(look_up(matrix, words), inputs.dtype)
+    logits = ops.cast(ops.matmul(inputs, ops.transpose(rows)), "float32")
+    logits = logits + look_up(bias, words) + corrections
     logits = ops.where(ops.equal(words, targets[:, None]), -1e9, logits)
     all_ = ops.concatenate([at_target, logits], axis=-1)
     return ops.logsumexp(all_, axis=-1) - at_target[:, 0]

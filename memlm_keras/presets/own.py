@@ -30,11 +30,17 @@ class OwnRow(UniformRow):
             self.lstms(self.layers),
             dropout=self.dropout,
             tie_embeddings=True,
-            head=serialized(
-                "memlm_keras.heads.TiedProjection",
-                bias_initializer=self.weights,
-                num_sampled=self.num_sampled or None,
-            ),
+            head=self.head if self.num_sampled else None,
+        )
+
+    @property
+    def head(self):
+        """A head that compares a target with a sample of the words."""
+        return serialized(
+            "memlm_keras.heads.TiedProjection",
+            name="head",
+            bias_initializer=self.weights,
+            num_sampled=self.num_sampled,
         )
 
     def optimizer(self):

@@ -47,7 +47,8 @@ class Row(abc.ABC):
     A subclass adds fields for the numbers that distinguish the rows of a paper;
     its `model` returns arguments of the class that `kind` names. Users of a
     preset can set `window`, `initial_range`, `embedding_range`, `key`, `l2`,
-    `output_bias` and `num_sampled` if the row has a field of that name that is not `None`.
+    `output_bias` and `num_sampled` if the row has a field of that name that is
+    not `None`.
 
     Args:
         units: integer, of the recurrent layers.

@@ -111,7 +111,7 @@ def test_limits_of_a_container(tmp_path, monkeypatch):
     assert (defaults._cores(), defaults._machine()) == (3, "3 CPU")
     assert defaults._memory() == 1e9
     monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
-    assert (defaults._cores(), defaults._machine()) == (16, "a GPU")
+    assert (defaults._cores(), defaults._machine()) == (64, "a GPU")
 
 
 def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
@@ -126,6 +126,21 @@ def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
     assert every.running["epochs"] <= few
     head = Experiment(choice.preset, str(novel), **choice.options)
     assert head.preset["model"]["head"]["config"]["num_sampled"] == 3
+
+
+@pytest.mark.parametrize(
+    "tokens, cores, row",
+    [
+        (50_000, defaults._GPU, "small"),
+        (1_000_000, 2, "small"),
+        (1_000_000, 16, "medium"),
+        (10_000_000, defaults._GPU, "large"),
+    ],
+)
+def test_each_row_is_for_some_text_and_machine(tokens, cores, row, monkeypatch):
+    monkeypatch.setattr(defaults, "_cores", lambda: cores)
+    monkeypatch.setattr(defaults, "_memory", lambda: float("inf"))
+    assert defaults._own_row(tokens, 20_000)[0] == f"memlm/{row}"
 
 
 def test_rows_grow_with_the_text():
@@ -152,7 +167,9 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
 
 
-def test_training_without_the_name_of_a_preset(memlm, novel, folder):
+def test_training_without_the_name_of_a_preset(
+    memlm, novel, folder, monkeypatch
+):
     command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=0")
     told = memlm(*command)
     assert told.status == 0, told.err
@@ -163,6 +180,9 @@ def test_training_without_the_name_of_a_preset(memlm, novel, folder):
     for line in ("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"):
         assert line in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
+    # Another machine goes on with the choice of this one.
+    monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
+    monkeypatch.setattr(defaults, "_OPERATIONS", 4e8)
     again = memlm(*command)
     assert "finished, and is not trained again" in again.out
     assert "Kneser-Ney with a cache" in again.out

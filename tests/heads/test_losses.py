@@ -411,6 +411,22 @@ def test_losses_of_a_sample(words_first, arrays, targets):
     )
 
 
+@pytest.mark.backend("tensorflow")
+def test_gradients_of_a_sample_are_dense(arrays, targets):
+    """Keras squares each entry of a sparse gradient, though rows repeat."""
+    import tensorflow as tf
+
+    head = TiedProjection(Embedding(V, UNITS), num_sampled=9)
+    head(arrays[0])
+    with tf.GradientTape() as tape:
+        losses = head.token_losses(
+            ops.array(arrays[0]), ops.array(targets), training=True
+        )
+    variables = [v.value for v in head.trainable_variables]
+    found = tape.gradient(losses, variables)
+    assert len(found) == 2 and all(isinstance(g, tf.Tensor) for g in found)
+
+
 def test_sampled_sums_are_right_on_average(arrays, targets):
     inputs, matrix, bias = arrays
     at_target = (inputs @ matrix + bias)[np.arange(POSITIONS), targets]
