@@ -69,8 +69,10 @@ def requests(experiment, asked):
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
         asked = {"cache_size": cache["size"], **asked}
-    if experiment.preset.get("dynamic"):
-        asked = {"dynamic": True, **asked}
+    if dynamic := experiment.preset.get("dynamic"):
+        corpus = experiment.corpus
+        tokens = len(corpus.validation) + len(corpus.test)
+        asked = {"dynamic": tokens <= dynamic["most_tokens"], **asked}
 
     def make(measure, settings, model, verbose):
         values = measure.function(experiment, model, asked, verbose)
