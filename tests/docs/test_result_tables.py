@@ -13,7 +13,7 @@ RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
 # Folders of the logs behind each page.
 LOGS = {
     "daniluk2017": ["small"],
-    "defaults": ["defaults"],
+    "defaults": ["defaults", "ablation"],
     "kong2019": ["small", "together"],
     "quickstart": ["quickstart"],
     "recall": ["recall"],
@@ -43,7 +43,8 @@ def measured(page):
             add((run,), json.loads(path.read_text()))
         for path in (RESULTS / "logs" / folder).rglob("log.csv"):
             for row in csv.DictReader(path.open()):
-                add((path, row["epoch"]), float(row.get("val_accuracy", 0)))
+                for name in ("val_accuracy", "val_perplexity"):
+                    add((path, row["epoch"], name), float(row.get(name, 0)))
     for values in by_seed.values():
         yield from values
         if len(values) > 1:
