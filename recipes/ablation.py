@@ -1,10 +1,11 @@
-"""What a memory, a pointer, smoothing and other cells add to `memlm/small`.
+"""Trains variants of `memlm/small` and compares their perplexities.
 
     python recipes/ablation.py --dataset=novel.txt
 
-Variants of the LSTM of 200 units are trained with the options that `memlm train
---dataset=novel.txt` would choose. The last one combines smoothing,
-key-value-predict and a pointer. Runs that are finished are not repeated.
+They have a memory, a pointer, smoothing, other cells, averaged weights or other
+sizes, and otherwise the options that `memlm train --dataset=novel.txt` would
+choose. The last one combines smoothing, key-value-predict and a pointer. Runs
+that are finished are not repeated.
 """
 
 import dataclasses
@@ -38,7 +39,7 @@ class Variant(own.OwnRow):
     # Class in `memlm_keras.memory`, and its arguments.
     memory: str | None = None
     window: int | None = None
-    # Units of the cell in `memlm_keras.cells`; `None` is an LSTM.
+    # Class in `memlm_keras.cells`; `None` is an LSTM.
     cell: str | None = None
     pointer: bool = False
     # Rate of linear interpolation.

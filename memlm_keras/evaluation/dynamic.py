@@ -274,11 +274,10 @@ def mean_squared_gradients(lm, batches, verbose=0, segments=None):
             total += np.square(ops.convert_to_numpy(gradient))
         return result
 
-    read = 0
-    for _ in read_batches(
+    results = read_batches(
         lm, add, batches, verbose=verbose, weighted=True, segments=segments
-    ):
-        read += 1
+    )
+    read = sum(1 for _ in results)
     return [total / read for total in sums]
 
 

@@ -110,9 +110,9 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
-    every = given.get("num_sampled") == 0
+    num_sampled = given.get("num_sampled")
     if preset is None:
-        preset, refused = _own_row(tokens, size, every)
+        preset, refused = _own_row(tokens, size, num_sampled)
         reasons += refused
         reasons.append(
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
@@ -129,15 +129,15 @@ def choose_preset(dataset, preset=None, **given):
         return Choice(preset, options, {}, reasons, corpus)
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
-    running, words = {}, given.get("num_sampled") or size
-    if "num_sampled" not in given and _samples(preset, tokens, size):
-        options["num_sampled"] = words = _NUM_SAMPLED
+    running, words = {}, _compared(preset, tokens, size, num_sampled)
+    if num_sampled is None and words < size:
+        options["num_sampled"] = words
         reasons.append(
-            f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
-            f"words, which is faster and costs about 1% (--num_sampled=0: all)."
+            f"In training, targets are compared with {words:,} of the "
+            "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
     if "epochs" not in given:
-        minutes = _minutes(preset, tokens, min(words, size))
+        minutes = _minutes(preset, tokens, words)
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
@@ -158,23 +158,26 @@ def _up_to(tokens, limits):
     return next(key for key, most in limits.items() if tokens <= most)
 
 
-def _own_row(tokens, size, every=False):
-    """The row for a text, and why each larger one is not for this machine;
-    `every` if targets are compared with every word."""
+def _own_row(tokens, size, num_sampled=None):
+    """The row for a text, and why each larger one is not for this machine."""
     best = _up_to(tokens, _ROWS)
     rows = [f"{OWN}/{row}" for row in _ROWS]
     rows, reasons = rows[: rows.index(f"{OWN}/{best}") + 1], []
     while len(rows) > 1 and (
-        reason := _too_large(rows[-1], tokens, size, every)
+        reason := _too_large(rows[-1], tokens, size, num_sampled)
     ):
         reasons.append(f"{rows.pop()} {reason}.")
     return rows[-1], reasons
 
 
-def _samples(preset, tokens, size):
-    """Whether there is no time for enough epochs with all words."""
+def _compared(preset, tokens, size, num_sampled):
+    """Words that a target is compared with: as given, or a sample if there is
+    no time for enough epochs with all."""
+    if num_sampled is not None:
+        return min(num_sampled or size, size)
     minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size)
-    return size > 2 * _NUM_SAMPLED and minutes > _allowed(tokens)
+    samples = size > 2 * _NUM_SAMPLED and minutes > _allowed(tokens)
+    return _NUM_SAMPLED if samples else size
 
 
 def _allowed(tokens):
@@ -189,12 +192,11 @@ def _minutes(preset, tokens, words):
     return 10 * operations / (_cores() * _OPERATIONS)
 
 
-def _too_large(preset, tokens, size, every):
+def _too_large(preset, tokens, size, num_sampled):
     """Why a row is not for this machine, or `None`."""
     if _bytes(preset, size) > _memory():
         return "needs more than half of the memory"
-    samples = not every and _samples(preset, tokens, size)
-    words = _NUM_SAMPLED if samples else size
+    words = _compared(preset, tokens, size, num_sampled)
     minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words)
     if minutes > _allowed(tokens):
         return (

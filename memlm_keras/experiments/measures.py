@@ -72,7 +72,10 @@ def requests(experiment, asked):
     if dynamic := experiment.preset.get("dynamic"):
         corpus = experiment.corpus
         tokens = len(corpus.validation) + len(corpus.test)
-        asked = {"dynamic": tokens <= dynamic["most_tokens"], **asked}
+        asked = {
+            "dynamic": tokens <= dynamic.get("most_tokens", tokens),
+            **asked,
+        }
 
     def make(measure, settings, model, verbose):
         values = measure.function(experiment, model, asked, verbose)
