@@ -22,6 +22,14 @@ class Session:
         self.state = {name: found.pop(name) for name in self.state}
         return found
 
+    def names(self):
+        """Names of its inputs and of its outputs, as of tensors."""
+        details = (
+            self.interpreter.get_input_details(),
+            self.interpreter.get_output_details(),
+        )
+        return [sorted(one["name"] for one in side) for side in details]
+
     def operators(self):
         details = self.interpreter._get_ops_details()
         return {operator["op_name"] for operator in details}
@@ -33,3 +41,13 @@ class Session:
             for one in self.interpreter.get_tensor_details()
             if one["dtype"] == dtype
         )
+
+
+def require_names(session):
+    """Tensors have the names of the signature, and none is in and out."""
+    answers = ["log_probabilities", "top_k_ids", "top_k_log_probabilities"]
+    answers += [f"next_{name}" for name in session.state]
+    assert session.names() == [
+        sorted(["token_ids", *session.state]),
+        sorted(answers),
+    ]

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 # What `convert` raises; it has no public name.
 from tensorflow.lite.python.convert_phase import ConverterError
+from tensorflow.lite.tools import flatbuffer_utils
 
 from memlm_keras.serving.graph import StreamedStep
 from memlm_keras.serving.graph import without_loops
@@ -40,6 +41,14 @@ def trace(model, options):
 
     def step(token_ids, **state):
         log_probabilities, state = read(token_ids, state)
+        seen = set()
+        for name, value in state.items():
+            # A tensor has one name, so what is an input or another state too
+            # is copied, by an operator that the converter keeps.
+            source = value.op.inputs[0]
+            if source.op.type == "Placeholder" or source.ref() in seen:
+                state[name] = tf.maximum(value, value)
+            seen.add(source.ref())
         values, ids = tf.math.top_k(log_probabilities, options["top_k"])
         return {
             "log_probabilities": log_probabilities,
@@ -72,7 +81,7 @@ def convert(function, quantize=None):
         if quantize == "int8":
             converter.optimizations = [tf.lite.Optimize.DEFAULT]
         try:
-            return converter.convert()
+            return _with_names(converter.convert())
         except ConverterError as error:
             names = sorted({one.operator.name for one in error.errors})
             if not any(names):
@@ -82,3 +91,17 @@ def convert(function, quantize=None):
                 f"{', '.join(names)}. Received: a `model` with a layer that "
                 "needs it"
             ) from error
+
+
+def _with_names(content):
+    """The bytes of a file, whose tensors get the names that the signature has
+    for them, as not every engine reads signatures; a new state is `next_`."""
+    file = flatbuffer_utils.convert_bytearray_to_object(content)
+    (signature,), tensors = file.signatureDefs, file.subgraphs[0].tensors
+    for one in signature.inputs:
+        tensors[one.tensorIndex].name = one.name
+    given = {one.name for one in signature.inputs}
+    for one in signature.outputs:
+        prefix = b"next_" if one.name in given else b""
+        tensors[one.tensorIndex].name = prefix + one.name
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(file))

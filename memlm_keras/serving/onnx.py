@@ -32,8 +32,10 @@ def write(model, vocabulary, options, path):
         axis = contract.rows.get(value.name, 0)
         value.type.tensor_type.shape.dim[axis].dim_param = "rows"
     for name, value in contract.facts().items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        written.metadata_props.add(key=name, value=text)
+        if not isinstance(value, str):
+            # Programs in C++ may search it without a reader of JSON.
+            value = json.dumps(value, ensure_ascii=False)
+        written.metadata_props.add(key=name, value=value)
     with open(path, "wb") as file:
         file.write(written.SerializeToString())
     return contract

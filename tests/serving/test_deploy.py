@@ -94,10 +94,14 @@ def test_monitoring(pool):
 def test_compose():
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     services = yaml.safe_load((DEPLOY / "compose.yml").read_text())["services"]
-    assert {services[s]["image"] for s in ("cpu", "gpu")} == {
-        "tensorflow/serving:latest",
-        "tensorflow/serving:latest-gpu",
+    # The same files are served whatever is released later, and only here.
+    assert {name: one["image"] for name, one in services.items()} == {
+        "cpu": "tensorflow/serving:2.21.0",
+        "gpu": "tensorflow/serving:2.21.0-gpu",
+        "prometheus": "prom/prometheus:v3.5.0",
     }
+    for service in services.values():
+        assert all(p.startswith("127.0.0.1:") for p in service["ports"])
     for name in ("cpu", "gpu"):
         service = services[name]
         folders = dict(v.split(":")[1::-1] for v in service["volumes"])

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_runs
 import pytest
 from litert_runs import Session
+from litert_runs import require_names
 from preset_families import V
 from preset_families import families
 from preset_families import small
@@ -182,6 +183,7 @@ def by_litert(family, path, quantize=None):
     rows = onnx_runs.ROWS
     export(family.model, path, format="litert", rows=rows, quantize=quantize)
     session = Session(path)
+    require_names(session)
     found = [session.step(ids)["log_probabilities"] for ids in family.ids]
     return session, np.array(found)
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from litert_runs import Session
+from litert_runs import require_names
 
 import memlm_keras as memlm
 from memlm_keras.models.copies import in_float32
@@ -135,12 +136,22 @@ def with_induction():
     )
 
 
-@pytest.mark.parametrize("make", [of_several, in_bfloat16, with_induction])
+def with_states_that_move_on():
+    cell = memlm.cells.GatedHORNNCell(5, order=3)
+    return memlm.LanguageModel(11, 4, [keras.layers.RNN(cell)])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [of_several, in_bfloat16, with_induction, with_states_that_move_on],
+)
 def test_other_models(make, tmp_path):
     lm = make()
     export(lm, tmp_path / "x.tflite", format="litert")
     expected = in_float32(lm) if make is in_bfloat16 else lm
-    assert difference(Session(tmp_path / "x.tflite"), expected) < 1e-5
+    session = Session(tmp_path / "x.tflite")
+    assert difference(session, expected) < 1e-5
+    require_names(session)
 
 
 def test_int8_takes_a_quarter_and_is_close(vocabulary, tmp_path):

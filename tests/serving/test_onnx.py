@@ -54,6 +54,8 @@ def test_it_knows_its_words(streamed, vocabulary):
         "end_of_sentence_id": 0,
         "unknown_id": 1,
     }
+    # Without escapes, which engines without a reader of JSON would show.
+    assert '"café"' in properties["tokens"]
 
 
 def test_earlier_exports_are_kept(model, streamed, tmp_path):
