@@ -35,6 +35,7 @@ setup(
     package_data={
         "memlm_keras.analysis": ["*.html"],
         "memlm_keras.presets": ["trained/*/*/*"],
+        "memlm_keras.serving": ["page/*"],
     },
     install_requires=[
         "keras>=3.15",

@@ -219,7 +219,7 @@ def _write_weights(model, path, dtype):
                 if isinstance(item, h5py.Group):
                     written = stored.require_group(name)
                 else:
-                    values, scale = _narrow(item[()], dtype)
+                    values, scale = narrow(item[()], dtype)
                     written = stored.create_dataset(name, data=values)
                     if scale is not None:
                         scales[name] = scale
@@ -228,7 +228,7 @@ def _write_weights(model, path, dtype):
             weights.visititems(write)
 
 
-def _narrow(values, dtype):
+def narrow(values, dtype):
     """A matrix of float32 as `dtype`, and the scale of int8 or `None`; other
     values are small, or no float32, and stay."""
     import numpy as np

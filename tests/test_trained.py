@@ -126,12 +126,12 @@ def test_matrices_of_int8_have_a_scale_for_each_row_or_column():
     values = np.random.default_rng(0).normal(size=(50, 4)).astype("float32")
     values[3] = 0
     values[7] *= 100
-    stored, scale = trained._narrow(values, "int8")
+    stored, scale = trained.narrow(values, "int8")
     assert stored.dtype == "int8" and scale.shape == (50, 1)
     assert (np.abs(stored * scale - values) <= scale / 2 + 1e-6).all()
-    assert trained._narrow(values.T, "int8")[1].shape == (1, 50)
+    assert trained.narrow(values.T, "int8")[1].shape == (1, 50)
     for small in (values[0], values.astype("int64")):
-        assert trained._narrow(small, "int8")[0] is small
+        assert trained.narrow(small, "int8")[0] is small
 
 
 def test_names_and_paths(folder, monkeypatch):

@@ -38,6 +38,12 @@ class SentencePieceTokenizer:
     def get_config(self):
         return {"sentencepiece": base64.b64encode(self.model).decode()}
 
+    def read_model(self):
+        """The parts of the file that split texts, as a message of protobuf."""
+        message = _model_message()()
+        message.ParseFromString(self.model)
+        return message
+
 
 @functools.lru_cache(maxsize=8)
 def _running(model):
@@ -66,6 +72,65 @@ def _running(model):
             "The SentencePiece model is damaged, or none. Received: "
             f"{len(model)} bytes"
         ) from error
+
+
+# Name, number, type and default of what is read of `sentencepiece_model.proto`.
+_MESSAGES = {
+    "Piece": [
+        ("piece", 1, "STRING", ""),
+        ("score", 2, "FLOAT", "0"),
+        ("type", 3, "INT32", "1"),
+    ],
+    "Trainer": [
+        ("model_type", 3, "INT32", "1"),
+        ("treat_whitespace_as_suffix", 24, "BOOL", "false"),
+        ("byte_fallback", 35, "BOOL", "false"),
+    ],
+    "Normalizer": [
+        ("precompiled_charsmap", 2, "BYTES", ""),
+        ("add_dummy_prefix", 3, "BOOL", "true"),
+        ("remove_extra_whitespaces", 4, "BOOL", "true"),
+        ("escape_whitespaces", 5, "BOOL", "true"),
+    ],
+    "Model": [
+        ("pieces", 1, "Piece", None),
+        ("trainer_spec", 2, "Trainer", None),
+        ("normalizer_spec", 3, "Normalizer", None),
+    ],
+}
+
+
+@functools.cache
+def _model_message():
+    """Class of the message that a SentencePiece model is."""
+    # TensorFlow needs protobuf; the package sentencepiece may not be there.
+    from google.protobuf import descriptor_pb2
+    from google.protobuf import descriptor_pool
+    from google.protobuf import message_factory
+
+    field_type = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(
+        name="memlm_keras/sentencepiece.proto", package="memlm_keras"
+    )
+    for name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for field_name, number, kind, default in fields:
+            field = message.field.add(
+                name=field_name,
+                number=number,
+                label=3 if field_name == "pieces" else 1,
+            )
+            if kind in _MESSAGES:
+                field.type = field_type.TYPE_MESSAGE
+                field.type_name = f".memlm_keras.{kind}"
+            else:
+                field.type = getattr(field_type, f"TYPE_{kind}")
+                field.default_value = default
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("memlm_keras.Model")
+    )
 
 
 def _tensorflow_text():

@@ -21,7 +21,7 @@ NUMBER_PATTERN = r"[+\-]?[0-9]+([.,:/\-][0-9]+)*"
 _NUMBER = re.compile(NUMBER_PATTERN)
 _CODE_POINTS = 0x110000
 # No script of Unicode has this number.
-_SPACE_CLASS = 255
+SPACE_CLASS = 255
 
 
 class Tokenizer:
@@ -124,25 +124,25 @@ def lower_case():
 
 
 @functools.cache
-def _classes():
-    """Script of each code point, or `_SPACE_CLASS` for white space."""
+def script_classes():
+    """Script of each code point, or `SPACE_CLASS` for white space."""
     import tensorflow as tf
 
     with tf.device("CPU"):
         scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
-    scripts[[ord(character) for character in WHITE_SPACE]] = _SPACE_CLASS
+    scripts[[ord(character) for character in WHITE_SPACE]] = SPACE_CLASS
     return scripts.astype("uint8")
 
 
 def _split_at_scripts(text):
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    classes = _classes()[codes]
+    classes = script_classes()[codes]
     edges = np.flatnonzero(np.diff(classes)) + 1
     edges = [0, *edges.tolist(), len(text)]
     return [
         text[begin:end]
         for begin, end in zip(edges, edges[1:])
-        if begin < end and classes[begin] != _SPACE_CLASS
+        if begin < end and classes[begin] != SPACE_CLASS
     ]
 
 

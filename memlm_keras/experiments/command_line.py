@@ -274,13 +274,19 @@ COMMANDS = {
                     "format",
                     str,
                     "Format to write; by default tf_saved_model.",
-                    choices=("tf_saved_model", "onnx", "triton", "litert"),
+                    choices=(
+                        "tf_saved_model",
+                        "onnx",
+                        "triton",
+                        "litert",
+                        "web",
+                    ),
                 ),
                 Option("overwrite", bool, "Replace an older export."),
                 Option(
                     "quantize",
                     str,
-                    "For --format=litert: weights of eight bits.",
+                    "For --format=litert and web: weights of eight bits.",
                     choices=("int8",),
                 ),
                 Option(

@@ -604,6 +604,7 @@ def export(positional, values, command):
         "onnx": ("onnxruntime", f"{name}.onnx"),
         "litert": ("LiteRT", f"{name}.tflite"),
         "triton": ("Triton", f"model_repository/{name}"),
+        "web": ("browsers", f"pages/{name}"),
     }[format]
     path = memlm.serving.export(
         model,
@@ -620,6 +621,9 @@ def export(positional, values, command):
     parent = shlex.quote(str(path.parent.resolve()))
     if format == "triton":
         print(f"  tritonserver --model-repository={parent}")
+    elif format == "web":
+        folder = shlex.quote(str(path.resolve()))
+        print(f"  python -m http.server --bind=127.0.0.1 --directory={folder}")
     elif format == "tf_saved_model":
         print(
             "  tensorflow_model_server --rest_api_port=8501 "

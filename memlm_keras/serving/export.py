@@ -27,6 +27,7 @@ from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 from memlm_keras.models.copies import in_float32
 from memlm_keras.models.ensemble import models_of
+from memlm_keras.serving import web
 from memlm_keras.version import __version__
 
 # Servers read versions as int64.
@@ -43,15 +44,17 @@ class Format(NamedTuple):
     # `None` for a folder of versions.
     suffix: str | None = None
     packages: tuple[str, ...] = ()  # besides TensorFlow
-    options: tuple[str, ...] = ()  # of `export`, for this format alone
+    options: tuple[str, ...] = ()  # of `export`, for some formats alone
+    mark: str | None = None  # a file in each folder of this format
 
 
 _ONNX = ("onnx", "tf2onnx")
 FORMATS = {
     "tf_saved_model": Format("saved_model.write", options=("card",)),
     "onnx": Format("onnx.write", ".onnx", _ONNX, ("contract", "tokens")),
-    "triton": Format("onnx.write_triton", "", _ONNX),
+    "triton": Format("onnx.write_triton", "", _ONNX, mark="config.pbtxt"),
     "litert": Format("litert.write", ".tflite", options=("rows", "quantize")),
+    "web": Format("web.write", "", _ONNX, ("quantize",), web.PACKED),
 }
 
 
@@ -142,6 +145,10 @@ def export(
     the same names. If there is a vocabulary, the file ends with a zip archive
     that holds `vocabulary.json`.
 
+    With `format="web"` the folder at `path` is a page that runs such a step in
+    a browser, and asks no server for anything but its own files. The first
+    such export fetches the engine, onnxruntime-web, from the npm registry.
+
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
@@ -149,7 +156,8 @@ def export(
             is made, or `saved_models/<name>/<version>`; or file or folder of
             another format, such as `model.onnx`.
         vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
-            is the model's own. Optional in the formats that are files.
+            is the model's own. Optional for `"onnx"`, `"triton"` and
+            `"litert"`.
         top_k: integer, k, the number of most probable tokens to return, and
             the largest `top_k` of `generate`; of language models.
         overwrite: bool, whether to replace an earlier export of this format at
@@ -157,11 +165,11 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, the names of
             the classes of a classifier; of classifiers only. `None` is the
             model's own, if it has them.
-        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"` or
-            `"litert"`.
+        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`
+            or `"web"`.
         rows: integer, rows of a step, of `"litert"` only; `None` is 1.
-        quantize: `"int8"`, weights of eight bits, of `"litert"` only; `None`
-            is float32.
+        quantize: `"int8"`, weights of eight bits, of `"litert"` and `"web"`;
+            `None` is float32, and for `"web"` float16.
         max_length: integer, the most tokens of a row in a request or a
             continuation; of language models.
         contract: string, of `"onnx"` only: `"sherpa"`, for the shallow fusion
@@ -187,6 +195,7 @@ def export(
             or if it is not a SavedModel.
         OSError: if the folder cannot be written.
         ImportError: if a package that the format needs is not installed.
+        ConnectionError: if the engine of a page cannot be fetched.
         RuntimeError: if the TensorFlow process that exports the model of
             another backend fails.
 
@@ -209,7 +218,9 @@ def export(
         options["labels"] = _class_labels(model, labels)
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
-    vocabulary = _vocabulary_of(model, vocabulary, optional=is_file)
+    vocabulary = _vocabulary_of(
+        model, vocabulary, optional=is_file and format != "web"
+    )
     if "tokens" in options or "contract" in options:
         _require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
@@ -220,6 +231,8 @@ def export(
         model = _as_float32(model)
     if contract == "sherpa" or format == "litert":
         require_zero_state(model, contract or format)
+    if format == "web":
+        options["engine"] = str(web.fetch_engine())
     with atomic_path(path) as temporary:
         write = _write if _traces_for_cpu() else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
@@ -260,7 +273,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
                 f'format="{format}" needs the package {package}, which is not '
                 f"installed. Install it: pip install {' '.join(packages)}"
             )
-    suffix = FORMATS[format].suffix
+    suffix, mark = FORMATS[format].suffix, FORMATS[format].mark
     if suffix is None:
         return _check_version(path, overwrite, format)
     if suffix and path.suffix != suffix:
@@ -268,7 +281,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
             f'`path` must end with {suffix} where format="{format}". '
             f"Received: path={path}. Try: {path.with_suffix(suffix)}"
         )
-    is_ours = path.is_file() if suffix else (path / "config.pbtxt").exists()
+    is_ours = path.is_file() if suffix else (path / mark).exists()
     if path.exists() and not (overwrite and is_ours):
         raise FileExistsError(
             f"There is something at `path` already. Received: path={path}. "
@@ -344,7 +357,8 @@ def _format_options(format, **options):
         options["rows"] = int(options["rows"])
     if options.get("quantize", "int8") != "int8":
         raise ValueError(
-            '`quantize` must be "int8", or None for float32. Received: '
+            '`quantize` must be "int8", or None for float32 (float16 where '
+            'format="web"). Received: '
             f"quantize={options['quantize']!r}"
         )
     if options.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):

@@ -542,6 +542,16 @@ class StreamedStep:
             for name, one in self.specification.items()
         }
 
+    def attend(self, token_ids, state):
+        """Float32 attention weights `(B, memory)` at ids `(B, 1)`, the oldest
+        slot first; `None` if the model does not attend."""
+        if self.model.attending is None:
+            return None
+        token_ids = tf.cast(token_ids, tf.int32)
+        empty = self.model.initial_state(tf.shape(token_ids)[0])
+        weights, _ = self.model.backbone.attend(token_ids, {**empty, **state})
+        return tf.cast(weights[:, -1], tf.float32)
+
 
 def without_loops(model):
     """Context in which recurrent layers read one step without a loop."""

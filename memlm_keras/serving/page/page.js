@@ -1,0 +1,448 @@
+"use strict";
+// Reads what is typed, one token at a time, and shows what the model expects.
+
+const WASM = "ort-wasm-simd-threaded.wasm", GLUE = "ort-wasm-simd-threaded.mjs";
+const TOP = 10;
+// Bits of the darkest colour, and bytes of the states that are kept.
+const DARKEST = 16, KEPT_BYTES = 64e6;
+// What is said of a word that the vocabulary has, or has not.
+const UNKNOWN = ["", ", as an unknown word"];
+const $ = id => document.getElementById(id);
+
+let vocabulary, facts, session;
+// Tokens read so far, each with what the model expects after it.
+let entries = [];
+// The text that is to be read next, and the promise of all reading.
+let wanted = null, reading = null;
+// The promise of the last token; there is one at a time.
+let adding = null;
+// The place in `entries` of the chosen word, or `null` for the next token.
+let chosen = null;
+let writing = false;
+// Milliseconds of the last steps.
+let times = [];
+
+// === Files ===
+
+/** Bytes of a file of this folder; browsers fetch nothing for a page that is a
+ * file itself, where a script holds them. */
+async function bytesOf(name) {
+  if (location.protocol === "file:") {
+    const packed = await packedFiles();
+    return Uint8Array.from(atob(packed[name]), c => c.charCodeAt(0));
+  }
+  const response = await fetch(name);
+  if (!response.ok)
+    throw new Error(`${name} cannot be read: status ${response.status}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+let packed = null;
+function packedFiles() {
+  packed ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = "packed_files.js";
+    script.onload = () => resolve(PACKED_FILES);
+    script.onerror = () => reject(new Error("packed_files.js is missing"));
+    document.head.append(script);
+  });
+  return packed;
+}
+
+async function load() {
+  ort.env.wasm.numThreads = 1;
+  if (location.protocol === "file:") {
+    const glue = new Blob([await bytesOf(GLUE)], {type: "text/javascript"});
+    ort.env.wasm.wasmPaths = {mjs: URL.createObjectURL(glue)};
+    ort.env.wasm.wasmBinary = await bytesOf(WASM);
+  } else {
+    ort.env.wasm.wasmPaths = new URL("./", location.href).href;
+  }
+  const [model, text] = await Promise.all(
+    ["model.onnx", "model.json"].map(bytesOf));
+  facts = JSON.parse(new TextDecoder().decode(text));
+  vocabulary = new Vocabulary(facts.vocabulary);
+  document.title = $("name").textContent = facts.name;
+  session = await ort.InferenceSession.create(model);
+}
+
+// === Reading ===
+
+const ARRAYS = {float32: Float32Array, int32: Int32Array};
+
+function initialState() {
+  return Object.fromEntries(Object.entries(facts.states).map(
+    ([name, {type, shape, initial}]) => {
+      const size = shape.reduce((a, b) => a * b, 1);
+      const values = new ARRAYS[type](initial ?? size);
+      return [name, new ort.Tensor(type, values, shape)];
+    }));
+}
+
+/** Reads one token after an entry, or at the beginning. */
+async function step(id, token, before) {
+  const begun = performance.now();
+  const ids = new ort.Tensor("int32", [id], [1, 1]);
+  const answer = await session.run(
+    {token_ids: ids, ...(before ? before.state : initialState())});
+  times = [...times.slice(-19), performance.now() - begun];
+  const state = {};
+  for (const name in facts.states) state[name] = answer[`next_${name}`];
+  return {
+    id, token, state,
+    bits: before ? -before.logs[id] / Math.LN2 : null,
+    logs: answer.log_probabilities.data,
+    weights: answer.attention?.data,
+  };
+}
+
+/** Pairs of id and token of a text, each line a sentence. */
+function tokensOf(text) {
+  const end = [vocabulary.endId, vocabulary.end_of_sentence];
+  const pairs = [end];
+  for (const [index, line] of text.split("\n").entries()) {
+    if (index && pairs.at(-1)[0] !== vocabulary.endId) pairs.push(end);
+    for (const token of vocabulary.tokenize(line))
+      pairs.push([vocabulary.ids.get(token) ?? vocabulary.unknownId, token]);
+  }
+  return pairs;
+}
+
+/** Reads what is new in a text, until another is wanted. */
+async function read(text) {
+  await adding;
+  const pairs = tokensOf(text);
+  let same = 0;
+  while (same < Math.min(pairs.length, entries.length)
+    && entries[same].id === pairs[same][0]) {
+    entries[same].token = pairs[same][1];
+    same++;
+  }
+  entries.length = same;
+  while (entries.length && !entries.at(-1).state) entries.pop();
+  let shown = performance.now();
+  while (entries.length < pairs.length && wanted === null) {
+    await add(...pairs[entries.length]);
+    if (performance.now() - shown > 100) {
+      show();
+      // The browser draws, and hears keys.
+      await new Promise(resolve => setTimeout(resolve));
+      shown = performance.now();
+    }
+  }
+}
+
+async function add(id, token) {
+  adding = step(id, token, entries.at(-1));
+  const entry = await adding;
+  entries.push(entry);
+  let bytes = entry.logs.byteLength;
+  for (const name in entry.state) bytes += entry.state[name].data.byteLength;
+  // Later words than this one are read again after a change before it.
+  const old = entries[entries.length - 1 - Math.ceil(KEPT_BYTES / bytes)];
+  if (old) old.state = old.logs = null;
+}
+
+/** Reads a text as soon as what is being read is given up. */
+function ask() {
+  wanted = $("text").value;
+  chosen = null;
+  reading ??= (async () => {
+    try {
+      while (wanted !== null) {
+        const text = wanted;
+        wanted = null;
+        await read(text);
+      }
+      show();
+    } catch (error) {
+      fail(error);
+    }
+    reading = null;
+  })();
+  return reading;
+}
+
+// === Continuing ===
+
+function draw(logs) {
+  const greedy = $("sampler").value === "greedy";
+  const temperature = Math.max(0.05, Number($("temperature").value) || 1);
+  const first = entries.at(-1).id === vocabulary.endId;
+  const allowed = id => id !== vocabulary.unknownId
+    && !(first && id === vocabulary.endId);
+  let most = -Infinity, best = 0;
+  logs.forEach((value, id) => {
+    if (value > most && allowed(id)) [most, best] = [value, id];
+  });
+  if (greedy) return best;
+  const shares = Float64Array.from(logs, (value, id) =>
+    allowed(id) ? Math.exp((value - most) / temperature) : 0);
+  let left = Math.random() * shares.reduce((a, b) => a + b, 0);
+  return shares.findIndex(share => (left -= share) < 0);
+}
+
+/** Writes a token after the text; the end of a sentence is a new line. */
+function write(id) {
+  const area = $("text");
+  let text = id === vocabulary.endId ? "\n" : vocabulary.detokenize([id]);
+  if (/(^|\s)$/.test(area.value)) text = text.replace(/^ /, "");
+  area.value += text;
+  area.scrollTop = area.scrollHeight;
+}
+
+async function carryOn() {
+  writing = true;
+  $("continue").disabled = true;
+  $("stop").disabled = false;
+  await ask();
+  const most = Number($("length").value) || 1;
+  try {
+    for (let count = 0; count < most && writing && !reading; count++) {
+      const id = draw(entries.at(-1).logs);
+      if (id < 0 || (id === vocabulary.endId && count)) break;
+      write(id);
+      await add(id, vocabulary.tokens[id]);
+      show();
+      await new Promise(resolve => setTimeout(resolve));
+    }
+  } catch (error) {
+    fail(error);
+  }
+  stop();
+}
+
+function stop() {
+  writing = false;
+  $("continue").disabled = false;
+  $("stop").disabled = true;
+}
+
+// === Showing ===
+//
+// Words of the text and of the model are inserted as text alone.
+
+function element(name, properties = {}, ...children) {
+  const made = document.createElement(name);
+  Object.assign(made, properties);
+  made.append(...children);
+  return made;
+}
+
+/** Words of what was read: the places of their tokens, texts and bits. */
+function wordsOf() {
+  const words = [];
+  entries.forEach((entry, place) => {
+    if (!place) return;
+    const after = entries[place - 1].id === vocabulary.endId;
+    if (after || vocabulary.begins(entry.id))
+      words.push({start: place, stop: place, bits: 0, unknown: false});
+    const word = words.at(-1);
+    word.stop = place + 1;
+    word.bits += entry.bits;
+    word.unknown ||= entry.id === vocabulary.unknownId;
+  });
+  for (const word of words) word.text = textOf(word.start, word.stop);
+  return words;
+}
+
+function textOf(start, stop) {
+  const some = entries.slice(start, stop);
+  if (some[0].id === vocabulary.endId) return "\u21b5";
+  if (some.some(({id}) => id === vocabulary.unknownId))
+    return some.map(({token}) => token).join("").replaceAll("\u2581", " ").trim();
+  return vocabulary.detokenize(some.map(({id}) => id)).trim();
+}
+
+function show() {
+  if (!entries.length) return;
+  const words = wordsOf();
+  showNext();
+  showWords(words);
+  showCurve(words);
+  showAttention(words);
+  const each = [...times].sort((a, b) => a - b)[times.length >> 1].toFixed(1);
+  $("status").textContent = `${facts.parameters.toLocaleString("en")} `
+    + `parameters, ${vocabulary.tokens.length.toLocaleString("en")} tokens; `
+    + `${each} ms a token`;
+}
+
+function showNext() {
+  const logs = entries.at(-1).logs;
+  const best = [];
+  logs.forEach((value, id) => {
+    if (best.length === TOP && value <= logs[best.at(-1)]) return;
+    let place = best.length;
+    while (place && logs[best[place - 1]] < value) place--;
+    best.splice(place, 0, id);
+    best.length = Math.min(best.length, TOP);
+  });
+  const focused = [...$("next").children].findIndex(
+    item => item.contains(document.activeElement));
+  $("next").replaceChildren(...best.map(id => {
+    const probability = Math.exp(logs[id]);
+    const bar = element("span", {className: "bar"});
+    bar.style.width = `${100 * probability}%`;
+    const button = element("button", {
+      // A vocabulary has a piece for the unknown, which is no text.
+      disabled: id === vocabulary.unknownId,
+      onclick: () => {
+        write(id);
+        ask();
+      },
+    },
+    element("span", {textContent: id === vocabulary.endId
+      ? "\u21b5 end of sentence" : vocabulary.tokens[id]}),
+    bar,
+    element("span", {className: "number",
+      textContent: `${(100 * probability).toFixed(2)} %`}));
+    button.dataset.token = vocabulary.tokens[id];
+    button.dataset.logProbability = logs[id];
+    return element("li", {}, button);
+  }));
+  if (focused >= 0) $("next").children[focused].firstChild.focus();
+}
+
+function showWords(words) {
+  const focused = $("words").contains(document.activeElement);
+  $("words").replaceChildren(...words.map((word, index) => {
+    const button = element("button", {
+      textContent: word.text,
+      className: word.unknown ? "unknown" : "",
+      title: `${word.bits.toFixed(2)} bits${UNKNOWN[+word.unknown]}`,
+      tabIndex: word.start === (chosen ?? words.at(-1).start) ? 0 : -1,
+      onclick: () => choose(word.start),
+      onkeydown: event => move(event, words, index),
+    });
+    button.dataset.bits = word.bits;
+    button.style.setProperty(
+      "--share", 0.85 * Math.min(1, word.bits / DARKEST));
+    button.setAttribute("aria-pressed", word.start === chosen);
+    button.setAttribute(
+      "aria-label", `${word.text}, ${button.title}`);
+    return element("li", {}, button);
+  }));
+  if (focused) $("words").querySelector("[tabindex='0']")?.focus();
+  const word = words.find(({start}) => start === chosen);
+  $("word").textContent = "";
+  if (word)
+    $("word").textContent = `\u201c${word.text}\u201d has a surprisal of `
+      + `${word.bits.toFixed(2)} bits, a probability of `
+      + `${(2 ** -word.bits).toPrecision(3)}${UNKNOWN[+word.unknown]}.`;
+}
+
+function choose(start) {
+  chosen = start;
+  show();
+}
+
+function move(event, words, index) {
+  const places = {
+    ArrowLeft: index - 1, ArrowRight: index + 1, Home: 0,
+    End: words.length - 1,
+  };
+  if (event.key === "Escape") choose(null);
+  else if (words[places[event.key]]) choose(words[places[event.key]].start);
+  else return;
+  event.preventDefault();
+}
+
+function showCurve(words) {
+  const curve = $("curve");
+  curve.toggleAttribute("hidden", words.length < 2);
+  if (words.length < 2) return;
+  const drawn = (name, attributes, text = "") => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes))
+      made.setAttribute(key, value);
+    made.textContent = text;
+    return made;
+  };
+  const width = curve.clientWidth, height = curve.clientHeight;
+  const most = Math.max(DARKEST, ...words.map(({bits}) => bits));
+  const x = index => 34 + (width - 42) * index / (words.length - 1);
+  const y = bits => height - 8 - (height - 24) * bits / most;
+  const points = words.map(({bits}, index) => [x(index), y(bits)]);
+  const parts = [0, most / 2, most].flatMap(bits => [
+    drawn("line", {x1: 30, x2: width, y1: y(bits), y2: y(bits)}),
+    drawn("text", {x: 26, y: y(bits) + 4, "text-anchor": "end"},
+      bits.toFixed(0)),
+  ]);
+  parts.push(drawn("polyline", {points: points.join(" ")}));
+  // A text of hundreds of words has a line alone.
+  points.forEach(([cx, cy], index) => {
+    const is = words[index].start === chosen;
+    if (is || points.length <= 100)
+      parts.push(drawn("circle", {cx, cy, r: is ? 5 : 2.5,
+        class: is ? "chosen" : ""}));
+  });
+  curve.replaceChildren(...parts);
+}
+
+/** Where the model looked back as it predicted the chosen word, or the next. */
+function showAttention(words) {
+  const buttons = [...$("words").children].map(item => item.firstChild);
+  for (const button of buttons) button.classList.remove("seen");
+  $("attention").replaceChildren();
+  if (facts.distances === null) {
+    $("looked").textContent = "This model has no memory that looks back: all "
+      + "that it remembers is in its state.";
+    return;
+  }
+  const predicted = chosen ?? entries.length;
+  const word = words.find(({start}) => start === chosen);
+  $("looked").textContent = "Weights of the words before "
+    + (word ? `\u201c${word.text}\u201d.` : "the next token.");
+  const weights = entries[predicted - 1].weights;
+  const shares = words.map(() => 0);
+  facts.distances.forEach((distance, slot) => {
+    const place = predicted - distance;
+    const index = words.findIndex(
+      ({start, stop}) => start <= place && place < stop);
+    if (index >= 0) shares[index] += weights[slot];
+  });
+  shares.forEach((share, index) => {
+    if (share < 0.005) return;
+    buttons[index].classList.add("seen");
+    buttons[index].style.setProperty("--weight", Math.min(1, share));
+  });
+  const order = shares.map((_, index) => index).filter(
+    index => shares[index] >= 0.005);
+  order.sort((one, other) => shares[other] - shares[one]);
+  $("attention").replaceChildren(...order.slice(0, 5).map(index => {
+    const bar = element("span", {className: "bar"});
+    bar.style.width = `${100 * Math.min(1, shares[index])}%`;
+    const item = element("li", {},
+      element("span", {textContent: words[index].text}), bar,
+      element("span", {className: "number",
+        textContent: shares[index].toFixed(3)}));
+    item.dataset.weight = shares[index];
+    return item;
+  }));
+}
+
+function fail(error) {
+  $("status").textContent = `The model cannot run: ${error.message ?? error}`;
+  $("status").classList.add("wrong");
+}
+
+// === Beginning ===
+
+$("text").addEventListener("input", () => {
+  writing = false;
+  if (session) ask();
+});
+$("continue").addEventListener("click", carryOn);
+$("stop").addEventListener("click", stop);
+$("sampler").addEventListener("change", showTemperature);
+addEventListener("resize", () => show());
+
+function showTemperature() {
+  $("temperature").disabled = $("sampler").value === "greedy";
+}
+
+showTemperature();
+load().then(ask).then(() => {
+  performance.mark("first answer");
+  if (session) stop();
+}).catch(fail);

@@ -1,0 +1,226 @@
+"""Writing a page that runs a language model in a browser.
+
+The folder has the page, the step as ONNX, what the page must know as JSON, and
+the engine. TensorFlow is imported where the step is traced.
+"""
+
+import base64
+import importlib.resources
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import tarfile
+
+import keras
+import numpy as np
+
+from memlm_keras import trained
+from memlm_keras.data import tokenizer as tables
+from memlm_keras.data.subwords import LongestMatchTokenizer
+from memlm_keras.data.subwords import SentencePieceTokenizer
+
+# The files of the page, and those of the engine for one thread.
+PAGE = ("index.html", "page.css", "page.js", "tokenizer.js")
+ENGINE = (
+    "ort.wasm.min.js",
+    "ort-wasm-simd-threaded.mjs",
+    "ort-wasm-simd-threaded.wasm",
+)
+# What the page loads; browsers refuse to where the page is a file itself, so
+# there `packed_files.js` holds them.
+MODEL, FACTS, PACKED = "model.onnx", "model.json", "packed_files.js"
+
+_VERSION = "1.30.0"
+_NAME = f"onnxruntime-web-{_VERSION}.tgz"
+_URL = f"https://registry.npmjs.org/onnxruntime-web/-/{_NAME}"
+_SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
+# Numbers of a matrix from which on it is stored with fewer bits.
+_LEAST = 256
+# Kinds of SentencePiece models, by their number.
+_KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+def fetch_engine():
+    """Path of the archive of the engine, onnxruntime-web, fetched once.
+
+    Raises `ConnectionError` if it cannot be fetched.
+    """
+    # Where Keras keeps what it fetches.
+    folder = pathlib.Path(os.environ.get("KERAS_HOME", "~/.keras")).expanduser()
+    place = folder / "memlm_keras" / _NAME
+    try:
+        return keras.utils.get_file(
+            fname=_NAME,
+            origin=_URL,
+            file_hash=_SHA256,
+            cache_dir=folder,
+            cache_subdir=place.parent.name,
+        )
+    # Of an address that cannot be read, `get_file` raises a bare `Exception`;
+    # of another checksum, `ValueError`.
+    except Exception as error:
+        raise ConnectionError(
+            f"The page needs the engine onnxruntime-web {_VERSION}, which "
+            f"could not be fetched ({' '.join(str(error).split())}). Fetch "
+            f"{_URL} by hand, of SHA-256 {_SHA256}, and put it at {place}"
+        ) from error
+
+
+def write(model, vocabulary, options, path):
+    """Writes the folder of a language model in float32, with a vocabulary, and
+    the archive of the engine in `options`."""
+    from memlm_keras.serving import onnx
+
+    contract = onnx.WebStep(model, vocabulary)
+    with onnx.without_loops(model):
+        step = onnx.convert(model, contract, contract.specification)
+    for output in step.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_value = 1
+    store(step.graph, options.get("quantize", "float16"))
+    path = pathlib.Path(path)
+    path.mkdir()
+    path.joinpath(MODEL).write_bytes(step.SerializeToString())
+    facts = {"name": path.name, **facts_of(contract, step.graph)}
+    text = json.dumps(facts, ensure_ascii=False)
+    path.joinpath(FACTS).write_text(text, encoding="utf-8")
+    folder = importlib.resources.files("memlm_keras.serving") / "page"
+    for name in PAGE:
+        path.joinpath(name).write_bytes((folder / name).read_bytes())
+    with tarfile.open(options["engine"]) as archive:
+        for name in ENGINE:
+            with (
+                archive.extractfile(f"package/dist/{name}") as file,
+                open(path / name, "wb") as written,
+            ):
+                shutil.copyfileobj(file, written)
+    packed = {
+        name: base64.b64encode(path.joinpath(name).read_bytes()).decode()
+        for name in (MODEL, FACTS, *ENGINE[1:])
+    }
+    text = f"const PACKED_FILES = {json.dumps(packed, indent=0)};\n"
+    path.joinpath(PACKED).write_text(text, encoding="utf-8")
+
+
+def facts_of(contract, graph):
+    """Facts that the page must know, a dict of JSON values."""
+    model = contract.model
+    outputs = {
+        output.name: output.type.tensor_type.shape.dim
+        for output in graph.output
+    }
+    distances = None
+    if "attention" in outputs:
+        memory = outputs["attention"][1].dim_value
+        # Words from what each slot holds to the predicted word.
+        steps_back = model.attending.steps_back
+        distances = (np.arange(memory, 0, -1) + steps_back).tolist()
+    return {
+        "parameters": model.count_params(),
+        "distances": distances,
+        "states": {
+            name: {
+                "type": value.dtype.name,
+                "shape": [1, *value.shape],
+                # Zeros are left out.
+                "initial": value.ravel().tolist() if value.any() else None,
+            }
+            for name, value in contract.streamed.initial.items()
+        },
+        "vocabulary": vocabulary_facts(contract.vocabulary),
+    }
+
+
+def vocabulary_facts(vocabulary):
+    """All that `tokenizer.js` needs to encode as a vocabulary does, a dict of
+    JSON values."""
+    tokenizer = vocabulary.tokenizer
+    facts = {
+        "tokens": list(vocabulary.tokens),
+        "unknown": vocabulary.unknown,
+        "end_of_sentence": vocabulary.end_of_sentence,
+        "unit": getattr(vocabulary, "unit", "words"),
+        "white_space": tables.WHITE_SPACE,
+    }
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        model = tokenizer.read_model()
+        rules, normalizer = model.trainer_spec, model.normalizer_spec
+        charsmap = base64.b64encode(normalizer.precompiled_charsmap).decode()
+        return facts | {
+            "kind": _KINDS[rules.model_type],
+            "pieces": [piece.piece for piece in model.pieces],
+            "scores": [piece.score for piece in model.pieces],
+            "types": [piece.type for piece in model.pieces],
+            "suffix": rules.treat_whitespace_as_suffix,
+            "byte_fallback": rules.byte_fallback,
+            "charsmap": charsmap,
+            "add_dummy_prefix": normalizer.add_dummy_prefix,
+            "remove_extra_whitespaces": normalizer.remove_extra_whitespaces,
+            "escape_whitespaces": normalizer.escape_whitespaces,
+        }
+    if isinstance(tokenizer, LongestMatchTokenizer):
+        return facts | {"kind": "longest_match", "mark": tokenizer.mark}
+    facts |= {"kind": "words", **tokenizer.get_config()}
+    if tokenizer.numbers is not None:
+        facts["number_pattern"] = tables.NUMBER_PATTERN
+    if tokenizer.lowercase:
+        # Pairs of an upper and a lower case.
+        facts["lower_case"] = "".join(
+            map(chr, itertools.chain(*tables.lower_case().items()))
+        )
+    if tokenizer.split == "unicode_script":
+        classes = tables.script_classes()
+        # Where each run of one script begins, and the script.
+        starts = np.flatnonzero(np.diff(classes, prepend=classes[0] + 1))
+        facts["scripts"] = [starts.tolist(), classes[starts].tolist()]
+    return facts
+
+
+# === Matrices with fewer bits ===
+
+
+def store(graph, dtype):
+    """Stores large matrices of a graph as `"float16"` or `"int8"`, and equal or
+    transposed ones once; the engine widens them when it loads the file."""
+    from onnx import TensorProto
+    from onnx import helper
+    from onnx import numpy_helper
+
+    kept, nodes, seen = [], [], {}
+    for tensor in graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        name = tensor.name
+        # Vectors and single rows stay in float32.
+        if values.dtype != "float32" or values.size < max(
+            _LEAST, 2 * max(values.shape, default=0)
+        ):
+            kept.append(tensor)
+            continue
+        same = seen.get((values.shape, values.tobytes()))
+        if same is not None:
+            nodes.append(helper.make_node("Identity", [same], [name]))
+            continue
+        transposed = values.T
+        same = seen.get((transposed.shape, transposed.tobytes()))
+        if same is not None and values.ndim == 2:
+            nodes.append(helper.make_node("Transpose", [same], [name]))
+            continue
+        seen[values.shape, values.tobytes()] = name
+        stored, scale = trained.narrow(values, dtype)
+        kept.append(numpy_helper.from_array(stored, f"{name}_stored"))
+        wide = name if scale is None else f"{name}_wide"
+        nodes.append(
+            helper.make_node(
+                "Cast", [f"{name}_stored"], [wide], to=TensorProto.FLOAT
+            )
+        )
+        if scale is not None:
+            kept.append(numpy_helper.from_array(scale, f"{name}_scale"))
+            nodes.append(
+                helper.make_node("Mul", [wide, f"{name}_scale"], [name])
+            )
+    nodes += graph.node
+    del graph.node[:], graph.initializer[:]
+    graph.node.extend(nodes)
+    graph.initializer.extend(kept)

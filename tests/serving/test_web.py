@@ -1,0 +1,136 @@
+"""A page that runs a language model in a browser."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+from memlm_keras.serving import web
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("tf2onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+
+FILES = {*web.PAGE, *web.ENGINE, web.MODEL, web.FACTS, web.PACKED}
+ENGLISH = "memlm/english"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    """The archive of the engine, or a skipped test."""
+    try:
+        return web.fetch_engine()
+    except ConnectionError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def page(model, engine, tmp_path_factory):
+    return export(model, tmp_path_factory.mktemp("web") / "small", format="web")
+
+
+@pytest.fixture(scope="module")
+def english(engine, tmp_path_factory):
+    """The page of the English model, whose weights are stored as int8."""
+    return export(
+        memlm.LanguageModel.from_preset(ENGLISH),
+        tmp_path_factory.mktemp("web") / "english",
+        format="web",
+        quantize="int8",
+    )
+
+
+def worst_difference(lm, page, steps):
+    """Largest difference of log-probabilities and attention from `lm`."""
+    engine = onnxruntime.InferenceSession(str(page / web.MODEL))
+    facts = json.loads((page / web.FACTS).read_text("utf-8"))
+    names = [output.name for output in engine.get_outputs()]
+    carried = {
+        name: np.reshape(
+            state["initial"] or np.zeros(state["shape"]), state["shape"]
+        ).astype(state["type"])
+        for name, state in facts["states"].items()
+    }
+    ids = np.random.default_rng(3).integers(lm.vocabulary_size, size=steps)
+    expected = lm.score(np.append(0, ids)[None])[0]
+    attention = [None] * steps
+    if facts["distances"]:
+        attention = lm.attention(np.append(0, ids)[None])[0]
+        assert len(facts["distances"]) == attention.shape[-1]
+    differences = []
+    for read, target, score, weights in zip(
+        [0, *ids], ids, expected, attention
+    ):
+        feed = {"token_ids": np.array([[read]], "int32"), **carried}
+        answer = dict(zip(names, engine.run(None, feed), strict=True))
+        differences.append(answer["log_probabilities"][0, target] - score)
+        if weights is not None:
+            differences.extend(answer["attention"][0] - weights)
+        carried = {name: answer[f"next_{name}"] for name in carried}
+    return np.abs(differences).max()
+
+
+def test_the_folder_has_all_that_the_page_asks_for(page, model):
+    assert {path.name for path in page.iterdir()} == FILES
+    facts = json.loads((page / web.FACTS).read_text("utf-8"))
+    assert facts["name"] == "small"
+    assert facts["parameters"] == model.count_params()
+    assert facts["distances"] == [4, 3, 2]
+    assert facts["states"]["recurrent_1_state_0"] == {
+        "type": "float32",
+        "shape": [1, 12],
+        "initial": None,
+    }
+    stored = [
+        tensor.data_type
+        for tensor in onnx.load(page / web.MODEL).graph.initializer
+        if "_stored" in tensor.name
+    ]
+    assert stored and set(stored) == {onnx.TensorProto.FLOAT16}
+
+
+def test_numbers_are_those_of_the_model(page, model):
+    assert worst_difference(model, page, 50) < 1e-3
+
+
+def test_int8_keeps_a_model_that_is_stored_so(english):
+    lm = memlm.LanguageModel.from_preset(ENGLISH)
+    assert worst_difference(lm, english, 50) < 1e-4
+    # The tied matrix is there once.
+    assert (english / web.MODEL).stat().st_size < 3.4e6
+
+
+def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
+    one = memlm.LanguageModel(
+        vocabulary=vocabulary,
+        embedding_dim=4,
+        recurrent=[keras.layers.GRU(5)],
+    )
+    lm = memlm.Ensemble([one])
+    page = export(lm, tmp_path / "page", format="web")
+    facts = json.loads((page / web.FACTS).read_text("utf-8"))
+    assert facts["distances"] is None
+    assert worst_difference(lm, page, 5) < 1e-3
+
+
+def test_what_is_refused(page, model, tmp_path, monkeypatch):
+    before = (page / web.FACTS).read_bytes()
+    with pytest.raises(FileExistsError, match="`overwrite=True` to replace"):
+        export(model, page, format="web")
+    assert (page / web.FACTS).read_bytes() == before
+    with pytest.raises(ValueError, match='"int8", or None.*float16'):
+        export(model, tmp_path / "page", format="web", quantize="int4")
+    lm = memlm.LanguageModel(19, 4, [keras.layers.GRU(5)])
+    with pytest.raises(ValueError, match="`vocabulary` must be"):
+        export(lm, tmp_path / "page", format="web")
+
+    def refused(**arguments):
+        raise Exception("URL fetch failure: no network")
+
+    monkeypatch.setattr(keras.utils, "get_file", refused)
+    with pytest.raises(ConnectionError, match="Fetch https://.* put it at /"):
+        export(model, tmp_path / "page", format="web")
+    assert not list(tmp_path.iterdir())
