@@ -17,6 +17,7 @@ LITERT = ["ai-edge-litert>=2"]
 SERVING = ["tensorflow-serving-api>=2.21"]
 DOCS = ["furo", "myst-parser>=4", "sphinx>=8"]
 ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
+ENGINES = ["openvino>=2026", "sherpa-onnx>=1.12"]
 
 setup(
     name="memlm_keras",
@@ -54,6 +55,7 @@ setup(
         "serving": SERVING,
         "onnx": ONNX,
         "litert": LITERT,
+        "engines": ENGINES,
         "docs": DOCS,
         "test": [
             "pytest",

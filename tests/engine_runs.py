@@ -1,0 +1,258 @@
+"""Exports of small models, as real engines run them, and their table."""
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import keras
+import numpy as np
+import onnx_runs
+from preset_families import V
+from preset_families import small
+
+from memlm_keras.serving import export
+
+ROOT = pathlib.Path(__file__).parents[1]
+STEPS = 100
+FAMILIES = (
+    "daniluk2017/rnn",
+    "daniluk2017/lstm",
+    "daniluk2017/gated_hornn",
+    "daniluk2017/rm_tm_gated",
+    "daniluk2017/attention",
+    "daniluk2017/key_value_predict",
+    "daniluk2017/ngram_2",
+    "grave2017/ptb_cache_500",
+    "merity2017/ptb_pointer_sentinel",
+    "kong2019/vs_kneser_ney_512",
+    "weissenborn2016/gru_language_model",
+    "weissenborn2016/am_gru_language_model",
+)
+# Signatures of SavedModels that engines are asked for.
+SIGNATURES = ("serving_default", "score", "step", "initial_state")
+# The memory of a program that starts another and prints how much it took.
+_MEASURED = """
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(kib, "KiB", file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@dataclasses.dataclass
+class Run:
+    """Log-probabilities `(STEPS, V)` by an engine, and what they took."""
+
+    scores: np.ndarray
+    milliseconds: float | None
+    mebibytes: float
+
+
+class Exported:
+    """A small model of a preset, its files by format, each written once, and
+    the log-probabilities `(STEPS, V)` that it gives some ids."""
+
+    def __init__(self, name, folder):
+        self.name = name
+        self.folder = folder
+        self.model = small(name)
+        self.ids = np.random.default_rng(3).integers(V, size=STEPS)
+        self.ids[0] = self.model.vocabulary.end_of_sentence_id
+        np.save(folder / "ids.npy", self.ids)
+        logits, _ = self.model.step(
+            self.ids[None].astype("int32"), self.model.initial_state(1)
+        )
+        self.expected = onnx_runs.array(keras.ops.log_softmax(logits[0]))
+
+    @functools.cached_property
+    def onnx(self):
+        path = self.folder / "model.onnx"
+        export(self.model, path, format="onnx")
+        return path
+
+    @functools.cached_property
+    def litert(self):
+        path = self.folder / "model.tflite"
+        export(self.model, path, format="litert")
+        return path
+
+    @functools.cached_property
+    def saved_model(self):
+        """A SavedModel whose most probable words are all; the names of its
+        tensors are in a file beside it."""
+        from tensorflow.core.protobuf import saved_model_pb2
+
+        path = self.folder / "1"
+        export(self.model, path, top_k=V)
+        message = saved_model_pb2.SavedModel.FromString(
+            path.joinpath("saved_model.pb").read_bytes()
+        )
+        names = {
+            signature: {
+                side: {
+                    name: tensor.name
+                    for name, tensor in getattr(definition, side).items()
+                }
+                for side in ("inputs", "outputs")
+            }
+            for signature, definition in message.meta_graphs[
+                0
+            ].signature_def.items()
+        }
+        path.with_suffix(".json").write_text(json.dumps(names))
+        return path
+
+
+class Refused(Exception):
+    """The engine does not run the file."""
+
+
+def run(exported, command, **options):
+    """Runs a program that writes the scores to its last argument, which is
+    added, and says how long a word takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        scores = pathlib.Path(folder, "scores.f32")
+        errors = measured([*command, scores], **options)
+        found = np.fromfile(scores, "float32").reshape(STEPS, V)
+    return Run(
+        found,
+        float(re.search(r"^(\S+) ms a word$", errors, re.M)[1]),
+        float(re.search(r"^(\d+) KiB$", errors, re.M)[1]) / 1024,
+    )
+
+
+def measured(command, **options):
+    """Runs a program; returns its standard error, with its memory."""
+    done = subprocess.run(
+        [sys.executable, "-IS", "-c", _MEASURED, *map(str, command)],
+        capture_output=True,
+        text=True,
+        **options,
+    )
+    if done.returncode:
+        raise Refused(done.stderr)
+    return done.stderr
+
+
+# === The engines ===
+
+
+class InPython:
+    """An engine whose client is a class of `engine_client.py`."""
+
+    def __init__(self, package, client, format):
+        self.package = package
+        self.client = client
+        self.format = format
+
+    def missing(self):
+        """The reason not to run it here, or `None`."""
+        if importlib.util.find_spec(self.package) is None:
+            return f"{self.package} is not installed"
+        return None
+
+    def run(self, exported):
+        client = ROOT / "tests" / "serving" / "engine_client.py"
+        return run(
+            exported,
+            [
+                *(sys.executable, "-I", client, self.client),
+                getattr(exported, self.format),
+                exported.folder / "ids.npy",
+            ],
+        )
+
+
+class OfWords:
+    """A client of `deploy/`, which reads words of an ONNX file."""
+
+    def run(self, exported):
+        tokens = exported.model.vocabulary.tokens
+        return run(
+            exported,
+            [*self.command(), exported.onnx],
+            # The end, which comes first, is the client's own.
+            input="\n".join(tokens[id] for id in exported.ids[1:]),
+        )
+
+
+class InCpp(OfWords):
+    """onnxruntime's C++ library, in $ONNXRUNTIME_HOME or of the system."""
+
+    def missing(self):
+        if shutil.which("c++") is None:
+            return "there is no C++ compiler"
+        if not any(
+            (folder / "onnxruntime_cxx_api.h").exists() for folder in INCLUDED
+        ):
+            return "ONNXRUNTIME_HOME has no include/onnxruntime_cxx_api.h"
+        return None
+
+    def command(self):
+        return [compiled_client()]
+
+
+_HOME = pathlib.Path(os.environ.get("ONNXRUNTIME_HOME", "/usr"))
+INCLUDED = (_HOME / "include", _HOME / "include" / "onnxruntime")
+
+
+@functools.cache
+def compiled_client():
+    """`deploy/onnx_client.cc`, compiled."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="onnx_client"))
+    done = subprocess.run(
+        [
+            *("c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"),
+            *(part for folder in INCLUDED for part in ("-isystem", folder)),
+            ROOT / "deploy" / "onnx_client.cc",
+            *(f"-L{_HOME}/lib", f"-Wl,-rpath,{_HOME}/lib", "-lonnxruntime"),
+            *("-o", folder / "onnx_client"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder / "onnx_client"
+
+
+class InNode(OfWords):
+    """onnxruntime-node, in a folder of $NODE_PATH."""
+
+    def missing(self):
+        if shutil.which("node") is None:
+            return "there is no Node"
+        folders = os.environ.get("NODE_PATH", "").split(os.pathsep)
+        if not any(
+            pathlib.Path(folder, "onnxruntime-node").is_dir()
+            for folder in folders
+        ):
+            return "NODE_PATH has no onnxruntime-node"
+        return None
+
+    def command(self):
+        return ["node", ROOT / "deploy" / "onnx_client.js"]
+
+
+ENGINES = {
+    "TensorFlow, C library": InPython(
+        "tensorflow", "TensorFlow", "saved_model"
+    ),
+    "onnxruntime, Python": InPython("onnxruntime", "OnnxRuntime", "onnx"),
+    "onnxruntime, C++": InCpp(),
+    "onnxruntime, Node": InNode(),
+    "OpenVINO, ONNX": InPython("openvino", "OpenVino", "onnx"),
+    "OpenVINO, LiteRT": InPython("openvino", "OpenVino", "litert"),
+    "OpenVINO, SavedModel": InPython(
+        "openvino", "OpenVinoDefault", "saved_model"
+    ),
+    "LiteRT": InPython("ai_edge_litert", "LiteRt", "litert"),
+}

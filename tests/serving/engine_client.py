@@ -1,0 +1,161 @@
+"""Reads ids one by one with an exported model, in an engine for Python.
+
+    python -I engine_client.py ENGINE MODEL ids.npy scores.f32
+
+ENGINE is a class below. Writes the log-probabilities after each id as float32,
+and the milliseconds a word on the standard error. Nothing of the package is
+imported, and of TensorFlow only its C library.
+"""
+
+import json
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+
+class OnnxRuntime:
+    """An ONNX file with named state, in onnxruntime."""
+
+    def __init__(self, path):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+        self.names = [one.name for one in self.session.get_outputs()]
+        types = {"tensor(float)": "float32", "tensor(int32)": "int32"}
+        self.state = {
+            one.name: np.zeros((1, *one.shape[1:]), types[one.type])
+            for one in self.session.get_inputs()
+            if one.name != "token_ids"
+        }
+
+    def step(self, token_id):
+        inputs = {"token_ids": np.array([[token_id]]), **self.state}
+        found = dict(zip(self.names, self.session.run(None, inputs)))
+        self.state = {name: found[f"next_{name}"] for name in self.state}
+        return found["log_probabilities"]
+
+
+class OpenVino:
+    """An ONNX or LiteRT file, by the names of its tensors, in OpenVINO."""
+
+    def __init__(self, path):
+        self.model = _compiled(path)
+        self.state = {
+            one.any_name: np.zeros(
+                (1, *(size.get_length() for size in one.partial_shape[1:])),
+                one.element_type.to_dtype(),
+            )
+            for one in self.model.inputs
+        }
+        self.dtype = self.state.pop("token_ids").dtype
+
+    def step(self, token_id):
+        token_ids = np.array([[token_id]], self.dtype)
+        found = self.model({"token_ids": token_ids, **self.state})
+        self.state = {name: found[f"next_{name}"] for name in self.state}
+        return found["log_probabilities"]
+
+
+class OpenVinoDefault:
+    """The signature `serving_default` of a SavedModel, in OpenVINO, which reads
+    no other: all ids at once."""
+
+    def __init__(self, path):
+        self.model = _compiled(path)
+
+    def read(self, ids):
+        token_ids = ids[None].astype("int32")
+        return self.model({"token_ids": token_ids})["log_probabilities"]
+
+
+def _compiled(path):
+    import openvino
+
+    # Processors with bfloat16 would compute with it.
+    options = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
+    return openvino.Core().compile_model(path, "CPU", options)
+
+
+class LiteRt:
+    """A LiteRT file, by its signature, in LiteRT."""
+
+    def __init__(self, path):
+        from ai_edge_litert.interpreter import Interpreter
+
+        self.interpreter = Interpreter(path, num_threads=1)
+        self.run = self.interpreter.get_signature_runner("step")
+        self.state = {
+            name: np.zeros(details["shape"], details["dtype"])
+            for name, details in self.run.get_input_details().items()
+            if name != "token_ids"
+        }
+
+    def step(self, token_id):
+        found = self.run(
+            token_ids=np.array([[token_id]], "int32"), **self.state
+        )
+        self.state = {name: found[name] for name in self.state}
+        return found["log_probabilities"]
+
+
+class TensorFlow:
+    """Signatures of a SavedModel, in TensorFlow's C library; their tensors'
+    names are in a file with the ending .json."""
+
+    def __init__(self, path):
+        sys.path.insert(0, str(pathlib.Path(__file__).parent))
+        from c_client import Session
+
+        self.session = Session(path)
+        self.names = json.loads(pathlib.Path(f"{path}.json").read_text())
+        self.state = self.call("initial_state", rows=np.zeros(1, "int32"))
+
+    def call(self, signature, **inputs):
+        names = self.names[signature]
+        found = self.session.run(
+            {names["inputs"][name]: value for name, value in inputs.items()},
+            list(names["outputs"].values()),
+        )
+        return dict(zip(names["outputs"], found))
+
+    def step(self, token_id):
+        found = self.call(
+            "step",
+            token_ids=np.array([[token_id]], "int32"),
+            length=np.ones(1, "int32"),
+            **self.state,
+        )
+        self.state = {name: found[name] for name in self.state}
+        # All words are among the most probable.
+        scores = np.empty_like(found["top_k_log_probabilities"])
+        ids = found["top_k_ids"]
+        np.put_along_axis(scores, ids, found["top_k_log_probabilities"], 1)
+        return scores
+
+
+def main(engine, path, ids_path, scores_path):
+    ids = np.load(ids_path)
+    engine = globals()[engine](path)
+    if hasattr(engine, "read"):
+        engine.read(ids)
+        start, words = time.perf_counter(), len(ids)
+        scores = engine.read(ids)
+    else:
+        # The first step takes longer.
+        scores = [engine.step(ids[0])]
+        start, words = time.perf_counter(), len(ids) - 1
+        scores += [engine.step(token_id) for token_id in ids[1:]]
+    taken = 1000 * (time.perf_counter() - start) / words
+    pathlib.Path(scores_path).write_bytes(np.float32(scores).tobytes())
+    print(f"{taken} ms a word", file=sys.stderr)
+    assert not {"tensorflow", "keras", "memlm_keras"} & sys.modules.keys()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

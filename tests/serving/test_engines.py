@@ -1,0 +1,111 @@
+"""The engines that people use run exported models of each family."""
+
+import subprocess
+
+import engine_runs
+import numpy as np
+import onnx_runs
+import pytest
+from engine_runs import ENGINES
+from engine_runs import FAMILIES
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+
+pytestmark = [pytest.mark.backend("tensorflow"), pytest.mark.slow]
+
+for package in ("onnx", "tf2onnx", "onnxruntime", "ai_edge_litert"):
+    pytest.importorskip(package)
+
+# What OpenVINO cannot read, or reads as something else, with a part of its
+# error or `None` if it computes other numbers.
+REFUSED = {
+    ("OpenVINO, LiteRT", "grave2017/ptb_cache_500"): "UNSORTED_SEGMENT_SUM",
+    (
+        "OpenVINO, LiteRT",
+        "merity2017/ptb_pointer_sentinel",
+    ): "UNSORTED_SEGMENT_SUM",
+    ("OpenVINO, SavedModel", "daniluk2017/gated_hornn"): None,
+    ("OpenVINO, SavedModel", "grave2017/ptb_cache_500"): None,
+    ("OpenVINO, SavedModel", "merity2017/ptb_pointer_sentinel"): None,
+    (
+        "OpenVINO, SavedModel",
+        "weissenborn2016/am_gru_language_model",
+    ): "Gather",
+}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def exported(request, only_signatures, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported")
+    with only_signatures(*engine_runs.SIGNATURES):
+        yield engine_runs.Exported(request.param, folder)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_hundred_steps(name, exported):
+    engine = ENGINES[name]
+    if engine.missing():
+        pytest.skip(engine.missing())
+    place = name, exported.name
+    if REFUSED.get(place) is not None:
+        with pytest.raises(engine_runs.Refused, match=REFUSED[place]):
+            engine.run(exported)
+        return
+    found = engine.run(exported).scores
+    difference = np.abs(found - exported.expected).max()
+    assert (difference > 0.1) if place in REFUSED else (difference < 1e-4)
+
+
+# === The clients of deploy/ ===
+
+
+@pytest.fixture(params=["onnxruntime, C++", "onnxruntime, Node"])
+def client(request):
+    """Function that runs a client on words; standard output, or its error."""
+    engine = ENGINES[request.param]
+    if engine.missing():
+        pytest.skip(engine.missing())
+
+    def run(path, words):
+        done = subprocess.run(
+            [*engine.command(), path],
+            input=words,
+            capture_output=True,
+            text=True,
+        )
+        return done.stderr if done.returncode else done.stdout
+
+    run.language = request.param.rpartition(" ")[2]
+    return run
+
+
+def test_clients_print_each_word(client, model, vocabulary, tmp_path):
+    path = tmp_path / "model.onnx"
+    export(model, path, format="onnx")
+    words = ["word_3", "caf\u00e9", "nobody", "word_7"]
+    lines = client(path, " ".join(words)).splitlines()
+    ids = vocabulary.encode(" ".join(words))
+    logits, _ = model.step([[0, *ids[:-1]]], model.initial_state(1))
+    expected = onnx_runs.array(logits)[0]
+    for line, word, id, logits in zip(lines, words, ids, expected, strict=True):
+        found, score, best = line.split("\t")
+        assert (found, best) == (word, vocabulary.tokens[logits.argmax()])
+        logits = logits - np.logaddexp.reduce(logits)
+        assert float(score) == pytest.approx(logits[id], abs=1e-4)
+
+
+def test_clients_refuse_what_they_do_not_read(client, vocabulary, tmp_path):
+    path = tmp_path / "model.onnx"
+    lm = memlm.LanguageModel(len(vocabulary), 4, [onnx_runs.CellThatBegins(6)])
+    export(lm, path, vocabulary, format="onnx")
+    found = client(path, "word_1")
+    if client.language == "C++":
+        assert "onnx_client: its state does not begin with zeros" in found
+    else:
+        logits, _ = lm.step([[0]], lm.initial_state(1))
+        logits = onnx_runs.array(logits)[0, 0]
+        score = logits[vocabulary["word_1"]] - np.logaddexp.reduce(logits)
+        assert float(found.split("\t")[1]) == pytest.approx(score, abs=1e-4)
+    path.write_bytes(b"no model")
+    assert "onnx_client: " in client(path, "word_1")
