@@ -18,6 +18,7 @@ SERVING = ["tensorflow-serving-api>=2.21"]
 DOCS = ["furo", "myst-parser>=4", "sphinx>=8"]
 ONNX = ["onnx>=1.17", "tf2onnx>=1.17"]
 ENGINES = ["openvino>=2026", "sherpa-onnx>=1.12"]
+HUGGINGFACE = ["torch>=2.6", "transformers>=5.24"]
 
 setup(
     name="memlm_keras",
@@ -56,6 +57,7 @@ setup(
         "onnx": ONNX,
         "litert": LITERT,
         "engines": ENGINES,
+        "huggingface": HUGGINGFACE,
         "docs": DOCS,
         "test": [
             "pytest",
@@ -69,6 +71,7 @@ setup(
             *SERVING,
             *ONNX,
             *LITERT,
+            *HUGGINGFACE,
             *DOCS,
             "onnxruntime",
             "pyyaml",

@@ -262,6 +262,7 @@ ALONE = {
     "experiments.paper_claims": "data",
     "experiments.recall_rows": "data",
     "models.torch_checkpoint": "a file format",
+    "serving.huggingface": "imports an optional package",
     "serving.saved_model": "a file format",
 }
 

@@ -1,0 +1,372 @@
+"""Language models as `transformers` knows them, on the PyTorch backend.
+
+Importing this module registers its classes, so that `AutoModelForCausalLM` and
+`AutoTokenizer` load a folder of `memlm export RUN --format=hf`.
+"""
+
+import itertools
+import json
+import pathlib
+
+import keras
+
+from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data.vocabulary import Vocabulary
+from memlm_keras.models import Ensemble
+from memlm_keras.models import LanguageModel
+from memlm_keras.serialization import serialize
+
+try:
+    import torch
+    import transformers
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "`memlm_keras.serving.huggingface` needs transformers and PyTorch. "
+        'Install them: pip install "memlm_keras[huggingface]"',
+        name=error.name,
+    ) from error
+
+_IGNORED = -100  # label that a loss of transformers leaves out
+
+
+class MemlmConfig(transformers.PreTrainedConfig):
+    """Config of `MemlmForCausalLM`: sizes, special ids and `keras_config`, the
+    model as Keras serializes it, in JSON."""
+
+    model_type = "memlm_keras"
+
+    # A string, as transformers changes dicts with a "dtype".
+    keras_config: str = ""
+    vocab_size: int = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+
+
+class MemlmCache(transformers.Cache):
+    """State of a model between calls of `forward`, in place of keys and values.
+
+    Attributes:
+        state: dict of tensors `(batch, ...)`, as `LanguageModel.step` returns
+            it, or `None` before the first call.
+        seen: integer, columns of token ids that were read, padding included.
+    """
+
+    def __init__(self):
+        super().__init__(layers=[])
+        self.reset()
+
+    # So that `generate` passes only columns that are not read yet.
+    is_linear = [False]
+
+    def get_seq_length(self, layer_idx=0):
+        return self.seen
+
+    def reset(self):
+        self.state = None
+        self.seen = 0
+
+    def reorder_cache(self, beam_idx):
+        self.batch_select_indices(beam_idx)
+
+    def batch_select_indices(self, indices):
+        self.state = {
+            name: value[indices.to(value.device)]
+            for name, value in self.state.items()
+        }
+
+    def batch_repeat_interleave(self, repeats):
+        self.state = {
+            name: value.repeat_interleave(repeats, dim=0)
+            for name, value in self.state.items()
+        }
+
+
+class MemlmForCausalLM(
+    transformers.PreTrainedModel, transformers.GenerationMixin
+):
+    """A language model of this package as a model of `transformers`.
+
+    `wrap` makes one. Its parameters are those of the wrapped model itself, so
+    training one trains the other. It computes in the dtypes of that model.
+
+    Args:
+        config: `MemlmConfig`.
+        lm: the model to wrap; `None` makes one of the config, with random
+            weights.
+
+    Attributes:
+        lm: `memlm_keras.LanguageModel` or `Ensemble`.
+
+    Call arguments:
+        input_ids: int tensor `(batch, time)`, read from an empty context or
+            from the state in the cache. Ids from `vocab_size` on are padding.
+        attention_mask: tensor `(batch, time)`, or of all columns since the
+            first call, zero at padding; or `None`. Padding may be anywhere in a
+            row: it is not read, and the state does not move on it.
+        cache: `MemlmCache`, which is changed in place; or `None`.
+            `past_key_values` is another name of it.
+        labels: int tensor `(batch, time)`, such as `input_ids`: then the result
+            has the mean loss in nats over all labels but the first of each row,
+            those of -100, and those at padding or right after it.
+        use_cache: bool, whether to return a cache.
+
+    Returns:
+        `CausalLMOutputWithPast` with `logits` float32 `(batch, time,
+        vocab_size)`, zero at padding, `loss` and `cache`.
+    """
+
+    config_class = MemlmConfig
+    # No step can be undone, as assisted generation would.
+    _is_stateful = True
+
+    def __init__(self, config, lm=None):
+        if keras.backend.backend() != "torch":
+            raise ValueError(
+                "A model of transformers needs Keras' PyTorch backend. "
+                f"Received: the {keras.backend.backend()} backend. Set "
+                "KERAS_BACKEND=torch before Keras is imported"
+            )
+        super().__init__(config)
+        if lm is None:
+            # Where `from_pretrained` would have no memory for weights yet.
+            with torch.device("cpu"), keras.device("cpu"):
+                lm = keras.saving.deserialize_keras_object(
+                    json.loads(config.keras_config)
+                )
+        # Not a submodule, so that each weight has one name.
+        vars(self)["lm"] = lm
+        self._share_weights()
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        """Loads what `save_pretrained` or `memlm_keras.serving.export` wrote;
+        takes the arguments of `transformers.PreTrainedModel.from_pretrained`.
+
+        Raises:
+            ValueError: if the files lack weights of the model.
+        """
+        asked = kwargs.pop("output_loading_info", False)
+        model, report = super().from_pretrained(
+            *args, output_loading_info=True, **kwargs
+        )
+        if missing := sorted(report["missing_keys"]):
+            raise ValueError(
+                "The folder must hold all weights of the model. Received: one "
+                f"without {', '.join(missing)}. Export the model again"
+            )
+        device = model.device
+        # The loaded parameters are others than those of the model of Keras.
+        for variable, value in zip(model.lm.weights, model.weights.values()):
+            variable.assign(value)
+        model._share_weights()
+        model.to(device)
+        return (model, report) if asked else model
+
+    def _share_weights(self):
+        """Makes the variables of `lm` the parameters of this module."""
+        self.weights = torch.nn.ParameterDict(
+            {
+                f"{place:03d}/{variable.name}": variable.value
+                for place, variable in enumerate(self.lm.weights)
+            }
+        )
+
+    def _init_weights(self, module):
+        """Leaves the weights as Keras initializes them."""
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls):
+        return False
+
+    def forward(
+        self,
+        input_ids=None,
+        attention_mask=None,
+        cache=None,
+        labels=None,
+        use_cache=None,
+        return_dict=None,
+        past_key_values=None,
+        **kwargs,
+    ):
+        batch, time = input_ids.shape
+        read = input_ids < self.config.vocab_size
+        if attention_mask is not None:
+            read &= attention_mask[:, -time:].to(read.device).bool()
+        if cache is None:
+            cache = past_key_values
+        state = None if cache is None else cache.state
+        logits, state = self._read(input_ids, read, state)
+        if cache is None and use_cache is not False:
+            cache = MemlmCache()
+        if cache is not None:
+            cache.state = state
+            cache.seen += time
+        loss = None
+        if labels is not None:
+            # A label is predicted in the column before it.
+            predicted = read & read.roll(1, dims=1)
+            loss = self.loss_function(
+                logits=logits,
+                labels=labels.masked_fill(~predicted, _IGNORED),
+                vocab_size=self.config.vocab_size,
+                **kwargs,
+            )
+        output = transformers.modeling_outputs.CausalLMOutputWithPast(
+            loss=loss, logits=logits, cache=cache
+        )
+        return output.to_tuple() if return_dict is False else output
+
+    def _read(self, input_ids, read, state):
+        """Reads the columns that bool `read` `(batch, time)` marks; returns
+        logits of all columns, and the state."""
+        step = self.lm.backbone.step
+        with keras.device(str(self.device)):
+            if state is None:
+                state = self.lm.backbone.initial_state(len(input_ids))
+            if read.all():
+                logits, state = step(input_ids.int(), state, self.training)
+                return logits.float(), state
+            # Tokens of each row from the left, and the columns they are of.
+            columns = torch.argsort(~read, dim=1, stable=True)
+            lengths = read.sum(dim=1)
+            logits = torch.zeros(
+                (*input_ids.shape, self.config.vocab_size), device=self.device
+            )
+            edges = sorted({0, *lengths.tolist()})
+            for begin, end in itertools.pairwise(edges):
+                rows = torch.nonzero(lengths >= end)[:, 0]
+                place = rows[:, None], columns[rows, begin:end]
+                part, after = step(
+                    input_ids[place].int(),
+                    {name: value[rows] for name, value in state.items()},
+                    self.training,
+                )
+                logits = logits.index_put(place, part.float())
+                state = {
+                    name: value.index_copy(0, rows, after[name])
+                    for name, value in state.items()
+                }
+        return logits, state
+
+
+class MemlmTokenizer(transformers.PreTrainedTokenizer):
+    """A vocabulary of this package as a tokenizer of `transformers`.
+
+    Ids are those of the vocabulary. The end of a sentence is the token before
+    the first word, too, as everywhere in this package: it is put before each
+    text unless that begins with it, so that the first word is predicted. None
+    is put at the end. Padding has an id of its own, after the vocabulary's,
+    which no model reads.
+
+    Args:
+        vocabulary_file: path of a file of `Vocabulary.save`.
+        vocabulary: `memlm_keras.data.Vocabulary`, in place of the file.
+        **kwargs: other arguments of a `transformers.PreTrainedTokenizer`.
+    """
+
+    vocab_files_names = {"vocabulary_file": "vocabulary.json"}
+    model_input_names = ["input_ids", "attention_mask"]
+
+    def __init__(self, vocabulary_file=None, vocabulary=None, **kwargs):
+        if vocabulary is None:
+            vocabulary = Vocabulary.from_file(vocabulary_file)
+        self.vocabulary = vocabulary
+        super().__init__(
+            **{
+                "bos_token": vocabulary.end_of_sentence,
+                "eos_token": vocabulary.end_of_sentence,
+                "unk_token": vocabulary.unknown,
+                "pad_token": "<pad>",
+                "special_tokens_pattern": "bos",
+                "clean_up_tokenization_spaces": False,
+                **kwargs,
+            }
+        )
+
+    @property
+    def vocab_size(self):
+        return len(self.vocabulary)
+
+    def get_vocab(self):
+        ids = {token: id for id, token in enumerate(self.vocabulary.tokens)}
+        return {**ids, **self.added_tokens_encoder}
+
+    def _tokenize(self, text, **kwargs):
+        return self.vocabulary.tokenizer.tokenize(text)
+
+    def _convert_token_to_id(self, token):
+        return self.vocabulary[token]
+
+    def _convert_id_to_token(self, index):
+        return self.vocabulary.tokens[index]
+
+    def convert_tokens_to_string(self, tokens):
+        return self.vocabulary.detokenize(tokens)
+
+    def build_inputs_with_special_tokens(self, token_ids_0, token_ids_1=None):
+        ids = [*token_ids_0, *(token_ids_1 or [])]
+        begins = ids[:1] == [self.bos_token_id]
+        return ids if begins else [self.bos_token_id, *ids]
+
+    def save_vocabulary(self, save_directory, filename_prefix=None):
+        name = self.vocab_files_names["vocabulary_file"]
+        prefix = "" if filename_prefix is None else f"{filename_prefix}-"
+        path = pathlib.Path(save_directory, prefix + name)
+        self.vocabulary.save(path)
+        return (str(path),)
+
+
+def wrap(lm, vocabulary=None):
+    """Makes a model and a tokenizer of `transformers` of a language model.
+
+    Args:
+        lm: causal `memlm_keras.LanguageModel`, with any memory and mixture, or
+            `memlm_keras.Ensemble`. A smoothed model is wrapped as
+            `LanguageModel.with_fixed_matrices` fixes it.
+        vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's own.
+
+    Returns:
+        `(model, tokenizer)`, a `MemlmForCausalLM` in evaluation mode and a
+        `MemlmTokenizer`.
+
+    Raises:
+        ValueError: for another kind of model, one that is not causal, no
+            vocabulary or one of another size, and another backend than
+            PyTorch.
+
+    Example:
+
+    >>> model, tokenizer = wrap(lm)
+    >>> batch = tokenizer(["the man", "was"], padding=True, return_tensors="pt")
+    >>> model(**batch, labels=batch.input_ids).loss
+    """
+    if not isinstance(lm, LanguageModel | Ensemble):
+        raise ValueError(
+            "`lm` must be a `memlm_keras.LanguageModel` or an `Ensemble` of "
+            f"them. Received: {type(lm).__name__}"
+        )
+    require_streaming("`wrap`", lm)
+    vocabulary = require_vocabulary(lm, vocabulary)
+    tokenizer = MemlmTokenizer(vocabulary=vocabulary)
+    lm = lm.with_fixed_matrices()
+    keras_config = serialize(lm)
+    # The tokenizer has it.
+    for part in (keras_config, *keras_config["config"].get("models", ())):
+        part["config"].pop("vocabulary", None)
+    config = MemlmConfig(
+        keras_config=json.dumps(keras_config),
+        vocab_size=len(vocabulary),
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    model = MemlmForCausalLM(config, lm).eval()
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    return model, tokenizer
+
+
+transformers.AutoConfig.register(MemlmConfig.model_type, MemlmConfig)
+transformers.AutoModelForCausalLM.register(MemlmConfig, MemlmForCausalLM)
+transformers.AutoTokenizer.register(MemlmConfig, MemlmTokenizer)

@@ -1,0 +1,259 @@
+"""Models of `transformers` that read as ours do."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from language_models import V
+from language_models import every_model
+from language_models import make
+
+import memlm_keras as memlm
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Vocabulary
+
+transformers = pytest.importorskip(
+    "transformers", reason="the extra `huggingface` is not installed"
+)
+torch = pytest.importorskip("torch")
+
+from memlm_keras.serving import huggingface  # noqa: E402
+
+# The library takes ten seconds to import.
+pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
+
+VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
+TEXTS = ["w3 w1 w4 w1 nowhere", "w5", "w9 w2 w6 w5 w3 w5 w8 w9"]
+
+
+def sums(lm, texts, vocabulary=None):
+    """Log-probability of the words of each text, without its end."""
+    measured = lm.surprisal(texts, vocabulary, unit="nats", reset=True)
+    ends = np.flatnonzero(np.diff(measured.sentence, append=0))
+    words = np.delete(measured.surprisal, ends)
+    sentence = np.delete(measured.sentence, ends)
+    return -np.bincount(sentence, words)[1:]
+
+
+def sums_of(model, batch, **arguments):
+    """The same from the logits of a model of `transformers`."""
+    logits = model(**batch, **arguments).logits.detach()
+    log_probabilities = logits.double().log_softmax(dim=-1)
+    found = []
+    for row, ids, kept in zip(
+        log_probabilities, batch["input_ids"], batch["attention_mask"].bool()
+    ):
+        scores = row[kept][:-1].gather(1, ids[kept][1:, None])
+        found.append(scores.sum().item())
+    return np.array(found)
+
+
+def encode(tokenizer, texts=TEXTS, side="right"):
+    return tokenizer(
+        texts, padding=True, padding_side=side, return_tensors="pt"
+    )
+
+
+@pytest.fixture(scope="module")
+def wrapped():
+    lm = make(vocabulary=VOCABULARY)
+    return lm, *huggingface.wrap(lm)
+
+
+# === Logits, at any padding ===
+
+
+@every_model
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_sums_are_ours(recurrent, memory, side):
+    lm = make(recurrent, memory, vocabulary=VOCABULARY)
+    model, tokenizer = huggingface.wrap(lm)
+    found = sums_of(model, encode(tokenizer, side=side))
+    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+
+
+@pytest.mark.parametrize("kind", ["pointer", "cache", "ensemble"])
+def test_mixtures_and_ensembles_too(kind, tmp_path):
+    mixture = {
+        "pointer": memlm.mixtures.PointerSentinel(window=4),
+        "cache": memlm.mixtures.NeuralCache(6, theta=0.3, weight=0.2),
+    }.get(kind)
+    lm = make(vocabulary=VOCABULARY, mixture=mixture)
+    if kind == "ensemble":
+        lm = memlm.Ensemble([lm, make("cell")])
+    model, tokenizer = huggingface.wrap(lm, VOCABULARY)
+    model.save_pretrained(tmp_path)
+    loaded = huggingface.MemlmForCausalLM.from_pretrained(tmp_path)
+    batch = encode(tokenizer, side="left")
+    ours = sums(lm, TEXTS, VOCABULARY)
+    for each in (model, loaded):
+        np.testing.assert_allclose(sums_of(each, batch), ours, atol=2e-5)
+
+
+def test_padding_may_be_anywhere_and_of_any_id(wrapped):
+    _, model, _ = wrapped
+    ids = torch.tensor([[0, 7, 22, 9, 4], [5, 0, 5, 3, 5]])
+    mask = torch.tensor([[1, 0, 1, 0, 1], [0, 1, 0, 1, 0]])
+    logits = model(ids, attention_mask=mask).logits
+    for row, kept in zip(range(2), mask.bool()):
+        alone = model(ids[row, kept][None]).logits[0]
+        torch.testing.assert_close(logits[row, kept], alone)
+        assert not logits[row, ~kept].any()
+
+
+def test_padding_is_known_without_a_mask(wrapped):
+    _, model, tokenizer = wrapped
+    batch = encode(tokenizer)
+    assert tokenizer.pad_token_id == V
+    torch.testing.assert_close(
+        model(batch.input_ids).logits, model(**batch).logits
+    )
+
+
+def test_the_loss_is_the_mean_of_ours(wrapped):
+    lm, model, tokenizer = wrapped
+    batch = encode(tokenizer, side="left")
+    loss = model(**batch, labels=batch.input_ids).loss.item()
+    words = batch.attention_mask.sum().item() - len(TEXTS)
+    assert -loss * words == pytest.approx(sums(lm, TEXTS).sum(), abs=1e-4)
+
+
+# === The state ===
+
+
+@every_model
+def test_the_cache_carries_the_state(recurrent, memory):
+    lm = make(recurrent, memory, vocabulary=VOCABULARY)
+    model, tokenizer = huggingface.wrap(lm)
+    batch = encode(tokenizer, side="left")
+    whole = model(**batch)
+    cache, parts = huggingface.MemlmCache(), []
+    edges = [0, 1, 4, batch.input_ids.shape[1]]
+    for begin, end in itertools.pairwise(edges):
+        output = model(
+            batch.input_ids[:, begin:end],
+            attention_mask=batch.attention_mask[:, :end],
+            past_key_values=cache,
+        )
+        assert output.past_key_values is cache
+        assert cache.get_seq_length() == end
+        parts.append(output.logits)
+    torch.testing.assert_close(torch.cat(parts, dim=1), whole.logits)
+    for name, value in whole.cache.state.items():
+        torch.testing.assert_close(cache.state[name], value)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_is_the_same_with_and_without_a_cache(wrapped, beams):
+    lm, model, tokenizer = wrapped
+    batch = encode(tokenizer, side="left")
+    arguments = {"max_new_tokens": 6, "do_sample": False, "num_beams": beams}
+    written = model.generate(**batch, **arguments)
+    again = model.generate(**batch, **arguments, use_cache=False)
+    assert written.tolist() == again.tolist()
+    if beams == 1:
+        prompt = VOCABULARY.encode("<eos> " + TEXTS[0])
+        ours = lm.generate(prompt, len(prompt) + 6, "greedy", stop_token_ids=())
+        theirs = written[0][batch.attention_mask[0].argmax() :]
+        assert theirs.tolist() == ours.tolist()
+
+
+def test_a_prompt_is_continued_from_its_cache(wrapped):
+    _, model, tokenizer = wrapped
+    ids = encode(tokenizer, TEXTS[:1]).input_ids
+    first = model.generate(
+        ids, max_new_tokens=3, do_sample=False, return_dict_in_generate=True
+    )
+    longer = model.generate(
+        first.sequences, cache=first.cache, max_new_tokens=3, do_sample=False
+    )
+    whole = model.generate(ids, max_new_tokens=6, do_sample=False)
+    assert longer.tolist() == whole.tolist()
+
+
+# === Weights ===
+
+
+def test_training_it_trains_ours():
+    lm = make(dropout=0.2, vocabulary=VOCABULARY)
+    model, tokenizer = huggingface.wrap(lm)
+    batch = encode(tokenizer)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    before = sums(lm, TEXTS).sum()
+    for _ in range(5):
+        optimizer.zero_grad()
+        model.train()(**batch, labels=batch.input_ids).loss.backward()
+        optimizer.step()
+    assert sums(lm, TEXTS).sum() > before + 1
+    found = sums_of(model.eval(), batch)
+    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+
+
+def test_smoothed_matrices_are_fixed():
+    smoothing = memlm.smoothing.VariationalSmoothing("kneser_ney", 0.3)
+    lm = make(
+        vocabulary=VOCABULARY,
+        embedding=memlm.smoothing.SmoothedEmbedding(smoothing=smoothing),
+    )
+    statistics = memlm.smoothing.StreamStatistics.count(
+        np.arange(500) * 7 % V, V
+    )
+    lm.smoothing.adapt(statistics)
+    model, tokenizer = huggingface.wrap(lm)
+    found = sums_of(model, encode(tokenizer))
+    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+
+
+# === The tokenizer ===
+
+
+def test_ids_are_ours(wrapped):
+    _, _, tokenizer = wrapped
+    ids = VOCABULARY.encode(TEXTS[0]).tolist()
+    assert tokenizer(TEXTS[0], add_special_tokens=False).input_ids == ids
+    assert tokenizer(TEXTS[0]).input_ids == [0, *ids]
+    # Programs that put the token before a text themselves.
+    assert tokenizer("<eos>" + TEXTS[0]).input_ids == [0, *ids]
+    assert tokenizer.decode(ids) == VOCABULARY.detokenize(ids)
+    assert tokenizer.decode([0, *ids], skip_special_tokens=True).startswith(
+        "w3"
+    )
+    assert len(tokenizer) == V + 1
+
+
+def test_pieces_and_rules_of_case_are_ours(tmp_path):
+    rules = memlm.data.Tokenizer("unicode_script", lowercase=True, numbers="N")
+    for vocabulary, text in (
+        (
+            SubwordVocabulary(["<unk>", "</s>", "\u2581c", "at", "\u2581"]),
+            "cat at Cat",
+        ),
+        (Vocabulary(["the", "N", "."], tokenizer=rules), "The 12.5 whales."),
+    ):
+        tokenizer = huggingface.MemlmTokenizer(vocabulary=vocabulary)
+        ids = vocabulary.encode(text).tolist()
+        assert tokenizer(text, add_special_tokens=False).input_ids == ids
+        assert tokenizer.decode(ids) == vocabulary.detokenize(ids)
+        tokenizer.save_pretrained(tmp_path)
+        loaded = huggingface.MemlmTokenizer.from_pretrained(tmp_path)
+        assert loaded.vocabulary == vocabulary
+        assert loaded(text).input_ids == tokenizer(text).input_ids
+        assert len(loaded) == len(tokenizer)
+
+
+# === Errors ===
+
+
+def test_what_cannot_be_wrapped():
+    kneser_ney = memlm.ngrams.KneserNey(V, order=2)
+    with pytest.raises(ValueError, match="`lm` must be.*KneserNey"):
+        huggingface.wrap(kneser_ney, VOCABULARY)
+    with pytest.raises(ValueError, match="`vocabulary` must be given"):
+        huggingface.wrap(make())
+    both = memlm.memory.BidirectionalMemoryBlock(window=3)
+    lm = memlm.LanguageModel(
+        V, 5, [keras.layers.LSTM(6)], both, vocabulary=VOCABULARY
+    )
+    with pytest.raises(ValueError, match="`wrap` needs a causal model"):
+        huggingface.wrap(lm)
