@@ -7,6 +7,10 @@ from memlm_keras.evaluation.dynamic import DynamicChoice
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 from memlm_keras.evaluation.dynamic import choose_dynamic
 from memlm_keras.evaluation.dynamic import mean_squared_gradients
+from memlm_keras.evaluation.minimal_pairs import MinimalPairs
+from memlm_keras.evaluation.minimal_pairs import PairAccuracy
+from memlm_keras.evaluation.minimal_pairs import minimal_pairs
+from memlm_keras.evaluation.minimal_pairs import read_minimal_pairs
 from memlm_keras.evaluation.monte_carlo import monte_carlo_perplexity
 from memlm_keras.evaluation.monte_carlo import sampled_perplexity
 from memlm_keras.evaluation.neural_cache import CacheChoice
@@ -24,6 +28,8 @@ __all__ = [
     "ClozeAccuracy",
     "DynamicChoice",
     "DynamicEvaluator",
+    "MinimalPairs",
+    "PairAccuracy",
     "Perplexity",
     "Reconstruction",
     "Surprisal",
@@ -32,8 +38,10 @@ __all__ = [
     "cloze_accuracy",
     "cloze_scores",
     "mean_squared_gradients",
+    "minimal_pairs",
     "monte_carlo_perplexity",
     "perplexity",
+    "read_minimal_pairs",
     "reconstruction",
     "sampled_perplexity",
     "sentence_losses",

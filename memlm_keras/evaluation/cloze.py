@@ -14,7 +14,17 @@ from memlm_keras.evaluation.perplexity import require_method
 # Queries are padded to a multiple: few shapes, and little padding.
 _QUERY_MULTIPLE = 8
 # The magnitude of a normal deviate is smaller with probability 0.95.
-_Z_95 = statistics.NormalDist().inv_cdf(0.975)
+Z_95 = statistics.NormalDist().inv_cdf(0.975)
+
+
+def wilson_interval(fraction, number):
+    """95% interval of a fraction of `number` trials (Wilson, 1927)."""
+    ratio = Z_95**2 / number
+    center = (fraction + ratio / 2) / (1 + ratio)
+    spread = fraction * (1 - fraction) * ratio + ratio**2 / 4
+    spread = math.sqrt(spread) / (1 + ratio)
+    # Rounding could pass the ends.
+    return max(0.0, center - spread), min(1.0, center + spread)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +54,7 @@ class ClozeAccuracy:
     @property
     def interval(self):
         """95% interval of the accuracy (Wilson, 1927), two floats."""
-        ratio = _Z_95**2 / self.questions
-        p = self.accuracy
-        center = (p + ratio / 2) / (1 + ratio)
-        spread = math.sqrt(p * (1 - p) * ratio + ratio**2 / 4) / (1 + ratio)
-        # Rounding could pass the ends.
-        return max(0.0, center - spread), min(1.0, center + spread)
+        return wilson_interval(self.accuracy, self.questions)
 
     @property
     def protocol(self):

@@ -225,6 +225,38 @@ COMMANDS = {
             ),
         ),
         Command(
+            "pairs",
+            "Prints how often models prefer the good sentence of minimal "
+            "pairs, by paradigm, phenomenon and field. PATH is a file (BLiMP's "
+            ".jsonl; .csv or .tsv with sentence_good and sentence_bad), a "
+            "folder of files, or a .zip archive.",
+            {"RUN": "+", "PATH": None},
+            (
+                Option(
+                    "method",
+                    str,
+                    "Whole sentences; or, for pairs with the fields of BLiMP, "
+                    "two words after one prefix, or one word after two.",
+                    default="simple",
+                    choices=("simple", "one_prefix", "two_prefix"),
+                ),
+                Option("eos", bool, "Score the end of the sentence too."),
+                Option(
+                    "mean",
+                    bool,
+                    "Compare means over tokens; by default sums.",
+                ),
+                Option("out", str, "Table to write, a row for each pair."),
+                Option("plot", str, "PNG picture of phenomena to write."),
+                Option(
+                    "published",
+                    str,
+                    "File of published accuracies, such as BLiMP's "
+                    "models_summary.jsonl.",
+                ),
+            ),
+        ),
+        Command(
             "generate",
             "Continues a text.",
             {"RUN": None, "PROMPT": "?"},

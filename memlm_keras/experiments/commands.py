@@ -500,6 +500,21 @@ def surprisal(positional, values, command):
         )
 
 
+def pairs(positional, values, command):
+    """Measures models by minimal pairs."""
+    process.import_keras()
+    from memlm_keras.experiments import minimal_pairs
+
+    if len({*positional.run}) < len(positional.run):
+        raise UsageError(
+            "Several runs must be different ones. Received: "
+            f"{' '.join(positional.run)}"
+        )
+    minimal_pairs.measure_runs(
+        positional.path, _load_or_count, positional.run, values
+    )
+
+
 def _load_or_count(path):
     """The model of a run, and the vocabulary of an n-gram model."""
     folder = run_folder.find(path)

@@ -122,23 +122,27 @@ class Surprisal:
 
     def to_tsv(self):
         """Returns the table as text: a header, and a line for each word."""
-        columns = self.columns()
-        columns = {
-            name: [f"{value:.6f}" for value in values]
-            if getattr(values, "dtype", None) == "float64"
-            else values
-            for name, values in columns.items()
-        }
-        text = io.StringIO()
-        writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
-        return text.getvalue()
+        return table_text(self.columns())
 
     def write(self, path):
         """Writes `to_tsv()` to a file, whole or not at all."""
         with files.atomic_path(path) as temporary:
             temporary.write_text(self.to_tsv(), encoding="utf-8")
+
+
+def table_text(columns):
+    """Returns a dict of columns as tab-separated text, with a header."""
+    columns = {
+        name: [f"{value:.6f}" for value in values]
+        if getattr(values, "dtype", None) == "float64"
+        else values
+        for name, values in columns.items()
+    }
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()
 
 
 def surprisal(

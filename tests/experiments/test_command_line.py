@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import re
@@ -159,6 +160,81 @@ def test_surprisals_of_a_file(memlm, run, folder):
     assert told.status == 2 and "attends to nothing" in told.err
     told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
     assert told.status == 2
+
+
+def test_minimal_pairs(memlm, run, folder):
+    lines = ["sentence_good,sentence_bad,UID,phenomenon,field,item"]
+    for number, (good, bad, rest) in enumerate(
+        [
+            ("the man saw", "man the saw", "order,word order,syntax"),
+            ("the man", "man the", "order,word order,syntax"),
+            ("the zebra", "the yak", "lexicon,words,lexicon"),
+        ]
+    ):
+        lines.append(f"{good},{bad},{rest},{number}")
+    (folder / "pairs.csv").write_text("\n".join(lines))
+    summary = [
+        {"UID": "order", "lstm": 0.7, "mine": 0.25},
+        {"UID": "lexicon", "lstm": 0.9, "mine": 0.5},
+    ]
+    (folder / "published.jsonl").write_text("\n".join(map(json.dumps, summary)))
+    flags = ("--published=published.jsonl", "--plot=pairs.png")
+    told = memlm("pairs", run, "pairs.csv", "--out=pairs.tsv", *flags)
+    assert told.status == 0, told.err
+    assert "without <eos>, state reset before each sentence; 3 pai" in told.out
+    rows = {
+        name: [cell.strip() for cell in cells.split("|")]
+        for name, cells in re.findall(r"^\| ([\w ]+) \|(.*)\|$", told.out, re.M)
+    }
+    assert list(rows) == [
+        "overall",
+        "field syntax",
+        "field lexicon",
+        "phenomenon word order",
+        "phenomenon words",
+        "paradigm order",
+        "paradigm lexicon",
+    ]
+    assert rows["overall"][-2:] == ["0.800", "0.375"]
+    assert rows["phenomenon words"] == [
+        *("1", "0.000", "0.000 to 0.793", "0.500", "1", "1", "nan"),
+        *("0.900", "0.500"),
+    ]
+    assert (folder / "pairs.png").stat().st_size > 1000
+    header, first, *_ = [
+        line.split("\t")
+        for line in (folder / "pairs.tsv").read_text().splitlines()
+    ]
+    assert header[:3] == ["sentence_good", "sentence_bad", "UID"]
+    found = float(first[header.index("score_good")])
+    scores = memlm("score", run, "the man saw").out.split()[1:6:2]
+    assert found == pytest.approx(sum(map(float, scores)), abs=1e-3)
+
+    # Another seed of the setting, and one without a run folder.
+    other = run.with_name(run.name.replace("seed0", "seed1"))
+    shutil.copytree(run, other)
+    config = json.loads((other / "config.json").read_text())
+    config["experiment"]["seed"] = 1
+    (other / "config.json").write_text(json.dumps(config))
+    runs = (run, other, "memlm/embedded_lstm")
+    told = memlm("pairs", *runs, "pairs.csv", "--mean", "--eos", "--out=a.tsv")
+    assert told.status == 0, told.err
+    mean = rows["overall"][1]
+    assert f"seeds 0, 1: accuracy {mean}0, 95% interval over" in told.out
+    header, *lines = (folder / "a.tsv").read_text().splitlines()
+    assert header.startswith("run\tsentence_good") and len(lines) == 9
+
+    for arguments, error in (
+        ([run, "none.csv"], "No such file or directory: none.csv"),
+        ([run, "published.jsonl"], "published.jsonl: Pair 1 must have"),
+        ([run, "pairs.csv", "--method=none"], "method must be one of"),
+        ([run, "pairs.csv", "--method=one_prefix"], "with the fields one_pre"),
+        ([run, "pairs.csv", "--published=pairs.csv"], "cannot be read"),
+        ([run, run, "pairs.csv"], "must be different"),
+    ):
+        told = memlm("pairs", *arguments)
+        assert told.status and error in told.err, told.err
+        assert told.err.count("\n") == 1
 
 
 def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):

@@ -1,0 +1,561 @@
+"""Minimal pairs: a model should prefer the first of two sentences."""
+
+import contextlib
+import csv
+import dataclasses
+import io
+import json
+import math
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+
+from memlm_keras import files
+from memlm_keras.arguments import require_one_of
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import Split
+from memlm_keras.evaluation.cloze import Z_95
+from memlm_keras.evaluation.cloze import wilson_interval
+from memlm_keras.models.streaming import StreamingModel
+from memlm_keras.models.surprisal import surprisal
+from memlm_keras.models.surprisal import table_text
+
+SENTENCES = ("sentence_good", "sentence_bad")
+# Levels at which BLiMP reports, and the fields that may hold them.
+LEVELS = {
+    "field": ("field",),
+    "phenomenon": ("linguistics_term", "phenomenon"),
+    "paradigm": ("UID", "paradigm"),
+}
+# By method: the fields of the contexts and of the words after them.
+METHODS = {
+    "simple": ((None, None), SENTENCES),
+    "one_prefix": (
+        ("one_prefix_prefix", "one_prefix_prefix"),
+        ("one_prefix_word_good", "one_prefix_word_bad"),
+    ),
+    "two_prefix": (
+        ("two_prefix_prefix_good", "two_prefix_prefix_bad"),
+        ("two_prefix_word", "two_prefix_word"),
+    ),
+}
+_PROTOCOLS = {
+    "simple": "of a sentence from its first word on",
+    "one_prefix": "of each word after the same prefix",
+    "two_prefix": "of the same word after each prefix",
+}
+# Rows that a model reads at once.
+_ROWS = 128
+
+# === Results ===
+
+
+@dataclasses.dataclass(frozen=True)
+class PairAccuracy:
+    """Accuracy over minimal pairs, as the mean of their paradigms.
+
+    A pair is right if the good sentence scores higher, and a tie if both score
+    the same. Of these, pairs whose sentences are the same for the model, by
+    unknown words, decide nothing.
+
+    Attributes:
+        pairs, paradigms: integers, how many there are.
+        accuracy: float, strict: a tie is wrong.
+        half_credit: float, a tie counts one half.
+        ties: integer, pairs of equal scores.
+        same: integer, ties whose sentences are the same for the model.
+        accuracy_of_rest: float, strict accuracy without these pairs; NaN if no
+            pair is left.
+        interval: two floats, 95% interval of `accuracy` over pairs: that of
+            Wilson (1927) for one paradigm, and for the mean of several that of
+            the normal distribution, with the variance within paradigms.
+    """
+
+    pairs: int
+    paradigms: int
+    accuracy: float
+    half_credit: float
+    ties: int
+    same: int
+    accuracy_of_rest: float
+    interval: tuple
+
+    def __str__(self):
+        low, high = self.interval
+        return (
+            f"accuracy {self.accuracy:.4f}, 95% interval over pairs {low:.4f} "
+            f"to {high:.4f}; {self.half_credit:.4f} with half credit for "
+            f"{self.ties} ties; {self.same} of {self.pairs} pairs are the same "
+            f"for the model, and accuracy of the rest is "
+            f"{self.accuracy_of_rest:.4f}"
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class MinimalPairs:
+    """Scores of both sentences of each pair.
+
+    Attributes:
+        pairs: tuple of dicts, the fields of each pair.
+        good, bad: float64 arrays `(pairs,)`, natural-log probabilities.
+        same: bool array `(pairs,)`, whether what is scored is the same for the
+            model, so that the pair decides nothing.
+        unknown_good, unknown_bad: tuples of strings, the unknown words of each
+            sentence, with spaces between them.
+        protocol: string, what the scores are.
+    """
+
+    pairs: tuple = dataclasses.field(repr=False)
+    good: np.ndarray
+    bad: np.ndarray
+    same: np.ndarray
+    unknown_good: tuple = dataclasses.field(repr=False)
+    unknown_bad: tuple = dataclasses.field(repr=False)
+    protocol: str
+
+    def __len__(self):
+        return len(self.pairs)
+
+    @property
+    def accuracy(self):
+        """`PairAccuracy` of all pairs, the mean of their paradigms."""
+        return self._accuracy(np.arange(len(self)))
+
+    def by(self, name):
+        """Accuracies of groups of pairs.
+
+        Args:
+            name: string, `"paradigm"`, `"phenomenon"`, `"field"`, or a field of
+                the pairs.
+
+        Returns:
+            Dict from the values of the field, in the order of the pairs, to
+            `PairAccuracy`. Pairs without the field are left out.
+
+        Example:
+
+        >>> result.by("paradigm")["agreement"].pairs
+        2
+        """
+        return {
+            value: self._accuracy(np.array(places))
+            for value, places in self._groups(name).items()
+        }
+
+    def _groups(self, name, places=None, default=None):
+        """Places of pairs by the value of a field."""
+        names = LEVELS.get(name, (name,))
+        groups = {}
+        for place in range(len(self)) if places is None else places:
+            pair = self.pairs[place]
+            value = next((pair[n] for n in names if n in pair), default)
+            if value is not None:
+                groups.setdefault(value, []).append(place)
+        return groups
+
+    def _accuracy(self, places):
+        right = (self.good > self.bad).astype("float64")
+        tie, same = self.good == self.bad, self.same
+        groups = self._groups("paradigm", places, default="")
+        paradigms = [np.array(each) for each in groups.values()]
+        by_paradigm = np.array([right[each].mean() for each in paradigms])
+        accuracy = float(by_paradigm.mean())
+        rest = [each[~same[each]] for each in paradigms]
+        rest = [right[each].mean() for each in rest if each.size]
+        interval = wilson_interval(accuracy, len(places))
+        if len(paradigms) > 1:
+            sizes = np.array([each.size for each in paradigms])
+            variance = np.sum(by_paradigm * (1 - by_paradigm) / sizes)
+            spread = Z_95 * math.sqrt(variance) / len(paradigms)
+            interval = max(0.0, accuracy - spread), min(1.0, accuracy + spread)
+        halves = [(right + tie / 2)[each].mean() for each in paradigms]
+        return PairAccuracy(
+            pairs=len(places),
+            paradigms=len(paradigms),
+            accuracy=accuracy,
+            half_credit=float(np.mean(halves)),
+            ties=int(tie[places].sum()),
+            same=int(same[places].sum()),
+            accuracy_of_rest=float(np.mean(rest)) if rest else math.nan,
+            interval=interval,
+        )
+
+    @property
+    def difference(self):
+        """Scores of good sentences minus those of bad ones."""
+        with np.errstate(invalid="ignore"):
+            return self.good - self.bad
+
+    def columns(self):
+        """Returns a dict of columns by name: the fields of the pairs, then
+        scores, their difference, unknown words, and whether both are the
+        same."""
+        names = dict.fromkeys(name for pair in self.pairs for name in pair)
+        return {
+            **{n: [pair.get(n, "") for pair in self.pairs] for n in names},
+            "score_good": self.good,
+            "score_bad": self.bad,
+            "score_difference": self.difference,
+            "unknown_good": self.unknown_good,
+            "unknown_bad": self.unknown_bad,
+            "same": self.same.astype("int64"),
+        }
+
+    def to_tsv(self):
+        """Returns the table as text: a header, and a line for each pair."""
+        return table_text(self.columns())
+
+    def write(self, path):
+        """Writes `to_tsv()` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_tsv(), encoding="utf-8")
+
+
+# === Measuring ===
+
+
+def minimal_pairs(
+    model,
+    pairs,
+    vocabulary=None,
+    method="simple",
+    eos=False,
+    mean=False,
+    batch_size=_ROWS,
+    verbose=1,
+):
+    """Compares the probabilities of the sentences of minimal pairs.
+
+    Each sentence is read from the initial state, after an end of a sentence. A
+    score is the sum of the natural-log probabilities of its words from the
+    first one on, in float64. The end of the sentence does not count.
+
+    Args:
+        model: a causal `memlm_keras.LanguageModel`, with any mixture, or
+            `memlm_keras.Ensemble`; a model of `memlm_keras.ngrams`; or any
+            other that `memlm_keras.evaluation.surprisal` takes. A
+            `DynamicEvaluator` has the trained weights before each sentence, and
+            learns within it.
+        pairs: list of dicts with `"sentence_good"` and `"sentence_bad"`, as
+            `read_minimal_pairs` returns it, or of pairs of strings.
+        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None` is
+            the model's own.
+        method: `"simple"`; or, for pairs that have the fields of BLiMP,
+            `"one_prefix"`, which compares two words after the same prefix, and
+            `"two_prefix"`, which compares a word after two prefixes. Pairs
+            without these fields are left out.
+        eos: bool, whether the end of the sentence is scored too.
+        mean: bool, whether scores are divided by the number of tokens.
+        batch_size: integer, rows that a neural model reads at once. It affects
+            time and memory, and scores only by rounding.
+        verbose: 0 prints nothing, 1 a progress bar and the result.
+
+    Returns:
+        `MinimalPairs`.
+
+    Raises:
+        ValueError: for another `method`, `eos` with a prefix, no pairs, a pair
+            without two sentences, no vocabulary or one of another size, a
+            vocabulary whose tokens cross spaces for a method with a prefix, and
+            a model that is not causal or gives no probabilities.
+
+    Example:
+
+    >>> pairs = [("the man was born", "the man was was")]
+    >>> result = memlm_keras.evaluation.minimal_pairs(lm, pairs, verbose=0)
+    >>> result.good.shape, result.accuracy.pairs
+    ((1,), 1)
+    """
+    require_one_of("method", method, METHODS)
+    require_streaming("`minimal_pairs`", model)
+    if eos and method != "simple":
+        raise ValueError(
+            "`eos` must be false for a method with a prefix, which compares "
+            f"words. Received: eos={eos!r} and method={method!r}"
+        )
+    pairs = [_as_dict(number, pair) for number, pair in enumerate(pairs, 1)]
+    contexts, words = METHODS[method]
+    needed = {*words, *filter(None, contexts)}
+    pairs = [pair for pair in pairs if all(map(pair.get, needed))]
+    if not pairs:
+        raise ValueError(
+            "`pairs` must hold at least one pair with the fields "
+            f"{', '.join(sorted(needed))}. Received: none"
+        )
+    vocabulary = require_vocabulary(model, vocabulary)
+    sides = []
+    for context, word in zip(contexts, words):
+        encoded = [
+            TokenizedText(
+                vocabulary, [pair[context]] if context else [], pair[word], eos
+            )
+            for pair in pairs
+        ]
+        sides.append(encoded)
+    scores = token_scores(
+        model,
+        [text.ids for side in sides for text in side],
+        vocabulary,
+        batch_size,
+        verbose,
+    )
+    combine = np.mean if mean else np.sum
+    good, bad = (
+        np.array(
+            [
+                combine(row[text.starts[-1] :])
+                for text, row in zip(side, scores[begin:])
+            ]
+        )
+        for side, begin in zip(sides, (0, len(pairs)))
+    )
+    unknown_good, unknown_bad = (
+        tuple(" ".join(text.unknown) for text in side) for side in sides
+    )
+    counted = "mean" if mean else "sum"
+    end = "with <eos>" if eos else "without <eos>"
+    result = MinimalPairs(
+        pairs=tuple(pairs),
+        good=good,
+        bad=bad,
+        same=np.array(
+            [np.array_equal(a.ids, b.ids) for a, b in zip(*sides, strict=True)]
+        ),
+        unknown_good=unknown_good,
+        unknown_bad=unknown_bad,
+        protocol=(
+            f"{counted} of natural-log probabilities {_PROTOCOLS[method]}, "
+            f"{end}, state reset before each sentence"
+        ),
+    )
+    if verbose:
+        print(f"{result.accuracy}; {result.protocol}")
+    return result
+
+
+def _as_dict(number, pair):
+    """A pair as a dict with two sentences; raises `ValueError` for others."""
+    if not isinstance(pair, dict):
+        pair = () if isinstance(pair, str) else tuple(pair)
+        pair = dict(zip(SENTENCES, pair)) if len(pair) == 2 else {}
+    for name in SENTENCES:
+        sentence = pair.get(name)
+        if not isinstance(sentence, str) or not sentence.strip():
+            raise ValueError(
+                f"Pair {number} must have {SENTENCES[0]} and {SENTENCES[1]}, "
+                f"strings with a word each. Received: {name}={sentence!r}"
+            )
+    return pair
+
+
+class TokenizedText:
+    """Parts of a text, joined by spaces, as token ids.
+
+    Attributes:
+        ids: int32 array `(tokens,)`.
+        starts: list of integers, offset of the first token of each part.
+        unknown: list of strings, the tokens that are not in the vocabulary.
+    """
+
+    def __init__(self, vocabulary, before, last, eos=False):
+        tokenize, self.starts = vocabulary.tokenizer.tokenize, []
+        tokens = tokenize(" ".join(filter(None, [*before, last])))
+        for number in range(len(before) + 1):
+            start = tokenize(" ".join(filter(None, before[:number])))
+            if tokens[: len(start)] != start:
+                raise ValueError(
+                    "`vocabulary` must have tokens that do not cross the space "
+                    f"after {' '.join(before[:number])!r}. Received: tokens "
+                    f"{tokens}"
+                )
+            self.starts.append(len(start))
+        if len(tokens) == self.starts[-1]:
+            raise ValueError(f"{last!r} has no token of the vocabulary")
+        ids = [vocabulary[token] for token in tokens]
+        self.unknown = [
+            token
+            for token, id in zip(tokens, ids)
+            if id == vocabulary.unknown_id
+        ]
+        if eos:
+            ids.append(vocabulary.end_of_sentence_id)
+        self.ids = np.array(ids, "int32")
+
+
+def token_scores(model, sentences, vocabulary, batch_size=_ROWS, verbose=0):
+    """Natural-log probability of each token of sentences, each read from the
+    initial state after an end of a sentence.
+
+    Args:
+        model, vocabulary, batch_size, verbose: as for `minimal_pairs`.
+        sentences: list of int32 arrays `(tokens,)`.
+
+    Returns:
+        List of float64 arrays `(tokens,)`. The same sentences have the same
+        scores.
+    """
+    require_positive_integer("batch_size", batch_size)
+    distinct = {ids.tobytes(): ids for ids in sentences}
+    # Of similar lengths, so that little is padded.
+    keys = sorted(distinct, key=len)
+    rows = batch_size if isinstance(model, StreamingModel) else 1
+    rows = min(rows, len(keys))
+    progress = keras.utils.Progbar(
+        len(keys), verbose=verbose, unit_name="sentence"
+    )
+    scores = {}
+    for begin in range(0, len(keys), rows):
+        chunk = keys[begin : begin + rows]
+        found = _score(
+            [distinct[key] for key in chunk], model, vocabulary, rows
+        )
+        scores |= zip(chunk, found)
+        progress.add(len(chunk))
+    return [scores[ids.tobytes()] for ids in sentences]
+
+
+def _score(sentences, model, vocabulary, rows):
+    """Scores of sentences that are read at once."""
+    end = np.int32(vocabulary.end_of_sentence_id)
+    if isinstance(model, StreamingModel):
+        # As many rows in the last batch as in others, to compile one shape.
+        steps = len(sentences[-1])
+        tokens = np.full((rows, steps + 1), end, "int32")
+        for row, ids in zip(tokens, sentences):
+            row[1 : len(ids) + 1] = ids
+        scores = model.score(tokens).astype("float64")
+        return [row[: len(ids)] for row, ids in zip(scores, sentences)]
+    (ids,) = sentences
+    if hasattr(model, "score"):
+        return [model.score(Split(ids, np.zeros(1, "int64")))]
+    nats = surprisal(model, np.append(ids, end), vocabulary, "nats").surprisal
+    return [-nats[: len(ids)]]
+
+
+# === Files ===
+
+
+def read_minimal_pairs(path):
+    """Reads minimal pairs, with all their fields.
+
+    Args:
+        path: path of a file, of a folder of files, or of a `.zip` archive:
+
+            * `.jsonl`: an object a line, as in BLiMP;
+            * `.csv`, `.tsv`: with a header. A `.tsv` file of two columns may
+              have none: good sentences, and bad ones.
+
+            The fields `sentence_good` and `sentence_bad` are necessary. A pair
+            without a `UID` has the name of its paradigm there: its field
+            `paradigm`, or the name of the file.
+
+    Returns:
+        List of dicts.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: for no file of these kinds, a file that is damaged or lacks
+            a column, and a pair without two sentences.
+
+    Example:
+
+    >>> pathlib.Path("pairs.tsv").write_text("she runs\\tshe run\\n")
+    18
+    >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
+    'pairs'
+    """
+    readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".tsv": _read_csv}
+    pairs = []
+    for name, text in read_texts(path, tuple(readers)):
+        stem, suffix = name.stem, name.suffix.lower()
+        with naming(name):
+            for number, pair in enumerate(readers[suffix](text, suffix), 1):
+                pair = _as_dict(number, pair)
+                pair.setdefault("UID", pair.get("paradigm") or stem)
+                pairs.append(pair)
+    if not pairs:
+        raise ValueError(f"{path} has no pair of sentences.")
+    return pairs
+
+
+def read_texts(path, suffixes):
+    """Lists the pairs of name and text of the files with these suffixes: the
+    file itself, or those in a folder or a `.zip` archive."""
+    path = pathlib.Path(path)
+    remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
+    found = {}
+    if path.suffix.lower() == ".zip":
+        with files.reading(path, "archive", remedy), zipfile.ZipFile(path) as z:
+            for name in map(pathlib.PurePath, z.namelist()):
+                if _is_wanted(name, suffixes):
+                    found[name] = z.read(str(name))
+    elif path.is_dir():
+        for each in path.rglob("*"):
+            if _is_wanted(each.relative_to(path), suffixes):
+                found[each] = each.read_bytes()
+    elif path.suffix.lower() in suffixes or not path.exists():
+        found[path] = path.read_bytes()
+    if not found:
+        raise ValueError(f"{path} has no file to read. {remedy}")
+    texts = []
+    for name, data in sorted(found.items()):
+        with naming(name):
+            texts.append((name, data.decode("utf-8-sig")))
+    return texts
+
+
+def _is_wanted(name, suffixes):
+    """Whether a file in a folder or an archive is read."""
+    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
+    return name.suffix.lower() in suffixes and not hidden
+
+
+@contextlib.contextmanager
+def naming(name):
+    """Puts the name of a file before a `ValueError` of its content."""
+    try:
+        yield
+    except (ValueError, csv.Error) as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def _read_jsonl(text, suffix):
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            pair = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"line {number} is no JSON: {error}") from None
+        if not isinstance(pair, dict):
+            raise ValueError(f"line {number} must be an object: {line[:40]!r}")
+        yield pair
+
+
+def _read_csv(text, suffix):
+    delimiter = "\t" if suffix == ".tsv" else ","
+    lines = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    header = next(lines, [])
+    if not set(SENTENCES) & set(header) and suffix == ".tsv":
+        if len(header) == 2:
+            lines = csv.reader(io.StringIO(text), delimiter="\t", strict=True)
+            header = list(SENTENCES)
+    if missing := set(SENTENCES) - set(header):
+        raise ValueError(
+            f"the columns {' and '.join(SENTENCES)} are necessary, and "
+            f"{' and '.join(sorted(missing))} is missing. Received: "
+            f"{', '.join(header)}"
+        )
+    for line in lines:
+        if not any(line):
+            continue
+        if len(line) != len(header):
+            raise ValueError(
+                f"line {lines.line_num} has {len(line)} columns, and the first "
+                f"{len(header)}"
+            )
+        yield dict(zip(header, line))

@@ -1,0 +1,420 @@
+"""Minimal pairs against sums over one token after another, in float64."""
+
+import json
+import pathlib
+import types
+import zipfile
+
+import numpy as np
+import pytest
+from language_models import array
+from language_models import make
+from language_models import shared
+from scipy import stats
+
+from memlm_keras import Ensemble
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
+from memlm_keras.evaluation import DynamicEvaluator
+from memlm_keras.evaluation import minimal_pairs
+from memlm_keras.evaluation import read_minimal_pairs
+from memlm_keras.experiments import minimal_pairs as command
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import Mixture
+from memlm_keras.ngrams import UnigramCache
+
+V = 23
+VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
+SENTENCES = [
+    ("w1 w2 w3", "w1 w3 w2"),
+    ("w4 w4 w4 w9 w9 w9 w9 w1 w2", "w4"),
+    ("w1 zebra", "w1 yak"),
+    ("w5 w6 zebra w7", "w5 w6 w8"),
+    ("w1 w2 w3", "w1 w2 w3"),
+]
+REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "blimp"
+
+
+def counted():
+    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
+    tokens[7::8] = 0
+    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+class Distributions:
+    """A model that has distributions and no scores."""
+
+    causal, vocabulary_size = True, V
+
+    def __init__(self):
+        self.log_probabilities_at = counted().log_probabilities_at
+
+
+MODELS = {
+    "lstm": lambda: shared("lstm", "none"),
+    "memory": shared,
+    "cache": lambda: shared("lstm", "none").with_mixture(
+        NeuralCache(4, 0.5, 0.3)
+    ),
+    "ensemble": lambda: Ensemble([shared("lstm", "none"), shared()]),
+    "counted": counted,
+    "cached": lambda: Mixture([counted(), UnigramCache(V, 5, 0.9)], [0.8, 0.2]),
+    "distributions": Distributions,
+}
+
+
+def expected(model, text, eos=False, begin=0, mean=False):
+    """The sum over the tokens from `begin` on, read one after another."""
+    ids = [0, *(VOCABULARY[word] for word in text.split()), *[0] * eos]
+    total = 0.0
+    if hasattr(model, "step"):
+        state = model.initial_state(1)
+    for place, target in enumerate(ids[1:]):
+        if hasattr(model, "step"):
+            logits, state = model.step(np.array([[ids[place]]], "int32"), state)
+            row = array(logits)[0, 0].astype("float64")
+            row = row - np.log(np.exp(row).sum())
+        else:
+            row = model.log_probabilities_at(
+                np.array(ids[1:], "int32"), place, place + 1
+            )[0]
+        total += row[target] if place >= begin else 0.0
+    return total / (len(ids) - 1 - begin) if mean else total
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("name", MODELS)
+def test_scores_are_sums_from_the_first_word_on(name):
+    model = MODELS[name]()
+    for eos, mean in ((False, False), (True, True)):
+        result = minimal_pairs(
+            model, SENTENCES, VOCABULARY, eos=eos, mean=mean, verbose=0
+        )
+        for place, (good, bad) in enumerate(SENTENCES):
+            for found, text in ((result.good, good), (result.bad, bad)):
+                assert found[place] == pytest.approx(
+                    expected(model, text, eos, mean=mean), rel=1e-5
+                )
+        # The same sentences have the same score to the last digit.
+        assert result.same.tolist() == [False, False, True, False, True]
+        assert np.array_equal(result.good == result.bad, result.same)
+    few = minimal_pairs(
+        model, SENTENCES[:3], VOCABULARY, batch_size=1, verbose=0
+    )
+    whole = minimal_pairs(model, SENTENCES, VOCABULARY, verbose=0)
+    np.testing.assert_allclose(few.good, whole.good[:3], rtol=1e-5)
+
+
+def test_a_dynamic_evaluator_forgets_before_each_sentence():
+    evaluator = DynamicEvaluator(make("lstm", "none"), rate=0.5)
+    found = minimal_pairs(evaluator, SENTENCES, VOCABULARY, verbose=0)
+    again = minimal_pairs(evaluator, SENTENCES[::-1], VOCABULARY, verbose=0)
+    np.testing.assert_array_equal(found.good, again.good[::-1])
+    plain = minimal_pairs(evaluator.lm, SENTENCES, VOCABULARY, verbose=0)
+    # It learns after five words.
+    longer = np.array([len(good.split()) > 5 for good, _ in SENTENCES])
+    close = np.isclose(found.good, plain.good, rtol=1e-5)
+    assert np.array_equal(close, ~longer)
+
+
+PREFIXES = [
+    {
+        "sentence_good": "w1 w2 w3 w4",
+        "sentence_bad": "w1 w2 w5 w4",
+        "one_prefix_prefix": "w1 w2",
+        "one_prefix_word_good": "w3",
+        "one_prefix_word_bad": "w5 w6",
+        "two_prefix_prefix_good": "w1 w3",
+        "two_prefix_prefix_bad": "w9",
+        "two_prefix_word": "w4 w2",
+    },
+    {"sentence_good": "w1", "sentence_bad": "w2"},
+]
+
+
+@pytest.mark.backend
+def test_methods_with_prefixes():
+    model = shared("lstm", "none")
+    one, two = (
+        minimal_pairs(model, PREFIXES, VOCABULARY, method, verbose=0)
+        for method in ("one_prefix", "two_prefix")
+    )
+    assert len(one) == len(two) == 1
+    for found, text, begin in (
+        (one.good, "w1 w2 w3", 2),
+        (one.bad, "w1 w2 w5 w6", 2),
+        (two.good, "w1 w3 w4 w2", 2),
+        (two.bad, "w9 w4 w2", 1),
+    ):
+        assert found[0] == pytest.approx(
+            expected(model, text, begin=begin), rel=1e-5
+        )
+    with pytest.raises(ValueError, match="`eos` must be false"):
+        minimal_pairs(model, PREFIXES, VOCABULARY, "one_prefix", eos=True)
+    with pytest.raises(ValueError, match="at least one pair with the fields"):
+        minimal_pairs(model, PREFIXES[1:], VOCABULARY, "one_prefix")
+    with pytest.raises(ValueError, match="`method` must be one of 'simple'"):
+        minimal_pairs(model, PREFIXES, VOCABULARY, "none")
+
+
+def test_pieces_of_words_belong_to_their_word():
+    pieces = ["<eos>", "<unk>", "\u2581", *"abcd", "\u2581ab"]
+    vocabulary = SubwordVocabulary(pieces)
+    model = make("lstm", "none", vocabulary_size=len(pieces))
+    pair = {
+        "sentence_good": "ab cd.",
+        "sentence_bad": "ab dc.",
+        "one_prefix_prefix": "ab",
+        "one_prefix_word_good": "cd",
+        "one_prefix_word_bad": "d",
+    }
+    found = minimal_pairs(model, [pair], vocabulary, "one_prefix", verbose=0)
+    ids = [0, *(pieces.index(piece) for piece in ("\u2581ab", "\u2581", *"cd"))]
+    scores = model.score(np.array([ids]))[0]
+    assert found.good[0] == pytest.approx(scores[1:].sum(), rel=1e-5)
+    # The full stop is no piece.
+    found = minimal_pairs(model, [pair], vocabulary, verbose=0)
+    assert found.unknown_good == (".",)
+
+
+class Preferring:
+    """A model to which lower ids are more probable."""
+
+    causal, vocabulary_size, vocabulary = True, V, VOCABULARY
+
+    def score(self, text):
+        return -text.tokens.astype("float64")
+
+
+def test_ties_are_honest():
+    pairs = [
+        {"sentence_good": good, "sentence_bad": bad, "UID": paradigm, "f": "x"}
+        for good, bad, paradigm in (
+            ("w1", "w2", "a"),
+            ("w1", "w2", "a"),
+            ("w2", "w1", "a"),
+            ("zebra", "yak", "a"),
+            ("w1 w4", "w2 w3", "b"),
+            ("zebra", "yak", "b"),
+        )
+    ]
+    result = minimal_pairs(Preferring(), pairs, verbose=0)
+    a, b = result.by("paradigm").values()
+    assert (a.pairs, a.ties, a.same) == (4, 1, 1)
+    assert (a.accuracy, a.half_credit) == (2 / 4, 2.5 / 4)
+    assert a.accuracy_of_rest == pytest.approx(2 / 3)
+    # Two sentences of one score may differ.
+    assert (b.pairs, b.ties, b.same) == (2, 2, 1)
+    assert (b.accuracy, b.half_credit, b.accuracy_of_rest) == (0, 0.5, 0)
+    overall = result.accuracy
+    assert overall.accuracy == (2 / 4 + 0) / 2
+    assert overall.half_credit == (2.5 / 4 + 0.5) / 2
+    assert overall.accuracy_of_rest == pytest.approx((2 / 3 + 0) / 2)
+    assert (overall.pairs, overall.paradigms, overall.ties) == (6, 2, 3)
+    assert list(result.by("f")) == ["x"] and not result.by("phenomenon")
+    nothing = minimal_pairs(Preferring(), [("zebra", "yak")], verbose=0)
+    assert np.isnan(nothing.accuracy.accuracy_of_rest)
+
+
+def test_intervals():
+    pairs = [
+        {
+            "sentence_good": "w1",
+            "sentence_bad": "w2" if number % 3 else "w0",
+            "UID": str(number % 2),
+        }
+        for number in range(60)
+    ]
+    result = minimal_pairs(Preferring(), pairs, verbose=0)
+    for accuracy in result.by("paradigm").values():
+        trials = stats.binomtest(round(accuracy.accuracy * 30), 30)
+        assert accuracy.interval == pytest.approx(
+            tuple(trials.proportion_ci(method="wilson"))
+        )
+    # The mean of two means of 30, each right with probability 2/3.
+    error = np.sqrt(2 * (2 / 9) / 30) / 2
+    assert result.accuracy.interval == pytest.approx(
+        stats.norm.interval(0.95, 2 / 3, error)
+    )
+
+
+def test_the_table(tmp_path):
+    pairs = [
+        {"sentence_good": "w1 yak", "sentence_bad": "w2", "mine": "x"},
+        {"sentence_good": "w1", "sentence_bad": "w2 w3", "yours": 3},
+    ]
+    result = minimal_pairs(Preferring(), pairs, verbose=0)
+    result.write(tmp_path / "pairs.tsv")
+    header, first, second = [
+        line.split("\t")
+        for line in (tmp_path / "pairs.tsv").read_text().splitlines()
+    ]
+    assert header == [
+        "sentence_good",
+        "sentence_bad",
+        "mine",
+        "yours",
+        "score_good",
+        "score_bad",
+        "score_difference",
+        "unknown_good",
+        "unknown_bad",
+        "same",
+    ]
+    assert first[2:] == [
+        "x",
+        "",
+        "-4.000000",
+        "-4.000000",
+        "0.000000",
+        "yak",
+        "",
+        "0",
+    ]
+    assert second[2:4] == ["", "3"]
+
+
+# === Files ===
+
+
+def write_folder(folder):
+    folder.mkdir()
+    lines = [
+        {"sentence_good": "w1", "sentence_bad": "w2", "UID": "blimp", "n": 1},
+        {"sentence_good": "w3", "sentence_bad": "w4", "phenomenon": "p"},
+    ]
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n\n")
+    (folder / "b.csv").write_text(
+        "\ufeffitem,sentence_good,sentence_bad,paradigm\n"
+        '1,"w1, w2",w3,mine\n2,w1,w2,\n'
+    )
+    (folder / "c.tsv").write_text("w5\tw6\n\nw7\tw8\n")
+    (folder / "d.tsv").write_text("sentence_bad\tx\tsentence_good\nw5\t1\tw6\n")
+    (folder / "README.txt").write_text("no pairs")
+    (folder / ".hidden.csv").write_text("no pairs")
+
+
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_files_of_a_folder(kind, tmp_path):
+    path = tmp_path / "pairs"
+    write_folder(path)
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "pairs.zip", "w") as archive:
+            for each in path.iterdir():
+                archive.write(each, f"data/{each.name}")
+            archive.writestr("__MACOSX/data/._a.jsonl", b"\xb0")
+        path = tmp_path / "pairs.zip"
+    pairs = read_minimal_pairs(path)
+    assert [pair["UID"] for pair in pairs] == [
+        "blimp",
+        "a",
+        "mine",
+        "b",
+        "c",
+        "c",
+        "d",
+    ]
+    assert [pair["sentence_good"] for pair in pairs] == [
+        "w1",
+        "w3",
+        "w1, w2",
+        "w1",
+        "w5",
+        "w7",
+        "w6",
+    ]
+    assert pairs[0]["n"] == 1 and pairs[2]["item"] == "1"
+    assert pairs[-1]["x"] == "1"
+
+
+@pytest.mark.parametrize(
+    "name, text, message",
+    [
+        ("a.csv", "sentence_good,x\nw1,w2\n", "sentence_bad is missing. Rec"),
+        ("a.tsv", "w1\tw2\tw3\n", "sentence_bad and sentence_good is missing"),
+        ("a.tsv", "w1\tw2\nw1\n", "line 2 has 1 columns, and the first 2"),
+        ("a.csv", "sentence_good,sentence_bad\nw1,\n", "Pair 1 must have"),
+        ("a.csv", 'sentence_good,sentence_bad\n"w1"x,w2\n', "a.csv: "),
+        ("a.jsonl", '{"sentence_good": "w1"}', "Received: sentence_bad=None"),
+        ("a.jsonl", "{}\n{", "Pair 1 must have"),
+        ("a.jsonl", '{"sentence_good', "line 1 is no JSON"),
+        ("a.jsonl", "[1]", "line 1 must be an object"),
+        ("a.tsv", "", "is missing"),
+        ("a.jsonl", "\n", "a.jsonl has no pair"),
+        ("a.doc", "w1", "no file to read. Expected .jsonl, .csv, .tsv"),
+        ("a.zip", "w1", "damaged and cannot be read"),
+    ],
+)
+def test_files_that_are_wrong(name, text, message, tmp_path):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+        read_minimal_pairs(tmp_path / name)
+    assert name in str(error.value)
+
+
+def test_pairs_that_are_wrong(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_minimal_pairs(tmp_path / "none.csv")
+    for pairs in (["w1 w2"], [("w1",)], [("w1", "w2", "w3")], [("w1", " ")]):
+        with pytest.raises(ValueError, match="Pair 1 must have sentence_good"):
+            minimal_pairs(Preferring(), pairs)
+    with pytest.raises(ValueError, match="at least one pair"):
+        minimal_pairs(Preferring(), [])
+    with pytest.raises(ValueError, match="`minimal_pairs` needs a causal"):
+        model = types.SimpleNamespace(causal=False, memory=None)
+        minimal_pairs(model, [("w1", "w2")], VOCABULARY)
+
+
+def test_tokens_that_cross_spaces():
+    tokenizer = Tokenizer()
+    tokenizer.tokenize = lambda text: [text[:4], text[4:]]
+    vocabulary = Vocabulary(VOCABULARY.tokens, tokenizer=tokenizer)
+    model = types.SimpleNamespace(
+        causal=True, vocabulary_size=V, vocabulary=vocabulary
+    )
+    with pytest.raises(
+        ValueError, match="do not cross the space after 'w1 w2'"
+    ):
+        minimal_pairs(model, PREFIXES, method="one_prefix")
+
+
+# === BLiMP ===
+
+
+def blimp(name):
+    if not (REAL / name).exists():
+        pytest.skip("BLiMP is not in ../shared/data")
+    return REAL / name
+
+
+def test_published_overall_accuracies():
+    """Table 3 of Warstadt et al. (2020), from the rows of its paradigms."""
+    published = command.read_published(blimp("models_summary.jsonl"))
+    paradigms = [{"UID": name} for name in published["LSTM"]]
+    assert len(paradigms) == 67
+    means = {
+        model: round(command.published_mean(each, paradigms), 3)
+        for model, each in published.items()
+    }
+    assert means == {
+        "5-gram": 0.612,
+        "LSTM": 0.698,
+        "Transformer-XL": 0.696,
+        "GPT-2": 0.815,
+    }
+    assert command.published_mean(published["LSTM"], [{"UID": "new"}]) is None
+
+
+def test_blimp_is_read_whole():
+    pairs = read_minimal_pairs(blimp("BLiMP.zip"))
+    assert len(pairs) == 67_000
+    assert len({pair["UID"] for pair in pairs}) == 67
+    same = [p for p in pairs if p["sentence_good"] == p["sentence_bad"]]
+    assert len(same) == 7
+    counts = [
+        sum(pair[f"{n}_method"] for pair in pairs)
+        for n in ("one_prefix", "two_prefix")
+    ]
+    assert counts == [20_000, 20_000]
