@@ -117,6 +117,8 @@ class MinimalPairs:
     unknown_bad: tuple = dataclasses.field(repr=False)
     protocol: str
 
+    levels = tuple(LEVELS)
+
     def __len__(self):
         return len(self.pairs)
 
@@ -146,6 +148,14 @@ class MinimalPairs:
             for value, places in self._groups(name).items()
         }
 
+    def paradigms(self, name):
+        """Dict from the values of a field to the names of their paradigms."""
+        groups = self._groups(name)
+        return {
+            value: set(self._groups("paradigm", places))
+            for value, places in groups.items()
+        }
+
     def _groups(self, name, places=None, default=None):
         """Places of pairs by the value of a field."""
         names = LEVELS.get(name, (name,))
@@ -162,16 +172,9 @@ class MinimalPairs:
         tie, same = self.good == self.bad, self.same
         groups = self._groups("paradigm", places, default="")
         paradigms = [np.array(each) for each in groups.values()]
-        by_paradigm = np.array([right[each].mean() for each in paradigms])
-        accuracy = float(by_paradigm.mean())
+        accuracy, interval = mean_accuracy([right[each] for each in paradigms])
         rest = [each[~same[each]] for each in paradigms]
         rest = [right[each].mean() for each in rest if each.size]
-        interval = wilson_interval(accuracy, len(places))
-        if len(paradigms) > 1:
-            sizes = np.array([each.size for each in paradigms])
-            variance = np.sum(by_paradigm * (1 - by_paradigm) / sizes)
-            spread = Z_95 * math.sqrt(variance) / len(paradigms)
-            interval = max(0.0, accuracy - spread), min(1.0, accuracy + spread)
         halves = [(right + tie / 2)[each].mean() for each in paradigms]
         return PairAccuracy(
             pairs=len(places),
@@ -289,13 +292,18 @@ def minimal_pairs(
     vocabulary = require_vocabulary(model, vocabulary)
     sides = []
     for context, word in zip(contexts, words):
-        encoded = [
-            TokenizedText(
-                vocabulary, [pair[context]] if context else [], pair[word], eos
+        texts = []
+        for pair in pairs:
+            parts = (
+                [pair[word]] if context is None else [pair[context], pair[word]]
             )
-            for pair in pairs
-        ]
-        sides.append(encoded)
+            texts.append(TokenizedText(vocabulary, parts, eos))
+            if len(texts[-1].ids) == texts[-1].starts[-1] + eos:
+                raise ValueError(
+                    "`pairs` must have a token in each text. Received: "
+                    f"{pair[word]!r}, of which the vocabulary makes none"
+                )
+        sides.append(texts)
     scores = token_scores(
         model,
         [text.ids for side in sides for text in side],
@@ -337,6 +345,26 @@ def minimal_pairs(
     return result
 
 
+def mean_accuracy(groups):
+    """Mean over groups of the share of ones, and its 95% interval.
+
+    Args:
+        groups: list of float arrays of zeros and ones.
+
+    Returns:
+        A float and a pair of floats. The interval is Wilson's for one group,
+        and that of the normal distribution for several, with the variance
+        within groups.
+    """
+    means = np.array([group.mean() for group in groups])
+    accuracy = float(means.mean())
+    if len(groups) == 1:
+        return accuracy, wilson_interval(accuracy, len(groups[0]))
+    sizes = np.array([len(group) for group in groups])
+    spread = Z_95 * math.sqrt(np.sum(means * (1 - means) / sizes)) / len(groups)
+    return accuracy, (max(0.0, accuracy - spread), min(1.0, accuracy + spread))
+
+
 def _as_dict(number, pair):
     """A pair as a dict with two sentences; raises `ValueError` for others."""
     if not isinstance(pair, dict):
@@ -361,20 +389,19 @@ class TokenizedText:
         unknown: list of strings, the tokens that are not in the vocabulary.
     """
 
-    def __init__(self, vocabulary, before, last, eos=False):
-        tokenize, self.starts = vocabulary.tokenizer.tokenize, []
-        tokens = tokenize(" ".join(filter(None, [*before, last])))
-        for number in range(len(before) + 1):
-            start = tokenize(" ".join(filter(None, before[:number])))
+    def __init__(self, vocabulary, parts, eos=False):
+        tokenize = vocabulary.tokenizer.tokenize
+        tokens = tokenize(" ".join(filter(None, parts)))
+        self.starts = [0]
+        for number in range(1, len(parts)):
+            before = " ".join(filter(None, parts[:number]))
+            start = tokenize(before) if before else []
             if tokens[: len(start)] != start:
                 raise ValueError(
                     "`vocabulary` must have tokens that do not cross the space "
-                    f"after {' '.join(before[:number])!r}. Received: tokens "
-                    f"{tokens}"
+                    f"after {before!r}. Received: tokens {tokens}"
                 )
             self.starts.append(len(start))
-        if len(tokens) == self.starts[-1]:
-            raise ValueError(f"{last!r} has no token of the vocabulary")
         ids = [vocabulary[token] for token in tokens]
         self.unknown = [
             token

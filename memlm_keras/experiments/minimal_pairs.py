@@ -8,7 +8,6 @@ import time
 from memlm_keras import files
 from memlm_keras.evaluation import minimal_pairs
 from memlm_keras.evaluation import read_minimal_pairs
-from memlm_keras.evaluation.minimal_pairs import LEVELS
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.claims import t_quantile
 from memlm_keras.experiments.report import markdown_table
@@ -91,30 +90,27 @@ def read_published(path):
     return published
 
 
-def published_mean(accuracies, pairs):
-    """Mean of published accuracies over the paradigms of pairs; `None` if one
-    was not published."""
-    values = [accuracies.get(name) for name in {p.get("UID") for p in pairs}]
+def published_mean(accuracies, paradigms):
+    """Mean of published accuracies over paradigms; `None` if one is missing."""
+    values = [accuracies.get(name) for name in paradigms]
     return None if None in values else statistics.mean(values)
 
 
 def _table(result, published):
     """Lines of the accuracies of one run, overall and by level."""
-    rows = [_row("overall", result.accuracy, published, result.pairs)]
-    for level, names in LEVELS.items():
-        pairs = {}
-        for pair in result.pairs:
-            for value in map(pair.get, names):
-                pairs.setdefault(value, []).append(pair)
+    every = set().union(*result.paradigms("paradigm").values())
+    rows = [_row("overall", result.accuracy, published, every)]
+    for level in result.levels:
+        paradigms = result.paradigms(level)
         for value, accuracy in result.by(level).items():
             name = f"{level} {value}"
-            rows.append(_row(name, accuracy, published, pairs[value]))
+            rows.append(_row(name, accuracy, published, paradigms[value]))
     return markdown_table(["", *_COLUMNS, *published], rows)
 
 
-def _row(name, accuracy, published, pairs):
+def _row(name, accuracy, published, paradigms):
     low, high = accuracy.interval
-    means = (published_mean(each, pairs) for each in published.values())
+    means = (published_mean(each, paradigms) for each in published.values())
     return [
         name,
         accuracy.pairs,
@@ -189,15 +185,9 @@ def draw(measured, path, published):
             capsize=3,
             label=str(run),
         )
-    names = LEVELS[level]
+    paradigms = first.paradigms(level)
     for (model, accuracies), marker in zip(published.items(), "x+^dvs1234"):
-        means = [
-            published_mean(
-                accuracies,
-                [p for p in first.pairs if name in map(p.get, names)],
-            )
-            for name in groups
-        ]
+        means = [published_mean(accuracies, paradigms[name]) for name in groups]
         axes.plot(
             [math.nan if mean is None else mean for mean in means],
             places,
