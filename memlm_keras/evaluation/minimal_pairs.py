@@ -140,8 +140,16 @@ class MinimalPairs:
 
         Example:
 
-        >>> result.by("paradigm")["agreement"].pairs
-        2
+        >>> pairs = [
+        ...     {
+        ...         "sentence_good": "the man was born",
+        ...         "sentence_bad": "the man born was",
+        ...         "paradigm": "order",
+        ...     }
+        ... ]
+        >>> result = memlm_keras.evaluation.minimal_pairs(lm, pairs, verbose=0)
+        >>> result.by("paradigm")["order"].pairs
+        1
         """
         return {
             value: self._accuracy(np.array(places))
@@ -491,7 +499,7 @@ def read_minimal_pairs(path):
     Example:
 
     >>> pathlib.Path("pairs.tsv").write_text("she runs\\tshe run\\n")
-    18
+    17
     >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
     'pairs'
     """
