@@ -75,6 +75,7 @@ setup(
             *DOCS,
             "onnxruntime",
             "pyyaml",
+            "selenium",
         ],
     },
     classifiers=[
