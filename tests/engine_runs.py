@@ -15,6 +15,7 @@ import tempfile
 import keras
 import numpy as np
 import onnx_runs
+import sherpa_runs
 from preset_families import V
 from preset_families import small
 
@@ -50,10 +51,11 @@ sys.exit(code)
 
 @dataclasses.dataclass
 class Run:
-    """Log-probabilities `(STEPS, V)` by an engine, and what they took."""
+    """The largest difference of log-probabilities by an engine from those by
+    the model, and what a word and the process took."""
 
-    scores: np.ndarray
-    milliseconds: float | None
+    difference: float
+    milliseconds: float
     mebibytes: float
 
 
@@ -123,8 +125,13 @@ def run(exported, command, **options):
         scores = pathlib.Path(folder, "scores.f32")
         errors = measured([*command, scores], **options)
         found = np.fromfile(scores, "float32").reshape(STEPS, V)
+    return of_errors(found - exported.expected, errors)
+
+
+def of_errors(differences, errors):
+    """A run whose time and memory are on a standard error."""
     return Run(
-        found,
+        float(np.abs(differences).max()),
         float(re.search(r"^(\S+) ms a word$", errors, re.M)[1]),
         float(re.search(r"^(\d+) KiB$", errors, re.M)[1]) / 1024,
     )
@@ -242,6 +249,28 @@ class InNode(OfWords):
         return ["node", ROOT / "deploy" / "onnx_client.js"]
 
 
+class InSherpa:
+    """Streaming recognition, of one path with a score for each token."""
+
+    def missing(self):
+        if importlib.util.find_spec("sherpa_onnx") is None:
+            return "sherpa_onnx is not installed"
+        return None
+
+    def run(self, exported):
+        folder = exported.folder / "sherpa"
+        folder.mkdir()
+        lm = sherpa_runs.model(exported.name, folder)
+        random = np.random.default_rng(3)
+        heard = random.integers(sherpa_runs.FIRST, V, size=(STEPS, 1))
+        made = sherpa_runs.Transducer(heard, random)
+        made.write(folder / "online", streaming=True)
+        expected, _ = sherpa_runs.scores(lm, heard.T)
+        request = sherpa_runs.request(folder, "online", True, 1.0, 1)
+        (result,), errors = sherpa_runs.decode(folder, [request], measured)
+        return of_errors(result["scores"] - expected[0], errors)
+
+
 ENGINES = {
     "TensorFlow, C library": InPython(
         "tensorflow", "TensorFlow", "saved_model"
@@ -255,4 +284,5 @@ ENGINES = {
         "openvino", "OpenVinoDefault", "saved_model"
     ),
     "LiteRT": InPython("ai_edge_litert", "LiteRt", "litert"),
+    "sherpa-onnx": InSherpa(),
 }

@@ -51,15 +51,16 @@ def vocabulary():
     return memlm.data.Vocabulary([f"word_{id}" for id in range(V - 2)])
 
 
-def small(name, scale=0.1):
+def small(name, scale=0.1, words=None):
     """A small model of a preset, with weights that distinguish words.
 
-    By default it has a matrix of more than 1,024 numbers: LiteRT leaves others
-    in float32.
+    By default it has a matrix of more than 1,024 numbers, as LiteRT leaves
+    others in float32, and the words of `vocabulary`.
     """
+    words = words or vocabulary()
     keras.utils.set_random_seed(11)
     kind = getattr(memlm, registry.get(name)["kind"])
-    model = kind.from_preset(name, vocabulary=vocabulary(), scale=scale)
+    model = kind.from_preset(name, vocabulary=words, scale=scale)
     for weight in model.trainable_weights:
         limit = 0.7 if len(weight.shape) < 2 else 2 / weight.shape[0] ** 0.5
         weight.assign(keras.random.uniform(weight.shape, -limit, limit))
