@@ -1,5 +1,8 @@
 """Evaluation: numbers that mean one thing."""
 
+from memlm_keras.evaluation.certify import Certificate
+from memlm_keras.evaluation.certify import Check
+from memlm_keras.evaluation.certify import certify
 from memlm_keras.evaluation.cloze import ClozeAccuracy
 from memlm_keras.evaluation.cloze import cloze_accuracy
 from memlm_keras.evaluation.cloze import cloze_scores
@@ -25,6 +28,8 @@ from memlm_keras.models.surprisal import surprisal
 
 __all__ = [
     "CacheChoice",
+    "Certificate",
+    "Check",
     "ClozeAccuracy",
     "DynamicChoice",
     "DynamicEvaluator",
@@ -33,6 +38,7 @@ __all__ = [
     "Perplexity",
     "Reconstruction",
     "Surprisal",
+    "certify",
     "choose_cache",
     "choose_dynamic",
     "cloze_accuracy",

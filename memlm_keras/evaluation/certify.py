@@ -1,0 +1,715 @@
+"""A certificate: checks of a language model from outside.
+
+Texts go in and log-probabilities come out, by the methods that others call. So
+the checks hold for models of which nothing else is known.
+
+Shapes below: T tokens of a text, R rows, V words of the vocabulary.
+"""
+
+import dataclasses
+import json
+
+import keras
+import numpy as np
+from keras import ops
+
+from memlm_keras import files
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data import Batches
+from memlm_keras.evaluation.dynamic import DynamicEvaluator
+
+PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
+# Tokens of a text, and of a segment; sizes are few, since each compiles anew.
+_LENGTH, _SEGMENT, _ROWS = 32, 16, 3
+# Steps of an update of dynamic evaluation, as in its paper.
+_UPDATE = 5
+# Places at which later tokens are changed, and at which all words are scored.
+_CUTS = (1, 2, 10, 21, 31)
+_PLACES = (0, 20)
+# Rows that are scored at once, and the most calls of a scoring function.
+_CANDIDATES, _MOST_CALLS = 256, 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """The result of one check of a certificate.
+
+    Attributes:
+        name: string, what was checked.
+        result: `"passed"`, `"failed"` or `"not applicable"`.
+        worst: float, the largest difference, in nats; of probabilities that
+            should sum to one, the largest difference of a sum from one.
+            Infinite for numbers that are not comparable, and `None` for a check
+            that does not apply.
+        compared: integer, pairs of numbers that were compared.
+        note: string, where the largest difference is if the check failed, and
+            the reason if it does not apply.
+    """
+
+    name: str
+    result: str
+    worst: float | None
+    compared: int
+    note: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Certificate:
+    """The results of all checks of a model.
+
+    Attributes:
+        model: string, the kind of the model.
+        vocabulary_size: integer.
+        tolerance: float, the largest difference that passes.
+        seed: integer, of the texts that the model read.
+        checks: tuple of `Check`.
+    """
+
+    model: str
+    vocabulary_size: int
+    tolerance: float
+    seed: int
+    checks: tuple
+
+    @property
+    def passed(self):
+        """Whether no check failed."""
+        return not self.count(FAILED)
+
+    def count(self, result):
+        """Returns the number of checks with a result, such as `"failed"`."""
+        return sum(check.result == result for check in self.checks)
+
+    def __str__(self):
+        width = max(len(check.name) for check in self.checks)
+        lines = [
+            f"{self.model}; {self.vocabulary_size:,} words; "
+            f"tolerance {self.tolerance:g}, seed {self.seed}",
+            f"{'check':{width}}  {'result':14}  {'worst':8}  note",
+        ]
+        for check in self.checks:
+            worst = "" if check.worst is None else f"{check.worst:.1e}"
+            note = check.note or f"{check.compared:,} numbers compared"
+            lines.append(
+                f"{check.name:{width}}  {check.result:14}  {worst:8}  {note}"
+            )
+        results = (PASSED, FAILED, NOT_APPLICABLE)
+        counts = ", ".join(f"{self.count(each)} {each}" for each in results)
+        return "\n".join([*lines, counts])
+
+    def to_json(self):
+        """Returns the certificate as JSON text; an infinite difference is the
+        string `"infinite"`."""
+        values = {**dataclasses.asdict(self), "passed": self.passed}
+        for check in values["checks"]:
+            if check["worst"] == np.inf:
+                check["worst"] = "infinite"
+        return json.dumps(values, indent=2, allow_nan=False) + "\n"
+
+    def write(self, path):
+        """Writes `to_json()` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_json(), encoding="utf-8")
+
+
+def certify(
+    model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0
+):
+    """Checks from outside that a model gives probabilities of a text.
+
+    | check | passes if |
+    |---|---|
+    | causal | no later token changes what was predicted before it |
+    | normalised | the probabilities of all words sum to one |
+    | scores before it learns | a word's score is what earlier words alone gave |
+    | step = segment = whole | a text in pieces gives the same as at once |
+    | resets forget all | an earlier text changes nothing after a reset |
+    | batch rows apart | other rows of a batch change nothing |
+    | says the same | another form of the model, `same_as`, gives the same |
+
+    The texts are random words, with repetitions and ends of sentences; for a
+    model with `log_probabilities_at`, most are drawn from the model itself, so
+    that its longest n-grams occur.
+
+    Args:
+        model: `memlm_keras.LanguageModel`, with any mixture, or
+            `memlm_keras.Ensemble`; a `memlm_keras.evaluation.DynamicEvaluator`;
+            a model of `memlm_keras.ngrams`, or another object with its
+            `log_probabilities_at`; an exported file as
+            `memlm_keras.serving.load` opens it, or another object with
+            `initial_state(rows)` and `step(tokens, state)`; or a function from
+            token ids `(time,)` to the natural-log probability of each.
+        same_as: a model of any of these kinds, such as the one that was
+            exported, with which the numbers are compared.
+        vocabulary_size: integer, for a model that does not have it.
+        tolerance: float, the largest difference that passes, in nats.
+        seed: integer, of the texts.
+
+    Returns:
+        `Certificate`.
+
+    Raises:
+        ValueError: for an object of another kind, an unknown vocabulary size,
+            models of different vocabularies, scores of another shape than the
+            text, and a tolerance that is not above 0.
+
+    Example:
+
+    >>> certificate = memlm_keras.evaluation.certify(lm)
+    >>> certificate.passed
+    True
+    >>> [check.name for check in certificate.checks][:2]
+    ['causal', 'normalised']
+    """
+    if not tolerance > 0:
+        raise ValueError(
+            f"`tolerance` must be above 0. Received: tolerance={tolerance!r}"
+        )
+    reader = _reader(model, vocabulary_size)
+    other = None
+    if same_as is not None:
+        other = _reader(same_as, reader.vocabulary_size)
+        if other.vocabulary_size != reader.vocabulary_size:
+            raise ValueError(
+                "`same_as` must have the vocabulary of `model`, of "
+                f"{reader.vocabulary_size} words. Received: a model of "
+                f"{other.vocabulary_size} words"
+            )
+    texts = _Texts(reader, seed)
+    return Certificate(
+        model=reader.description,
+        vocabulary_size=reader.vocabulary_size,
+        tolerance=tolerance,
+        seed=seed,
+        checks=tuple(
+            _run(name, check(reader, texts), tolerance)
+            for name, check in (
+                ("causal", _causal),
+                ("normalised", _normalised),
+                ("scores before it learns", _scores_first),
+                ("step = segment = whole", _pieces),
+                ("resets forget all", _resets),
+                ("batch rows apart", _rows_apart),
+                ("says the same", lambda *a: _same(*a, other)),
+            )
+        ),
+    )
+
+
+class _NotApplicable(Exception):
+    """Raised by a check with the reason why it does not apply."""
+
+
+def _run(name, cases, tolerance):
+    """The `Check` of a generator of `(found, expected, where)`."""
+    worst, place, compared = 0.0, "", 0
+    try:
+        for found, expected, where in cases:
+            difference, count = _difference(found, expected)
+            compared += count
+            if difference > worst:
+                worst, place = difference, where
+    except _NotApplicable as reason:
+        return Check(name, NOT_APPLICABLE, None, 0, str(reason))
+    if worst > tolerance:
+        return Check(name, FAILED, worst, compared, place)
+    return Check(name, PASSED, worst, compared, "")
+
+
+def _difference(found, expected):
+    """The largest difference of two arrays, infinite if one has no number
+    there, and how many entries both have, which may be masked."""
+    with np.errstate(invalid="ignore"):
+        difference = abs(found - expected)
+    # Logarithms of zero are equal.
+    difference = np.ma.where(found == expected, 0.0, difference)
+    difference = np.ma.compressed(difference)
+    if not difference.size:
+        return 0.0, 0
+    difference = np.where(np.isnan(difference), np.inf, difference)
+    return float(difference.max()), difference.size
+
+
+# === Checks ===
+
+
+def _causal(reader, texts):
+    """Cases of later tokens that change."""
+    text = texts.text
+    scores, given = reader.scores(text), reader.gives_distributions
+    distributions = reader.distributions(text) if given else None
+    for cut in _CUTS:
+        for end in sorted({cut + 1, _LENGTH}):
+            changed = texts.change(text, cut, end)
+            where = f"before place {cut}, if tokens {cut} to {end - 1} change"
+            yield reader.scores(changed)[:cut], scores[:cut], where
+            if given:
+                found = reader.distributions(changed)[: cut + 1]
+                yield found, distributions[: cut + 1], where
+    where = f"of the first {_SEGMENT} tokens, if the text ends there"
+    yield reader.scores(text[:_SEGMENT]), scores[:_SEGMENT], where
+
+
+def _normalised(reader, texts):
+    """Cases of sums over the vocabulary."""
+    for places, log_probabilities in reader.words_at(texts):
+        totals = np.exp(log_probabilities).sum(axis=-1)
+        yield totals, np.ones_like(totals), f"the sum at {places}"
+
+
+def _scores_first(reader, texts):
+    """Cases of a word's score, and what was expected without the word."""
+    text = texts.text
+    if reader.scores_are_entries:
+        raise _NotApplicable(
+            "it gives distributions, each before the next word is read, and "
+            "no scores of words"
+        )
+    scores = reader.scores(text)
+    for place in reader.places:
+        before = reader.unseen(text, place, texts)
+        yield scores[place], before[text[place]], f"at place {place}"
+
+
+def _pieces(reader, texts):
+    """Cases of a text that is read in pieces."""
+    read = _require(reader.pieces)
+    whole = reader.distributions(texts.text)
+    for size in (1, 3, _SEGMENT):
+        yield read(texts.text, size), whole, f"in pieces of {size} tokens"
+
+
+def _resets(reader, texts):
+    """Cases of a text after others."""
+    reader.scores(texts.others[0])
+    first = reader.scores(texts.text)
+    reader.scores(texts.others[1])
+    yield reader.scores(texts.text), first, "of a text read once more"
+    if not isinstance(reader.documents, str):
+        for other in texts.others:
+            found = reader.documents(other, texts.text)
+            yield found, first, "of a second document"
+
+
+def _rows_apart(reader, texts):
+    """Cases of rows in other company."""
+    read = _require(reader.rows)
+    rows = np.stack([texts.text, *texts.others])
+    together = read(rows)
+    for row in range(_ROWS):
+        changed = texts.change(rows, 0, _LENGTH)
+        changed[row] = rows[row]
+        for found, where in (
+            (read(rows[row : row + 1])[0], "of a row alone"),
+            (read(changed)[row], "of a row beside others"),
+        ):
+            yield found, together[row], f"{where}, row {row}"
+
+
+def _same(reader, texts, other):
+    """Cases of two models."""
+    if other is None:
+        raise _NotApplicable("no other form of the model was given")
+    for text in (texts.text, *texts.others):
+        scores = other.scores(text)
+        yield reader.scores(text), scores, "of a word's score"
+        if reader.gives_distributions and other.gives_distributions:
+            found = reader.distributions(text)
+            yield found, other.distributions(text), "of a distribution"
+
+
+def _require(method):
+    """Returns a method of a reader, which may be a reason in its place."""
+    if isinstance(method, str):
+        raise _NotApplicable(method)
+    return method
+
+
+# === Texts ===
+
+
+class _Texts:
+    """A text to read, others to read before it or beside, and changed ones."""
+
+    def __init__(self, reader, seed):
+        self._random = np.random.default_rng(seed)
+        self._ids = reader.ids
+        self.text, *self.others = (
+            reader.draw(self._draw(reader.end), self._random)
+            for _ in range(_ROWS)
+        )
+
+    def _draw(self, end):
+        """Words of which most occur twice, and some ends of sentences."""
+        words = self._random.choice(self._ids, _LENGTH // 2)
+        text = self._random.choice(words, _LENGTH).astype("int32")
+        if end in self._ids:
+            text[7::9] = end
+        return text
+
+    def change(self, text, begin, end):
+        """A copy with other tokens from `begin` to `end`, in each row."""
+        changed = text.copy()
+        part = np.searchsorted(self._ids, changed[..., begin:end])
+        part += self._random.integers(1, len(self._ids), part.shape)
+        changed[..., begin:end] = self._ids[part % len(self._ids)]
+        return changed
+
+
+# === Models of each kind, read in one way ===
+
+
+class _Reader:
+    """A model that is read from outside; in the place of a method that it does
+    not have is the reason, a string."""
+
+    # Whether it gives distributions, or only scores of the words of a text;
+    # and whether the latter are taken from the former.
+    gives_distributions = True
+    scores_are_entries = False
+    pieces = rows = documents = "the model has no such method"
+    places = range(_LENGTH)
+
+    def __init__(self, model, vocabulary_size):
+        size = getattr(model, "vocabulary_size", vocabulary_size)
+        if size is None:
+            raise ValueError(
+                "`vocabulary_size` must be given for a `model` that does not "
+                f"have it. Received: {type(model).__name__}"
+            )
+        require_positive_integer("vocabulary_size", size, 2)
+        self.model = model
+        self.vocabulary_size = int(size)
+        vocabulary = getattr(model, "vocabulary", None)
+        self.end = getattr(vocabulary or model, "end_of_sentence_id", 0)
+        self.ids = np.arange(self.vocabulary_size)
+        parts = [type(model).__name__]
+        for name in ("memory", "mixture"):
+            part = getattr(model, name, None)
+            if part is not None:
+                parts.append(f"{name} {type(part).__name__}")
+        if isinstance(text := getattr(model, "description", None), str):
+            parts.append(text)
+        self.description = ", ".join(parts)
+        # What perplexities are computed from.
+        if hasattr(model, "score_batches"):
+            self.documents = self._documents
+
+    def draw(self, text, random):
+        """A text, which the model may continue."""
+        return text
+
+    def scores(self, text):
+        """Log-probability of each token, `(T,)`."""
+        if hasattr(self.model, "score_batches"):
+            return self._scores(text, [0])
+        return _entries(self.distributions(text), text)
+
+    def _documents(self, first, second):
+        """Scores of the second of two documents."""
+        text = np.concatenate([first, second])
+        return self._scores(text, [0, len(first)])[len(first) :]
+
+    def _batches(self, text, starts):
+        return Batches(
+            text,
+            batch_size=1,
+            segment_length=_SEGMENT,
+            document_starts=starts,
+            end_of_sentence_id=self.end,
+        )
+
+    def _scores(self, text, starts):
+        batches = self._batches(text, starts)
+        scores, weights = self.model.score_batches(batches, verbose=0)
+        return np.asarray(scores[weights > 0], "float64")
+
+    def unseen(self, text, place, texts):
+        """Log-probability of every word at a place, by a text that has another
+        word there."""
+        return self.distributions(texts.change(text, place, _LENGTH))[place]
+
+    def words_at(self, texts):
+        """Yields names of places and log-probabilities `(..., V)` there, as
+        the model gives them."""
+        yield "a place", self.distributions(texts.text)
+
+
+class _Streaming(_Reader):
+    """A model with `initial_state` and `step`."""
+
+    def __init__(self, model, vocabulary_size):
+        super().__init__(model, vocabulary_size)
+        self._scorer = getattr(model, "score", None)
+        self.scores_are_entries = self._scorer is None
+        # `step` returns logits where the model has a layer of them.
+        self._in_logits = hasattr(model, "backbone")
+        self._whole = getattr(model, "distributions", None)
+        if getattr(model, "rows", None) == 1:
+            self.rows = "the file reads one row"
+        if getattr(model, "steps", None) == 1 and self._whole is None:
+            self.pieces = "the file reads one token at a time"
+
+    def _inputs(self, texts):
+        """Texts `(R, T)` after an end of a sentence, without the last token."""
+        ends = np.full((len(texts), 1), self.end, "int32")
+        return np.concatenate([ends, texts], axis=1)
+
+    def _step(self, tokens, state):
+        values, state = self.model.step(tokens, state)
+        if self._in_logits:
+            values = ops.log_softmax(ops.cast(values, "float32"), axis=-1)
+        if not np.ma.isMaskedArray(values):
+            values = ops.convert_to_numpy(values)
+        return values.astype("float64"), state
+
+    def _read(self, texts):
+        inputs = self._inputs(texts)[:, :-1]
+        if self._whole is not None:
+            return np.asarray(self._whole(inputs), "float64")
+        return self._step(inputs, self.model.initial_state(len(texts)))[0]
+
+    def distributions(self, text):
+        return self._read(text[None])[0]
+
+    def scores(self, text):
+        if self._scorer is None or hasattr(self.model, "score_batches"):
+            return super().scores(text)
+        return np.asarray(self._scorer(self._inputs(text[None]))[0], "float64")
+
+    def pieces(self, text, size):
+        """Distributions by pieces of `size` tokens, with the state carried."""
+        inputs, found = self._inputs(text[None])[:, :-1], []
+        state = self.model.initial_state(1)
+        for begin in range(0, _LENGTH, size):
+            part, state = self._step(inputs[:, begin : begin + size], state)
+            found.append(part[0])
+        return np.ma.concatenate(found)
+
+    def rows(self, texts):
+        """Distributions and scores of rows, `(R, T, V + 1)`."""
+        read = self._read(texts)
+        if self._scorer is None:
+            return read
+        scores = np.asarray(self._scorer(self._inputs(texts)), "float64")
+        return np.concatenate([read, scores[..., None]], axis=-1)
+
+    def words_at(self, texts):
+        if not self._in_logits:
+            yield from super().words_at(texts)
+            return
+        # Logits have no sum, but the scores of all words have.
+        size = min(_CANDIDATES, self.vocabulary_size)
+        for place in _PLACES:
+            inputs = self._inputs(texts.text[None])[:, : place + 1]
+            state = self.model.initial_state(1)
+            if place:
+                _, state = self.model.step(inputs[:, :-1], state)
+            state = {
+                name: ops.repeat(value, size, axis=0)
+                for name, value in state.items()
+            }
+            last = np.full(size, inputs[0, -1])
+            yield (
+                f"place {place}",
+                _by_parts(
+                    lambda words, last=last, state=state: self._scorer(
+                        np.stack([last, words], axis=1), state
+                    )[:, 0],
+                    self.vocabulary_size,
+                    size,
+                ),
+            )
+
+
+class _Places(_Reader):
+    """A model with `log_probabilities_at`."""
+
+    def __init__(self, model, vocabulary_size):
+        super().__init__(model, vocabulary_size)
+        self.end = 0
+        if not hasattr(model, "log_probabilities"):
+            self.rows = "it reads one text at a time"
+
+    def draw(self, text, random):
+        for place in range(len(text)):
+            part = self.model.log_probabilities_at(text, place, place + 1)
+            weights = np.exp(np.asarray(part, "float64")[0])
+            total = weights.sum()
+            # Some words the model would not expect.
+            if 0 < total < np.inf and random.random() < 0.7:
+                text[place] = random.choice(self.ids, p=weights / total)
+        return text
+
+    def distributions(self, text):
+        return self.pieces(text, len(text))
+
+    def pieces(self, text, size):
+        """Distributions by calls for `size` places each."""
+        parts = [
+            self.model.log_probabilities_at(
+                text, begin, min(begin + size, len(text))
+            )
+            for begin in range(0, len(text), size)
+        ]
+        return np.concatenate(parts).astype("float64")
+
+    def rows(self, texts):
+        """Distributions after texts, `(R, V)`."""
+        return np.asarray(self.model.log_probabilities(texts), "float64")
+
+
+class _Adaptive(_Reader):
+    """A `DynamicEvaluator`, whose weights change with each segment."""
+
+    gives_distributions = False
+    pieces = "each segment is an update, so its length is a setting"
+    rows = "it reads one row: others would hold text that comes later"
+    places = range(0, _LENGTH, 4)
+
+    def __init__(self, model, vocabulary_size):
+        super().__init__(model, vocabulary_size)
+        self.documents = "the weights keep what they learn from each document"
+
+    def _batches(self, text, starts):
+        return Batches(text, 1, _UPDATE, end_of_sentence_id=self.end)
+
+    def _segments(self, text):
+        """Yields inputs, the state before them, and a function that learns."""
+        self.model.reset()
+        state = self.model.lm.initial_state(1)
+        for inputs, targets, weights in self._batches(text, None):
+            yield inputs["token_ids"], state
+            _, state = self.model.read(
+                inputs["token_ids"], targets, state, weights
+            )
+
+    def distributions(self, text):
+        """Distributions of each segment, by the weights before it."""
+        found, lm = [], self.model.lm
+        for token_ids, state in self._segments(text):
+            mapping = list(zip(lm.trainable_variables, self.model.weights))
+            with keras.StatelessScope(state_mapping=mapping):
+                logits, _ = lm.backbone.step(
+                    ops.convert_to_tensor(token_ids), state
+                )
+                logits = ops.log_softmax(ops.cast(logits, "float32"))
+            found.append(ops.convert_to_numpy(logits)[0])
+        return np.concatenate(found)[: len(text)].astype("float64")
+
+    def words_at(self, texts):
+        size = min(_CANDIDATES, self.vocabulary_size)
+        for number, (token_ids, state) in enumerate(
+            self._segments(texts.text)
+        ):
+            place = number * _UPDATE
+            if place not in _PLACES:
+                continue
+            state = {
+                name: ops.repeat(value, size, axis=0)
+                for name, value in state.items()
+            }
+            first = np.full((size, 1), token_ids[0, 0])
+
+            def score(words, first=first, state=state):
+                # What is learned here is forgotten.
+                weights = self.model.weights
+                scores, _ = self.model.read(first, words[:, None], state)
+                self.model.weights = weights
+                return scores[:, 0]
+
+            yield (
+                f"place {place}",
+                _by_parts(score, self.vocabulary_size, size),
+            )
+
+
+class _Function(_Reader):
+    """A function from token ids to the log-probability of each."""
+
+    gives_distributions = False
+    pieces = "it reads whole texts, with no state to carry"
+    rows = "it reads one text at a time"
+    places = _PLACES
+
+    def __init__(self, score, model, vocabulary_size, ends=True):
+        super().__init__(model, vocabulary_size)
+        self._score = score
+        self.documents = "it reads one text at a time"
+        if not ends:
+            self.ids = self.ids[self.ids != self.end]
+
+    def scores(self, text):
+        scores = np.asarray(self._score(text), "float64")
+        if scores.shape != text.shape:
+            raise ValueError(
+                "`model` must return a log-probability for each token, of the "
+                f"shape {text.shape}. Received: the shape {scores.shape}"
+            )
+        return scores
+
+    def unseen(self, text, place, texts):
+        return self._words(text, place)
+
+    def words_at(self, texts):
+        for place in self.places:
+            yield f"place {place}", self._words(texts.text, place)
+
+    def _words(self, text, place):
+        """Log-probability of every word at a place, by a call for each."""
+        if self.vocabulary_size > _MOST_CALLS:
+            raise _NotApplicable(
+                "it gives no distributions, and scoring each word takes "
+                f"{self.vocabulary_size:,} calls, of {_MOST_CALLS:,} at most"
+            )
+        start = text[:place]
+        return np.array(
+            [
+                self.scores(np.append(start, word).astype("int32"))[-1]
+                for word in range(self.vocabulary_size)
+            ]
+        )
+
+
+def _reader(model, vocabulary_size):
+    """The model as the checks read it."""
+    if isinstance(model, DynamicEvaluator):
+        return _Adaptive(model, vocabulary_size)
+    if hasattr(model, "step") and hasattr(model, "initial_state"):
+        if getattr(model, "causal", True):
+            return _Streaming(model, vocabulary_size)
+
+        def score(text):
+            # It reads a whole sentence, from its beginning to its end.
+            ends = np.full(1, end, "int32")
+            row = np.concatenate([ends, text, ends])
+            return model.score(row[None])[0, :-1]
+
+        reader = _Function(score, model, vocabulary_size, ends=False)
+        end = reader.end
+        return reader
+    if hasattr(model, "log_probabilities_at"):
+        return _Places(model, vocabulary_size)
+    if callable(model) and not isinstance(model, keras.layers.Layer):
+        return _Function(model, model, vocabulary_size)
+    raise ValueError(
+        "`model` must be a language model, an object with "
+        "`log_probabilities_at` or with `initial_state` and `step`, or a "
+        f"function that scores token ids. Received: {type(model).__name__}"
+    )
+
+
+def _entries(distributions, text):
+    """Entries `(T,)` of the words of a text in distributions `(T, V)`."""
+    return np.take_along_axis(distributions, text[:, None], axis=1)[:, 0]
+
+
+def _by_parts(score, vocabulary_size, size):
+    """Scores of all words `(V,)`, of which `size` are scored at once."""
+    found = []
+    for begin in range(0, vocabulary_size, size):
+        words = np.arange(begin, begin + size)
+        words = np.minimum(words, vocabulary_size - 1).astype("int32")
+        part = ops.convert_to_numpy(score(words))
+        found.append(part[: vocabulary_size - begin])
+    return np.concatenate(found).astype("float64")

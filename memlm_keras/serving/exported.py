@@ -1,0 +1,261 @@
+"""Reading exported language models back, without their package's layers.
+
+Shapes below: B rows, T tokens, V words of the vocabulary.
+"""
+
+import json
+import pathlib
+import tempfile
+import zipfile
+
+import numpy as np
+
+from memlm_keras.data.vocabulary import Vocabulary
+
+_DTYPES = {
+    "tensor(float)": "float32",
+    "tensor(int32)": "int32",
+    "tensor(int64)": "int64",
+}
+
+
+def find_exported(path):
+    """Returns the path of an exported model: an `.onnx` or `.tflite` file, or
+    the folder of a SavedModel, of several versions the newest; or `None`."""
+    path = pathlib.Path(path)
+    if path.is_file() and path.suffix in (".onnx", ".tflite"):
+        return path
+    if (path / "saved_model.pb").is_file():
+        return path
+    versions = [
+        folder.parent
+        for folder in path.glob("*/saved_model.pb")
+        if folder.parent.name.isdecimal()
+    ]
+    return max(versions, key=lambda each: int(each.name), default=None)
+
+
+def load(path):
+    """Opens an exported language model, to read token ids with it.
+
+    The file runs in its own engine: onnxruntime, LiteRT's interpreter or
+    TensorFlow.
+
+    Args:
+        path: path that `export` returned: of an `.onnx` or `.tflite` file with
+            one streamed step, or of the folder of a SavedModel, `<name>` or
+            `<name>/<version>`.
+
+    Returns:
+        An object with `vocabulary_size`, `end_of_sentence_id`, and
+
+        * `initial_state(rows)`, a dict of tensors;
+        * `step(token_ids, state)`, from integers `(B, T)` to natural-log
+          probabilities `(B, T, V)` of the next tokens, and the new state. A
+          SavedModel gives only the most probable words after the last token:
+          other entries are masked (`numpy.ma`);
+        * of a SavedModel, `distributions(token_ids)`, `(B, T, V)` from an
+          empty context, and `score(token_ids)`, `(B, T - 1)`.
+
+    Raises:
+        FileNotFoundError: if there is no exported model at `path`.
+        ValueError: if it holds no streamed step of a language model.
+        ImportError: if its engine is not installed.
+
+    Example:
+
+    >>> step = memlm_keras.serving.load("model.onnx")
+    >>> state = step.initial_state(rows=1)
+    >>> log_probabilities, state = step.step(np.array([[0, 5]]), state)
+    """
+    found = find_exported(path)
+    if found is None:
+        raise FileNotFoundError(
+            f"There is no exported model at {path}: no .onnx or .tflite file, "
+            "and no folder of a SavedModel."
+        )
+    kinds = {".onnx": OnnxStep, ".tflite": LiteRTStep}
+    return kinds.get(found.suffix, ServedModel)(found)
+
+
+class OneStep:
+    """A file that reads one token of each row; a subclass defines `run`."""
+
+    steps = 1
+    rows = None
+    end_of_sentence_id = 0
+
+    def step(self, token_ids, state):
+        """Reads tokens one after another."""
+        found = []
+        for column in np.split(np.asarray(token_ids), token_ids.shape[1], 1):
+            part, state = self.run(column, state)
+            found.append(part)
+        return np.stack(found, axis=1), state
+
+
+class OnnxStep(OneStep):
+    """An ONNX file with named state, or in the contract `sherpa`."""
+
+    description = "ONNX file in onnxruntime"
+
+    def __init__(self, path):
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise ImportError(
+                "Reading an ONNX file needs `pip install onnxruntime`. "
+                f"Received: {path}"
+            ) from error
+        self._session = onnxruntime.InferenceSession(
+            str(path), providers=["CPUExecutionProvider"]
+        )
+        self._ids, *self._states = self._session.get_inputs()
+        self._outputs = [each.name for each in self._session.get_outputs()]
+        names = {f"next_{each.name}" for each in self._states}
+        if not names or not names < set(self._outputs):
+            raise ValueError(
+                "`path` must be of a file with one streamed step of a language "
+                f"model. Received: {path}, with the outputs {self._outputs}"
+            )
+        facts = self._session.get_modelmeta().custom_metadata_map
+        self._initial = json.loads(facts.get("initial_state", "{}"))
+        end = facts.get("end_of_sentence_id", facts.get("sos_id", "0"))
+        self.end_of_sentence_id = int(end)
+        self.vocabulary_size = int(
+            facts.get("vocabulary_size") or facts["vocab_size"]
+        )
+
+    def initial_state(self, rows):
+        state = {}
+        for one in self._states:
+            # The axis of rows has a name in the place of a size.
+            sizes = [rows if isinstance(n, str) else n for n in one.shape]
+            begin = np.asarray(self._initial.get(one.name, 0))
+            state[one.name] = np.zeros(sizes, _DTYPES[one.type])
+            state[one.name] += begin.astype(_DTYPES[one.type])
+        return state
+
+    def run(self, token_ids, state):
+        inputs = {self._ids.name: token_ids.astype(_DTYPES[self._ids.type])}
+        answer = self._session.run(None, {**inputs, **state})
+        answer = dict(zip(self._outputs, answer, strict=True))
+        state = {name: answer.pop(f"next_{name}") for name in state}
+        (log_probabilities,) = answer.values()
+        return log_probabilities.reshape(len(token_ids), -1), state
+
+
+class LiteRTStep(OneStep):
+    """A LiteRT file, of a fixed number of rows."""
+
+    description = "LiteRT file in its interpreter"
+
+    def __init__(self, path):
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError as error:
+            raise ImportError(
+                'Reading a LiteRT file needs `pip install "memlm_keras[litert]"'
+                f"`. Received: {path}"
+            ) from error
+        # A reference keeps the interpreter alive.
+        self._interpreter = Interpreter(str(path), num_threads=1)
+        if "step" not in self._interpreter.get_signature_list():
+            raise ValueError(
+                "`path` must be of a file with the signature `step` of a "
+                f"language model. Received: {path}"
+            )
+        self._run = self._interpreter.get_signature_runner("step")
+        self._inputs = self._run.get_input_details()
+        self.rows = int(self._inputs["token_ids"]["shape"][0])
+        outputs = self._run.get_output_details()
+        self.vocabulary_size = int(outputs["log_probabilities"]["shape"][-1])
+        if zipfile.is_zipfile(path):
+            with (
+                zipfile.ZipFile(path) as archive,
+                tempfile.TemporaryDirectory() as folder,
+            ):
+                saved = archive.extract("vocabulary.json", folder)
+                vocabulary = Vocabulary.from_file(saved)
+            self.end_of_sentence_id = vocabulary.end_of_sentence_id
+
+    def initial_state(self, rows):
+        return {
+            name: np.zeros((rows, *one["shape"][1:]), one["dtype"])
+            for name, one in self._inputs.items()
+            if name != "token_ids"
+        }
+
+    def run(self, token_ids, state):
+        inputs = {"token_ids": token_ids.astype("int32"), **state}
+        answers = []
+        for begin in range(0, len(token_ids), self.rows):
+            # Rows that are not there are copies of the last.
+            places = np.arange(begin, begin + self.rows)
+            places = np.minimum(places, len(token_ids) - 1)
+            answer = self._run(**{k: v[places] for k, v in inputs.items()})
+            answers.append(answer)
+        answer = {
+            name: np.concatenate([each[name] for each in answers])
+            for name in ("log_probabilities", *state)
+        }
+        answer = {name: v[: len(token_ids)] for name, v in answer.items()}
+        return answer.pop("log_probabilities"), answer
+
+
+class ServedModel:
+    """A SavedModel with the signatures of a language model."""
+
+    description = "SavedModel in TensorFlow"
+
+    def __init__(self, path):
+        import tensorflow as tf
+
+        # A reference keeps its variables alive.
+        self._loaded = tf.saved_model.load(str(path))
+        self._signatures = self._loaded.signatures
+        if "score_ids" not in self._signatures:
+            raise ValueError(
+                "`path` must be of a SavedModel of a language model. Received: "
+                f"{path}, with the signatures {sorted(self._signatures)}"
+            )
+        vocabulary = Vocabulary.from_file(
+            path / "assets.extra" / "vocabulary.json"
+        )
+        self.vocabulary_size = len(vocabulary)
+        self.end_of_sentence_id = vocabulary.end_of_sentence_id
+
+    def _call(self, signature, **inputs):
+        import tensorflow as tf
+
+        inputs = {k: tf.convert_to_tensor(v) for k, v in inputs.items()}
+        answer = self._signatures[signature](**inputs)
+        return {name: value.numpy() for name, value in answer.items()}
+
+    def distributions(self, token_ids):
+        token_ids = np.asarray(token_ids, "int32")
+        answer = self._call("serving_default", token_ids=token_ids)
+        return answer["log_probabilities"]
+
+    def score(self, token_ids):
+        answer = self._call("score_ids", **_with_lengths(token_ids))
+        return answer["log_probabilities"]
+
+    def initial_state(self, rows):
+        return self._call("initial_state", rows=np.zeros(rows, "int32"))
+
+    def step(self, token_ids, state):
+        state = self._call("step", **_with_lengths(token_ids), **state)
+        ids = state.pop("top_k_ids")
+        state.pop("top_k_words")
+        found = np.ma.masked_all((*token_ids.shape, self.vocabulary_size))
+        found[np.arange(len(ids))[:, None], -1, ids] = state.pop(
+            "top_k_log_probabilities"
+        )
+        return found, state
+
+
+def _with_lengths(token_ids):
+    token_ids = np.asarray(token_ids, "int32")
+    length = np.full(len(token_ids), token_ids.shape[1], "int32")
+    return {"token_ids": token_ids, "length": length}

@@ -1,0 +1,487 @@
+"""Certificates: right models pass, and each check finds a wrong one."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from language_models import V
+from language_models import every_model
+from language_models import make
+from language_models import shared
+
+from memlm_keras import Ensemble
+from memlm_keras import LanguageModel
+from memlm_keras.data import Vocabulary
+from memlm_keras.evaluation import DynamicEvaluator
+from memlm_keras.evaluation import certify
+from memlm_keras.memory import BidirectionalMemoryBlock
+from memlm_keras.mixtures import NeuralCache
+from memlm_keras.ngrams import KneserNey
+from memlm_keras.ngrams import Mixture
+from memlm_keras.ngrams import UnigramCache
+
+NAMES = {
+    "causal": "causal",
+    "normalised": "normalised",
+    "first": "scores before it learns",
+    "pieces": "step = segment = whole",
+    "resets": "resets forget all",
+    "rows": "batch rows apart",
+    "same": "says the same",
+}
+
+
+def results(certificate):
+    """Short names of the checks by their results."""
+    short = {name: key for key, name in NAMES.items()}
+    found = {"passed": set(), "failed": set(), "not applicable": set()}
+    for check in certificate.checks:
+        found[check.result].add(short[check.name])
+    return found
+
+
+def require_failed(model, names, **arguments):
+    """Some checks find what is wrong, and no other."""
+    certificate = certify(model, **arguments)
+    assert results(certificate)["failed"] == set(names.split()), certificate
+    assert not certificate.passed
+    return certificate
+
+
+# === Models that keep the rules ===
+
+
+@pytest.mark.backend(one_in=4)
+@every_model
+def test_every_memory_passes(recurrent, memory):
+    certificate = certify(shared(recurrent, memory))
+    assert results(certificate) == {
+        "passed": NAMES.keys() - {"same"},
+        "failed": set(),
+        "not applicable": {"same"},
+    }, certificate
+
+
+@pytest.fixture(scope="module")
+def counted():
+    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
+    tokens[7::8] = 0
+    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+@pytest.mark.parametrize(
+    "kind, left_out",
+    [
+        ("cache", "same"),
+        ("ensemble", "same"),
+        ("adaptive", "pieces rows same"),
+        ("ngrams", "same"),
+        ("unigram cache", "same"),
+        ("mixture of ngrams", "same"),
+        ("function", "pieces rows same"),
+    ],
+)
+def test_every_kind_passes(kind, left_out, counted):
+    lm = shared("lstm", "none")
+    cache = UnigramCache(V, 5, 0.9)
+    model = {
+        "cache": lambda: lm.with_mixture(NeuralCache(4, 0.5, 0.3)),
+        "ensemble": lambda: Ensemble([lm, shared()]),
+        "adaptive": lambda: DynamicEvaluator(lm, rate=0.5, decay=0.1),
+        "ngrams": lambda: counted,
+        "unigram cache": lambda: cache,
+        "mixture of ngrams": lambda: Mixture([counted, cache], [0.8, 0.2]),
+        "function": lambda: counted.score,
+    }[kind]()
+    certificate = certify(model, vocabulary_size=V)
+    left_out = set(left_out.split())
+    found = results(certificate)
+    assert found["passed"] == NAMES.keys() - left_out, certificate
+    assert found["not applicable"] == left_out
+    for check in certificate.checks:
+        assert (check.note == "") == (check.result == "passed")
+        assert (check.compared > 0) == (check.result == "passed")
+
+
+def test_an_end_of_sentence_of_another_id():
+    words = ["<unk>", *(f"w{n}" for n in range(9)), "<eos>"]
+    words = Vocabulary.from_config({"tokens": words})
+    model = make("lstm", vocabulary_size=None, vocabulary=words)
+    assert words.end_of_sentence_id == 10
+    assert certify(model).passed
+
+
+# === A model of plain Python, and wrong ones ===
+
+
+class Counts:
+    """Frequencies of the words so far, one added to each."""
+
+    vocabulary_size = V
+
+    def initial_state(self, rows):
+        return {"seen": np.ones((rows, V))}
+
+    def count(self, seen, tokens):
+        return seen + np.eye(V)[tokens]
+
+    def predict(self, seen):
+        return np.log(seen / seen.sum(axis=-1, keepdims=True))
+
+    def step(self, tokens, state):
+        seen, found = state["seen"], []
+        for column in np.asarray(tokens).T:
+            seen = self.count(seen, column)
+            found.append(self.predict(seen))
+        return np.stack(found, axis=1), {"seen": seen}
+
+    def score(self, token_ids, state=None):
+        state = state or self.initial_state(len(token_ids))
+        found, _ = self.step(token_ids[:, :-1], state)
+        targets = token_ids[:, 1:, None]
+        return np.take_along_axis(found, targets, axis=-1)[..., 0]
+
+
+class Peeks(Counts):
+    def step(self, tokens, state):
+        for column in np.asarray(tokens).T:
+            state = {"seen": self.count(state["seen"], column)}
+        found = self.predict(state["seen"])
+        return np.repeat(found[:, None], tokens.shape[1], 1), state
+
+
+class ScoresPeek(Counts):
+    def score(self, token_ids, state=None):
+        found = super().score(token_ids, state)
+        found[:, :-1] += 1e-3 * token_ids[:, 2:]
+        return found
+
+
+class Unnormalised(Counts):
+    def predict(self, seen):
+        return np.log(seen)
+
+
+class LearnsFirst(Counts):
+    def score(self, token_ids, state=None):
+        state = state or self.initial_state(len(token_ids))
+        found, _ = self.step(token_ids, state)
+        targets = token_ids[:, 1:, None]
+        return np.take_along_axis(found[:, 1:], targets, axis=-1)[..., 0]
+
+
+class ForgetsBetweenSteps(Counts):
+    def step(self, tokens, state):
+        return super().step(tokens, self.initial_state(len(tokens)))
+
+
+class NeverForgets(Counts):
+    def __init__(self):
+        self.last = np.ones((1, V))
+
+    def initial_state(self, rows):
+        return {"seen": np.repeat(self.last[:1], rows, axis=0)}
+
+    def step(self, tokens, state):
+        found, state = super().step(tokens, state)
+        self.last = state["seen"]
+        return found, state
+
+
+class RowsMeet(Counts):
+    def count(self, seen, tokens):
+        return seen + np.eye(V)[tokens].mean(axis=0, keepdims=True)
+
+
+class Fails(Counts):
+    def predict(self, seen):
+        return np.where(seen.sum() > V + 9, np.nan, super().predict(seen))
+
+
+@pytest.mark.parametrize(
+    "kind, failed",
+    [
+        (Counts, ""),
+        (Peeks, "causal first pieces"),
+        (ScoresPeek, "causal first"),
+        (Unnormalised, "normalised"),
+        (LearnsFirst, "first"),
+        (ForgetsBetweenSteps, "pieces"),
+        (NeverForgets, "causal first pieces resets rows"),
+        (RowsMeet, "rows"),
+        (Fails, "causal normalised first pieces resets rows"),
+    ],
+)
+def test_wrong_steps(kind, failed):
+    if failed:
+        require_failed(kind(), failed)
+    assert certify(Counts(), same_as=Counts()).passed
+
+
+def test_another_model_does_not_say_the_same():
+    lm = shared("lstm", "none")
+    assert certify(lm, same_as=lm).passed
+    certificate = require_failed(lm, "same", same_as=Counts())
+    check = certificate.checks[-1]
+    assert check.worst > 0.1
+    assert check.note in ("of a word's score", "of a distribution")
+
+
+class IgnoresDocuments(Counts):
+    """Its scores of batches are those of a continuous text."""
+
+    def score_batches(self, batches, verbose=0):
+        text = np.concatenate([[0], batches.tokens])
+        scores = self.score(text[None])
+        return scores, np.ones(scores.shape)
+
+
+def test_documents_that_continue():
+    require_failed(IgnoresDocuments(), "resets")
+
+
+# === Distributions at places of a text ===
+
+
+class Places:
+    """The same model, asked for places of a text."""
+
+    vocabulary_size = V
+
+    def log_probabilities(self, contexts):
+        return Counts().step(np.pad(contexts, [(0, 0), (1, 0)]), _START())[0][
+            :, -1
+        ]
+
+    def log_probabilities_at(self, text, begin, end):
+        return np.concatenate(
+            [
+                self.log_probabilities(self.context(text, place)[None])
+                for place in range(begin, end)
+            ]
+        )
+
+    def context(self, text, place):
+        return text[:place]
+
+
+def _START():
+    return {"seen": np.ones((1, V))}
+
+
+class PlacesPeek(Places):
+    def context(self, text, place):
+        return text[: place + 2]
+
+
+class PlacesLearnFirst(Places):
+    def context(self, text, place):
+        return text[: place + 1]
+
+
+class PlacesUnnormalised(Places):
+    def log_probabilities_at(self, text, begin, end):
+        return super().log_probabilities_at(text, begin, end) + 0.01
+
+
+class PlacesOfParts(Places):
+    def log_probabilities_at(self, text, begin, end):
+        return super().log_probabilities_at(text[begin:], 0, end - begin)
+
+
+class PlacesRemember(Places):
+    def __init__(self):
+        self.last = np.zeros(0, "int32")
+
+    def context(self, text, place):
+        before, self.last = self.last, text[:place]
+        return np.concatenate([before, self.last])
+
+
+class PlacesOfRowsMeet(Places):
+    def log_probabilities(self, contexts):
+        found = super().log_probabilities(contexts)
+        return found + found.mean(axis=0, keepdims=True) * (len(found) > 1)
+
+
+@pytest.mark.parametrize(
+    "kind, failed",
+    [
+        (Places, ""),
+        (PlacesPeek, "causal first"),
+        (PlacesLearnFirst, "causal first"),
+        (PlacesUnnormalised, "normalised"),
+        (PlacesOfParts, "pieces"),
+        (PlacesRemember, "causal resets"),
+        (PlacesOfRowsMeet, "rows"),
+    ],
+)
+def test_wrong_places(kind, failed):
+    if failed:
+        require_failed(kind(), failed)
+    assert certify(Places(), same_as=Places()).passed
+
+
+def test_what_an_object_cannot_do_is_not_passed():
+    class One(Places):
+        def log_probabilities_at(self, text, begin, end):
+            return Places().log_probabilities_at(text, begin, end)
+
+        log_probabilities = property()
+
+    found = results(certify(One()))
+    assert found["not applicable"] == {"rows", "same"}
+    assert not found["failed"]
+
+
+# === Scoring functions ===
+
+
+def score(text):
+    return Counts().score(np.append(0, text)[None])[0]
+
+
+class Scorer:
+    """A function that keeps something from call to call."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, text):
+        self.calls += 1
+        return score(text) - 0.01 * self.calls
+
+
+@pytest.mark.parametrize(
+    "function, failed",
+    [
+        (lambda text: score(text) - 1e-3 * text.sum(), "causal normalised first"),
+        (lambda text: score(text) + 0.1, "normalised"),
+        (lambda text: LearnsFirst().score(np.append(0, text)[None])[0], ""),
+        (Scorer(), "causal normalised first resets"),
+    ],
+)
+def test_wrong_functions(function, failed):
+    """A function may say of the last word what it says after learning it: only
+    the sum over the vocabulary shows this."""
+    failed = failed or "normalised"
+    require_failed(function, failed, vocabulary_size=V)
+    assert certify(score, same_as=Counts(), vocabulary_size=V).passed
+
+
+def test_large_vocabularies_of_functions():
+    certificate = certify(
+        lambda text: np.full(text.shape, -np.log(2000)), vocabulary_size=2000
+    )
+    assert {"normalised", "first"} < results(certificate)["not applicable"]
+    (reason,) = {
+        check.note
+        for check in certificate.checks
+        if check.name in (NAMES["normalised"], NAMES["first"])
+    }
+    assert "2,000 calls, of 1,000 at most" in reason
+
+
+# === Dynamic evaluation ===
+
+
+class EvaluatorLearnsFirst(DynamicEvaluator):
+    def read(self, token_ids, targets, state, sample_weight=None):
+        super().read(token_ids, targets, state, sample_weight)
+        return super().read(token_ids, targets, state, sample_weight)
+
+
+class EvaluatorNeverForgets(DynamicEvaluator):
+    def reset(self):
+        if not hasattr(self, "weights"):
+            super().reset()
+
+
+class EvaluatorUnnormalised(DynamicEvaluator):
+    def read(self, token_ids, targets, state, sample_weight=None):
+        scores, state = super().read(token_ids, targets, state, sample_weight)
+        return scores + 0.01, state
+
+
+@pytest.mark.parametrize(
+    "kind, failed",
+    [
+        (EvaluatorLearnsFirst, "causal first"),
+        (EvaluatorNeverForgets, "causal first resets"),
+        (EvaluatorUnnormalised, "normalised first"),
+    ],
+)
+def test_wrong_evaluators(kind, failed):
+    require_failed(kind(shared("lstm", "none"), rate=0.5), failed)
+
+
+# === Others ===
+
+
+def test_both_directions_are_not_causal():
+    uniform = keras.initializers.RandomUniform(-0.9, 0.9)
+    model = LanguageModel(
+        V,
+        5,
+        [keras.layers.LSTM(6)],
+        memory=BidirectionalMemoryBlock(3, kernel_initializer=uniform),
+        initializer=uniform,
+    )
+    require_failed(model, "causal first")
+
+
+def test_the_table_and_the_file(tmp_path):
+    certificate = certify(Unnormalised(), tolerance=1e-3, seed=3)
+    lines = str(certificate).splitlines()
+    assert lines[0] == "Unnormalised; 23 words; tolerance 0.001, seed 3"
+    assert lines[1].split() == ["check", "result", "worst", "note"]
+    assert lines[2].startswith("causal")
+    assert "failed" in lines[3] and "the sum at a place" in lines[3]
+    assert lines[-1] == "5 passed, 1 failed, 1 not applicable"
+    certificate.write(tmp_path / "certificate.json")
+    found = json.loads((tmp_path / "certificate.json").read_text())
+    assert found["passed"] is False and found["seed"] == 3
+    assert [check["result"] for check in found["checks"]][:2] == [
+        "passed",
+        "failed",
+    ]
+    found = json.loads(certify(Fails()).to_json())
+    assert found["checks"][1]["worst"] == "infinite"
+
+
+def test_the_seed_chooses_the_text():
+    texts = []
+
+    def read(text):
+        texts.append(text)
+        return score(text)
+
+    for seed in (0, 0, 1):
+        certify(read, vocabulary_size=V, seed=seed)
+    first, again, other = np.split(np.array([t for t in texts if len(t) == 32]), 3)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"model": 3}, "Received: int"),
+        ({"model": keras.layers.Dense(3)}, "Received: Dense"),
+        ({"model": score}, "`vocabulary_size` must be given"),
+        ({"model": score, "vocabulary_size": 1}, "of at least 2"),
+        ({"model": Counts(), "tolerance": 0}, "`tolerance` must be above 0"),
+        (
+            {"model": lambda text: np.zeros(3), "vocabulary_size": V},
+            r"of the shape \(32,\). Received: the shape \(3,\)",
+        ),
+        (
+            {"model": Counts(), "same_as": UnigramCache(9, 5)},
+            "of 23 words. Received: a model of 9 words",
+        ),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        certify(**arguments)
