@@ -124,6 +124,8 @@ PUBLIC_NAMES = {
     ],
     "memlm_keras.evaluation": [
         "CacheChoice",
+        "Certificate",
+        "Check",
         "ClozeAccuracy",
         "DynamicChoice",
         "DynamicEvaluator",
@@ -132,6 +134,7 @@ PUBLIC_NAMES = {
         "Perplexity",
         "Reconstruction",
         "Surprisal",
+        "certify",
         "choose_cache",
         "choose_dynamic",
         "cloze_accuracy",
@@ -204,7 +207,13 @@ PUBLIC_NAMES = {
         "tables",
         "trained_names",
     ],
-    "memlm_keras.serving": ["Client", "Session", "check_path", "export"],
+    "memlm_keras.serving": [
+        "Client",
+        "Session",
+        "check_path",
+        "export",
+        "load",
+    ],
     "memlm_keras.smoothing": [
         "NoisedBatches",
         "SmoothedEmbedding",

@@ -112,16 +112,14 @@ class Certificate:
             temporary.write_text(self.to_json(), encoding="utf-8")
 
 
-def certify(
-    model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0
-):
+def certify(model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0):
     """Checks from outside that a model gives probabilities of a text.
 
     | check | passes if |
     |---|---|
     | causal | no later token changes what was predicted before it |
     | normalised | the probabilities of all words sum to one |
-    | scores before it learns | a word's score is what earlier words alone gave |
+    | scores before it learns | a word's score depends on no later one |
     | step = segment = whole | a text in pieces gives the same as at once |
     | resets forget all | an earlier text changes nothing after a reset |
     | batch rows apart | other rows of a batch change nothing |
@@ -599,9 +597,7 @@ class _Adaptive(_Reader):
 
     def words_at(self, texts):
         size = min(_CANDIDATES, self.vocabulary_size)
-        for number, (token_ids, state) in enumerate(
-            self._segments(texts.text)
-        ):
+        for number, (token_ids, state) in enumerate(self._segments(texts.text)):
             place = number * _UPDATE
             if place not in _PLACES:
                 continue

@@ -64,9 +64,12 @@ def load(path):
 
     Example:
 
-    >>> step = memlm_keras.serving.load("model.onnx")
-    >>> state = step.initial_state(rows=1)
-    >>> log_probabilities, state = step.step(np.array([[0, 5]]), state)
+    >>> path = memlm_keras.serving.export(lm, "saved_models/lm")
+    >>> exported = memlm_keras.serving.load(path)
+    >>> exported.score(np.array([[0, 5, 7]])).shape
+    (1, 2)
+    >>> state = exported.initial_state(rows=1)
+    >>> log_probabilities, state = exported.step(np.array([[0, 5]]), state)
     """
     found = find_exported(path)
     if found is None:
