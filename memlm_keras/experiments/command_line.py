@@ -312,6 +312,7 @@ COMMANDS = {
                         "triton",
                         "litert",
                         "web",
+                        "hf",
                     ),
                 ),
                 Option("overwrite", bool, "Replace an older export."),

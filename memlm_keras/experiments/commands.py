@@ -620,6 +620,7 @@ def export(positional, values, command):
         "litert": ("LiteRT", f"{name}.tflite"),
         "triton": ("Triton", f"model_repository/{name}"),
         "web": ("browsers", f"pages/{name}"),
+        "hf": ("transformers", f"huggingface/{name}"),
     }[format]
     path = memlm.serving.export(
         model,
@@ -639,6 +640,12 @@ def export(positional, values, command):
     elif format == "web":
         folder = shlex.quote(str(path.resolve()))
         print(f"  python -m http.server --bind=127.0.0.1 --directory={folder}")
+    elif format == "hf":
+        folder = shlex.quote(str(path))
+        print(
+            "  lm_eval run --model hf --tasks blimp --model_args "
+            f"pretrained={folder},trust_remote_code=True"
+        )
     elif format == "tf_saved_model":
         print(
             "  tensorflow_model_server --rest_api_port=8501 "

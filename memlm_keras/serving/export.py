@@ -38,14 +38,15 @@ class Format(NamedTuple):
     """An export format."""
 
     # A function of this folder of `(model, vocabulary, options, path)`,
-    # imported only on the TensorFlow backend.
+    # imported only on its backend.
     writer: str
     # Of one file, or "" for a folder, with one streamed step of a model;
     # `None` for a folder of versions.
     suffix: str | None = None
-    packages: tuple[str, ...] = ()  # besides TensorFlow
+    packages: tuple[str, ...] = ()  # besides that of the backend
     options: tuple[str, ...] = ()  # of `export`, for some formats alone
     mark: str | None = None  # a file in each folder of this format
+    backend: str = "tensorflow"
 
 
 _ONNX = ("onnx", "tf2onnx")
@@ -55,6 +56,13 @@ FORMATS = {
     "triton": Format("onnx.write_triton", "", _ONNX, mark="config.pbtxt"),
     "litert": Format("litert.write", ".tflite", options=("rows", "quantize")),
     "web": Format("web.write", "", _ONNX, ("quantize",), web.PACKED),
+    "hf": Format(
+        "huggingface.write",
+        suffix="",
+        packages=("torch", "transformers"),
+        mark="modeling_memlm.py",
+        backend="torch",
+    ),
 }
 
 
@@ -149,6 +157,9 @@ def export(
     a browser, and asks no server for anything but its own files. The first
     such export fetches the engine, onnxruntime-web, from the npm registry.
 
+    With `format="hf"` the folder at `path` is a model of transformers, in
+    float32, with its tokenizer: see `memlm_keras.serving.huggingface`.
+
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
             `memlm_keras.EntailmentClassifier`.
@@ -165,8 +176,8 @@ def export(
         labels: sequence of strings, such as `PairCorpus.labels`, the names of
             the classes of a classifier; of classifiers only. `None` is the
             model's own, if it has them.
-        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`
-            or `"web"`.
+        format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`,
+            `"web"` or `"hf"`.
         rows: integer, rows of a step, of `"litert"` only; `None` is 1.
         quantize: `"int8"`, weights of eight bits, of `"litert"` and `"web"`;
             `None` is float32, and for `"web"` float16.
@@ -196,8 +207,8 @@ def export(
         OSError: if the folder cannot be written.
         ImportError: if a package that the format needs is not installed.
         ConnectionError: if the engine of a page cannot be fetched.
-        RuntimeError: if the TensorFlow process that exports the model of
-            another backend fails.
+        RuntimeError: if the process that exports the model of another backend
+            fails.
 
     Example:
 
@@ -219,7 +230,7 @@ def export(
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
     vocabulary = _vocabulary_of(
-        model, vocabulary, optional=is_file and format != "web"
+        model, vocabulary, optional=is_file and format not in ("web", "hf")
     )
     if "tokens" in options or "contract" in options:
         _require_recogniser(vocabulary, contract, options.pop("tokens", None))
@@ -234,7 +245,7 @@ def export(
     if format == "web":
         options["engine"] = str(web.fetch_engine())
     with atomic_path(path) as temporary:
-        write = _write if _traces_for_cpu() else _write_in_other_process
+        write = _write if _writes_here(format) else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
     return path
 
@@ -516,13 +527,15 @@ def require_zero_state(model, name):
         )
 
 
-# === Writing, on the TensorFlow backend ===
+# === Writing, on the backend of the format ===
 
 
-def _traces_for_cpu():
-    """Whether this process traces graphs that run on any server."""
-    if keras.backend.backend() != "tensorflow":
-        return False
+def _writes_here(format):
+    """Whether this process has the backend of a format, and traces graphs that
+    run on any server."""
+    backend = keras.backend.backend()
+    if backend != FORMATS[format].backend or backend == "torch":
+        return backend == FORMATS[format].backend
     import tensorflow as tf
 
     # With a GPU, TensorFlow traces LSTM and GRU into cuDNN operations, which a
@@ -538,7 +551,7 @@ def _write(model, vocabulary, options, path, format):
 
 
 def _write_in_other_process(model, vocabulary, options, path, format):
-    """`_write` in a process that has TensorFlow, and no GPU."""
+    """`_write` in a process with the backend of the format, and no GPU."""
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
         vocabulary_path = pathlib.Path(folder, "vocabulary.json")
@@ -559,7 +572,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
             ],
             env={
                 **os.environ,
-                "KERAS_BACKEND": "tensorflow",
+                "KERAS_BACKEND": FORMATS[format].backend,
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
                 # The process can import all that this one can.
@@ -575,9 +588,9 @@ def _write_in_other_process(model, vocabulary, options, path, format):
         )
     if process.returncode:
         raise RuntimeError(
-            "The TensorFlow process that exports the model failed. Layers of "
-            "your own must be registered in a module that it can import. Its "
-            f"output:\n{process.stdout[-4000:]}"
+            f"The process that exports the model on {FORMATS[format].backend} "
+            "failed. Layers of your own must be registered in a module that it "
+            f"can import. Its output:\n{process.stdout[-4000:]}"
         )
 
 

@@ -16,6 +16,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.models import Ensemble
 from memlm_keras.models import LanguageModel
 from memlm_keras.serialization import serialize
+from memlm_keras.serving.export import FORMATS
 
 try:
     import torch
@@ -28,6 +29,20 @@ except ModuleNotFoundError as error:
     ) from error
 
 _IGNORED = -100  # label that a loss of transformers leaves out
+# Programs that do not import this module load a folder by it. Transformers
+# imports what a module names in `import` lines before it runs the module.
+_MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
+needed after `import memlm_keras.serving.huggingface`."""
+
+import importlib
+import os
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+_classes = importlib.import_module("memlm_keras.serving.huggingface")
+MemlmConfig = _classes.MemlmConfig
+MemlmForCausalLM = _classes.MemlmForCausalLM
+MemlmTokenizer = _classes.MemlmTokenizer
+'''
 
 
 class MemlmConfig(transformers.PreTrainedConfig):
@@ -365,6 +380,28 @@ def wrap(lm, vocabulary=None):
     model = MemlmForCausalLM(config, lm).eval()
     model.generation_config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
+
+
+def write(model, vocabulary, options, path):
+    """Writes a folder that `from_pretrained` loads; see `serving.export`."""
+    model, tokenizer = wrap(model, vocabulary)
+    module = FORMATS["hf"].mark
+    classes = {
+        name: f"{pathlib.Path(module).stem}.{cls.__name__}"
+        for name, cls in (
+            ("AutoConfig", MemlmConfig),
+            ("AutoModelForCausalLM", MemlmForCausalLM),
+            ("AutoTokenizer", MemlmTokenizer),
+        )
+    }
+    tokenizer.init_kwargs["auto_map"] = {
+        "AutoTokenizer": [classes.pop("AutoTokenizer"), None]
+    }
+    model.config.auto_map = classes
+    path.mkdir()
+    tokenizer.save_pretrained(path)
+    model.save_pretrained(path)
+    (path / module).write_text(_MODULE, encoding="utf-8")
 
 
 transformers.AutoConfig.register(MemlmConfig.model_type, MemlmConfig)

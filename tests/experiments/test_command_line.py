@@ -273,6 +273,15 @@ def test_an_export_to_onnx_and_triton(memlm, run, folder):
     assert told.status == 1 and "SubwordVocabulary" in told.err
 
 
+@pytest.mark.slow
+def test_an_export_to_transformers(memlm, run, folder):
+    pytest.importorskip("transformers")
+    told = memlm("export", run, "--format=hf")
+    assert told.status == 0, told.err
+    assert f"pretrained=huggingface/{NAME}," in told.out
+    assert (folder / "huggingface" / NAME / "model.safetensors").exists()
+
+
 def test_a_command_given_twice_destroys_nothing(train, run, folder):
     before = {path: path.stat().st_mtime_ns for path in run.iterdir()}
     told = train("daniluk2017/lstm")

@@ -1,6 +1,10 @@
 """Models of `transformers` that read as ours do."""
 
 import itertools
+import os
+import pathlib
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -17,6 +21,9 @@ transformers = pytest.importorskip(
     "transformers", reason="the extra `huggingface` is not installed"
 )
 torch = pytest.importorskip("torch")
+
+from safetensors import safe_open  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
 
 from memlm_keras.serving import huggingface  # noqa: E402
 
@@ -203,6 +210,72 @@ def test_smoothed_matrices_are_fixed():
     model, tokenizer = huggingface.wrap(lm)
     found = sums_of(model, encode(tokenizer))
     np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+
+
+# === Folders ===
+
+
+def test_a_folder_loads_by_the_auto_classes(wrapped, tmp_path):
+    lm, model, tokenizer = wrapped
+    path = memlm.serving.export(lm, tmp_path / "lm", format="hf")
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(path)
+    tokens = transformers.AutoTokenizer.from_pretrained(path)
+    assert tokens(TEXTS).input_ids == tokenizer(TEXTS).input_ids
+    np.testing.assert_array_equal(
+        sums_of(loaded, encode(tokens)), sums_of(model, encode(tokenizer))
+    )
+    # The loaded model can be scored by this package, too.
+    ours = sums(loaded.lm, TEXTS, tokens.vocabulary)
+    np.testing.assert_array_equal(ours, sums(lm, TEXTS))
+    with pytest.raises(FileExistsError, match="something at `path` already"):
+        memlm.serving.export(lm, path, format="hf")
+    memlm.serving.export(lm, path, format="hf", overwrite=True)
+    weights = path / "model.safetensors"
+    with safe_open(weights, "pt") as file:
+        kept = {name: file.get_tensor(name) for name in [*file.keys()][1:]}
+    save_file(kept, weights, {"format": "pt"})
+    with pytest.raises(ValueError, match="all weights.*weights.000/embeddings"):
+        transformers.AutoModelForCausalLM.from_pretrained(path)
+
+
+def test_a_folder_loads_where_nothing_is_imported(wrapped, tmp_path):
+    lm, model, tokenizer = wrapped
+    path = memlm.serving.export(lm, tmp_path / "lm", format="hf")
+    script = f"""
+from transformers import AutoModelForCausalLM, AutoTokenizer
+trusting = {{"trust_remote_code": True}}
+model = AutoModelForCausalLM.from_pretrained({str(path)!r}, **trusting)
+tokenizer = AutoTokenizer.from_pretrained({str(path)!r}, **trusting)
+batch = tokenizer({TEXTS!r}, padding=True, return_tensors="pt")
+print(model(**batch, labels=batch.input_ids).loss.item())
+"""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(pathlib.Path(memlm.__file__).parents[1]),
+        "HF_MODULES_CACHE": str(tmp_path / "modules"),
+    }
+    del environment["KERAS_BACKEND"]
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    batch = encode(tokenizer)
+    loss = model(**batch, labels=batch.input_ids).loss.item()
+    assert float(run.stdout.split()[-1]) == pytest.approx(loss, abs=1e-6)
+
+
+@pytest.mark.backend("tensorflow")
+def test_other_backends_write_and_do_not_load(tmp_path):
+    lm = make(vocabulary=VOCABULARY)
+    path = memlm.serving.export(lm, tmp_path / "lm", format="hf")
+    with safe_open(path / "model.safetensors", "np") as file:
+        for name, ours in zip(sorted(file.keys()), lm.weights, strict=True):
+            np.testing.assert_array_equal(file.get_tensor(name), ours)
+    with pytest.raises(ValueError, match="KERAS_BACKEND=torch"):
+        transformers.AutoModelForCausalLM.from_pretrained(path)
 
 
 # === The tokenizer ===
