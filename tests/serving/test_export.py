@@ -111,7 +111,7 @@ class LocalCell(keras.layers.SimpleRNNCell):
 @pytest.mark.slow
 def test_failure_of_the_other_process(vocabulary, tmp_path, monkeypatch):
     export_module = importlib.import_module("memlm_keras.serving.export")
-    monkeypatch.setattr(export_module, "_traces_for_cpu", lambda: False)
+    monkeypatch.setattr(export_module, "_writes_here", lambda format: False)
     model = memlm.LanguageModel(len(vocabulary), 4, [LocalCell(5)])
     with pytest.raises(RuntimeError, match="LocalCell"):
         export(model, tmp_path / "1", vocabulary)
