@@ -36,6 +36,7 @@ MEMORY = {
     "attentive_single": lambda: memories.Attentive(window=3),
     "attentive_combined": lambda: memories.Attentive("combined", window=3),
     "induction": lambda: memories.InductionAttention(window=3),
+    "delta_rule": lambda: memories.DeltaRule(2, 3, kernel_size=3, decay=True),
     "memory_block": lambda: memories.MemoryBlock(
         window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
     ),
@@ -56,6 +57,7 @@ COMBINATIONS = [
     ("lstm", "attentive_single"),
     ("gru_rnn", "attentive_combined"),
     ("lstm", "induction"),
+    ("lstm", "delta_rule"),
     ("lstm", "memory_block"),
     ("none", "memory_network"),
 ]

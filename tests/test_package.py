@@ -160,6 +160,7 @@ PUBLIC_NAMES = {
         "Attention",
         "Attentive",
         "BidirectionalMemoryBlock",
+        "DeltaRule",
         "InductionAttention",
         "KeyValue",
         "KeyValuePredict",

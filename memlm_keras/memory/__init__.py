@@ -1,5 +1,5 @@
 """Memory layers, which read earlier outputs or words. One file per
-paper; `induction.py` is this package's own."""
+paper; `induction.py` and `delta_rule.py` are this package's own."""
 
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.memory.base import Memory
@@ -8,6 +8,7 @@ from memlm_keras.memory.daniluk2017 import KeyValue
 from memlm_keras.memory.daniluk2017 import KeyValuePredict
 from memlm_keras.memory.daniluk2017 import NGram
 from memlm_keras.memory.daniluk2017 import Projection
+from memlm_keras.memory.delta_rule import DeltaRule
 from memlm_keras.memory.induction import InductionAttention
 from memlm_keras.memory.rocktaschel2016 import WordByWordAttention
 from memlm_keras.memory.salton2017 import Attentive
@@ -19,6 +20,7 @@ __all__ = [
     "Attention",
     "Attentive",
     "BidirectionalMemoryBlock",
+    "DeltaRule",
     "InductionAttention",
     "KeyValue",
     "KeyValuePredict",

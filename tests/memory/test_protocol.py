@@ -33,6 +33,14 @@ MEMORIES = {
     "ngram": lambda **given: memories.NGram(3, RANGE, **given),
     "projection": lambda **given: memories.Projection(RANGE, **given),
     "induction": lambda **given: memories.InductionAttention(3, RANGE, **given),
+    "delta_rule": lambda **given: memories.DeltaRule(
+        *(2, 3),
+        kernel_size=2,
+        previous_keys=True,
+        decay=True,
+        kernel_initializer=RANGE,
+        **given,
+    ),
     "single": lambda **given: memories.Attentive("single", 4, RANGE, **given),
     "combined": lambda **given: memories.Attentive(
         "combined", 4, RANGE, **given
@@ -50,7 +58,7 @@ MEMORIES = {
 OF_WORDS = {"memory_block", "bidirectional", "memory_network"}
 OUTPUT_UNITS = {"key_value": 6, "key_value_predict": 4, "ngram": 4}
 ATTENDED = {"single": 4, "combined": 4, "ngram": 0, "projection": 0}
-ATTENDED["bidirectional"] = 4
+ATTENDED |= {"bidirectional": 4, "delta_rule": 0}
 
 every_memory = pytest.mark.parametrize("name", MEMORIES)
 every_causal = pytest.mark.parametrize(
@@ -175,6 +183,18 @@ LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
         (memories.KeyValue, {"window": 7}),
         (memories.KeyValuePredict, {"window": 7}),
         (memories.InductionAttention, {"window": 7}),
+        (
+            memories.DeltaRule,
+            {
+                "num_heads": 3,
+                "key_dim": 5,
+                "value_dim": 7,
+                "negative_eigenvalues": True,
+                "decay": True,
+                "kernel_size": 2,
+                "previous_keys": True,
+            },
+        ),
         (memories.NGram, {"order": 7}),
         (
             memories.Projection,
@@ -221,6 +241,10 @@ def test_every_argument_survives_its_configuration(kind, arguments):
         (memories.KeyValue, "window", 1),
         (memories.KeyValuePredict, "window", 1),
         (memories.InductionAttention, "window", 1),
+        (memories.DeltaRule, "num_heads", 1),
+        (memories.DeltaRule, "key_dim", 1),
+        (memories.DeltaRule, "value_dim", 1),
+        (memories.DeltaRule, "kernel_size", 1),
         (memories.Attentive, "window", 1),
         (memories.MemoryBlock, "window", 1),
         (memories.BidirectionalMemoryBlock, "window", 1),
@@ -295,7 +319,7 @@ def test_slots_that_are_not_filled_do_not_matter(name, reader):
     layer, read = reader(name)
     state = arrays(state_of(layer, read, len(MASKS)))
     dirty = keras.tree.map_structure(np.copy, state)
-    if "window" in state:
+    if "filled" in state:
         assert np.all(state["filled"] == 1) and state["window"].shape[1] > 1
         dirty["window"][:, :-1] = 5 if name in OF_WORDS else 1e4
     steps = inputs_of(4, len(MASKS))

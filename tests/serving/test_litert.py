@@ -141,9 +141,22 @@ def with_states_that_move_on():
     return memlm.LanguageModel(11, 4, [keras.layers.RNN(cell)])
 
 
+def with_delta_rule():
+    return memlm.LanguageModel(
+        *(11, 4, [keras.layers.LSTM(6)]),
+        memory=memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True),
+    )
+
+
 @pytest.mark.parametrize(
     "make",
-    [of_several, in_bfloat16, with_induction, with_states_that_move_on],
+    [
+        of_several,
+        in_bfloat16,
+        with_induction,
+        with_states_that_move_on,
+        with_delta_rule,
+    ],
 )
 def test_other_models(make, tmp_path):
     lm = make()

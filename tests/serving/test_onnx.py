@@ -123,6 +123,13 @@ MODELS = {
         ),
         {"GRU": 1},
     ),
+    "delta_rule": (
+        lambda: language_model(
+            keras.layers.GRU(6),
+            memory=memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True),
+        ),
+        {"GRU": 1},
+    ),
     "begun": (lambda: language_model(CellThatBegins(6)), {}),
     "in_bfloat16": (
         lambda: language_model(

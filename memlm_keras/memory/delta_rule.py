@@ -1,0 +1,342 @@
+"""A memory of fixed size that the delta rule writes.
+
+Schlag et al. (2021), "Linear Transformers Are Secretly Fast Weight
+Programmers"; trained in chunks as in Yang et al. (2024), "Parallelizing Linear
+Transformers with the Delta Rule over Sequence Length".
+
+Shapes below: B batch, T time, k units, N heads, K key size, V value size, C
+steps of a chunk.
+"""
+
+import keras
+import numpy as np
+from keras import ops
+
+# The loop over time of every Keras recurrent layer; it has no public name.
+from keras.src.backend import rnn
+
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.kernels import DistinctKernels
+from memlm_keras.masking import SlidingWindow
+from memlm_keras.masking import over_valid_steps
+from memlm_keras.memory.base import Memory
+from memlm_keras.memory.base import equal_parts
+from memlm_keras.serialization import config_of
+
+# The longest chunk. A longer one has fewer steps of the loop, but more products
+# of pairs of steps.
+_CHUNK = 32
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class DeltaRule(DistinctKernels, Memory):
+    """A matrix of associations, written by the delta rule.
+
+    With `h_t` the output of the recurrent layer (`k` units) and, in each of the
+    heads, `unit(x) = x / |x|`:
+
+        q_t    = unit(W^q h_t)
+        k_t    = unit(W^k h_t)
+        v_t    = W^v h_t
+        beta_t = sigmoid(w^b h_t + b^b)
+        S_t    = S_{t-1} + beta_t k_t (v_t - S_{t-1}^T k_t)^T
+        r_t    = S_t^T q_t
+        h*_t   = tanh(W^r [r_t of all heads] + W^x h_t)
+
+    A write replaces the share `beta_t` of what the key `k_t` had, and leaves
+    what orthogonal keys have. The state has `N K V` numbers for a text of any
+    length.
+
+    A whole sequence is read in chunks. Within a chunk, all writes follow from
+    one triangular system of equations, so the loop over time has as many steps
+    as there are chunks. It computes what the equations above say.
+
+    Arguments change the equations as follows:
+
+    * `negative_eigenvalues`: `beta_t = 2 sigmoid(w^b h_t + b^b)`. A write can
+      change the sign of what a key had, which tracking a state needs (Grazzi et
+      al., 2025, "Unlocking State-Tracking in Linear RNNs Through Negative
+      Eigenvalues").
+    * `decay`: `S_{t-1}` is multiplied by `alpha_t = sigmoid(w^a h_t + b^a)`
+      wherever it occurs, as in Gated DeltaNet (Yang et al., 2025, Eq. 10),
+      whose gate also has a learned power.
+    * `kernel_size`: queries, keys and values are made of the weighted sum of
+      the last outputs, with weights of their own for each unit: a short causal
+      convolution, which begins as the identity.
+    * `previous_keys`: `k_t` is made of `h_{t-1}`, as in `InductionAttention`. A
+      value is found by what came before it. The first step writes nothing.
+
+    | symbol | weight | shape |
+    |---|---|---|
+    | `W^q`, `W^k` | `query_kernel`, `key_kernel` | `(k, N K)` |
+    | `W^v` | `value_kernel` | `(k, N V)` |
+    | `w^b`, `b^b` | `rate_kernel`, `rate_bias` | `(k, N)`, `(N,)` |
+    | `w^a`, `b^a` | `decay_kernel`, `decay_bias` | `(k, N)`, `(N,)` |
+    | of the last outputs | `convolution`, for queries, keys and values | `(kernel_size, 3 k)` |
+    | `W^r` | `context_kernel` | `(N V, k)` |
+    | `W^x` | `output_kernel` | `(k, k)` |
+
+    Args:
+        num_heads: integer, N.
+        key_dim: integer, K, the size of a key. A head holds at most as many
+            unrelated associations.
+        value_dim: integer, V; `None` for `k / num_heads`.
+        negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
+        decay: whether associations fade by a learned gate.
+        kernel_size: integer, number of outputs that a query, a key and a value
+            are made of.
+        previous_keys: whether keys are those of the step before.
+        kernel_initializer: initializer of matrices, except those of the
+            convolution.
+        **kwargs: arguments of `Memory`.
+
+    See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
+    `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, with
+    `{"window": (B, slots, k)}` for the last outputs if `kernel_size` or
+    `previous_keys` need them.
+
+    Raises:
+        ValueError: for a size that is not a positive integer, and for units
+            that `num_heads` does not divide if `value_dim` is `None`.
+
+    Example:
+
+    >>> memory = memlm_keras.memory.DeltaRule(num_heads=2, key_dim=8)
+    >>> outputs = np.ones((2, 70, 16), "float32")
+    >>> _, state = memory(outputs, return_state=True)
+    >>> keras.ops.shape(state["associations"])
+    (2, 2, 8, 8)
+    """  # noqa: E501
+
+    attends = False
+
+    def __init__(
+        self,
+        num_heads=2,
+        key_dim=32,
+        value_dim=None,
+        negative_eigenvalues=False,
+        decay=False,
+        kernel_size=1,
+        previous_keys=False,
+        kernel_initializer="glorot_uniform",
+        **kwargs,
+    ):
+        require_positive_integer("num_heads", num_heads)
+        require_positive_integer("key_dim", key_dim)
+        require_positive_integer("kernel_size", kernel_size)
+        if value_dim is not None:
+            require_positive_integer("value_dim", value_dim)
+        super().__init__(kernel_initializer, **kwargs)
+        self.num_heads = num_heads
+        self.key_dim = key_dim
+        self.value_dim = value_dim
+        self.negative_eigenvalues = negative_eigenvalues
+        self.decay = decay
+        self.kernel_size = kernel_size
+        self.previous_keys = previous_keys
+
+    def build(self, outputs_shape):
+        k, heads = outputs_shape[-1], self.num_heads
+        values = self.value_dim or equal_parts(self, k, heads)
+        size = self.kernel_size + self.previous_keys
+        self.recent = SlidingWindow(size, (k,), self.compute_dtype, True)
+        self.query_kernel = self.add_kernel(
+            "query_kernel", (k, heads * self.key_dim)
+        )
+        self.key_kernel = self.add_kernel(
+            "key_kernel", (k, heads * self.key_dim)
+        )
+        self.value_kernel = self.add_kernel("value_kernel", (k, heads * values))
+        self.context_kernel = self.add_kernel(
+            "context_kernel", (heads * values, k)
+        )
+        self.output_kernel = self.add_kernel("output_kernel", (k, k))
+        self.rate_kernel = self.add_kernel("rate_kernel", (k, heads))
+        self.rate_bias = self.add_weight((heads,), "zeros", name="rate_bias")
+        if self.decay:
+            self.decay_kernel = self.add_kernel("decay_kernel", (k, heads))
+            # A half is left after 38 steps.
+            self.decay_bias = self.add_weight(
+                (heads,), keras.initializers.Constant(4.0), name="decay_bias"
+            )
+        if self.kernel_size > 1:
+            # Queries, keys and values, which begin as the last output.
+            first = np.zeros((self.kernel_size, 3 * k))
+            first[-1] = 1.0
+            self.convolution = self.add_weight(
+                first.shape,
+                lambda shape, dtype: ops.convert_to_tensor(first, dtype),
+                name="convolution",
+            )
+
+    def initial_state(self, batch_size):
+        values = self.value_kernel.shape[1] // self.num_heads
+        shape = (batch_size, self.num_heads, self.key_dim, values)
+        state = {"associations": ops.zeros(shape, "float32")}
+        if self.recent.slots:
+            state["window"] = self.recent.initial_state(batch_size)["window"]
+        return state
+
+    @over_valid_steps
+    def read(self, outputs, state, token_ids=None, mask=None):
+        sources, new_state = self._sources(outputs, state, mask)
+        queries, keys, values = (
+            self._by_head(ops.matmul(source, kernel))
+            for source, kernel in zip(
+                sources, (self.query_kernel, self.key_kernel, self.value_kernel)
+            )
+        )
+        rates = ops.matmul(outputs, self.rate_kernel) + self.rate_bias
+        rates = ops.sigmoid(self._by_head(rates))
+        if self.negative_eigenvalues:
+            rates = 2.0 * rates
+        decays = None
+        if self.decay:
+            decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
+            decays = ops.log_sigmoid(self._by_head(decays))
+        if mask is not None:
+            # A step of padding writes nothing, and nothing fades.
+            valid = ops.cast(mask, "float32")[..., None, None]
+            rates = rates * valid
+            decays = None if decays is None else decays * valid
+        context, new_state["associations"] = read_and_write(
+            unit(queries),
+            unit(keys),
+            values,
+            rates,
+            decays,
+            ops.cast(state["associations"], "float32"),
+        )
+        shape = ops.shape(outputs)[:2]
+        context = ops.reshape(context, (*shape, self.context_kernel.shape[0]))
+        context = ops.cast(context, outputs.dtype)
+        outputs = ops.tanh(
+            ops.matmul(context, self.context_kernel)
+            + ops.matmul(outputs, self.output_kernel)
+        )
+        return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
+
+    def _sources(self, outputs, state, mask):
+        """Returns what queries, keys and values are made of, each `(B, T, k)`,
+        and the state of the last outputs."""
+        if not self.recent.slots:
+            return (outputs, outputs, outputs), {}
+        window = ops.cast(state["window"], outputs.dtype)
+        extended = ops.concatenate([window, outputs], axis=1)
+        new_state = {"window": self.recent.last(extended, mask)}
+        recent = before = extended
+        if self.previous_keys:
+            recent, before = extended[:, 1:], extended[:, :-1]
+        sources = recent, before, recent
+        if self.kernel_size > 1:
+            last = self.kernel_size - 1
+            sources = [
+                sum(
+                    kernel[slot] * source[:, slot : (slot - last) or None]
+                    for slot in range(self.kernel_size)
+                )
+                for source, kernel in zip(
+                    sources, ops.split(self.convolution, 3, axis=-1)
+                )
+            ]
+        return sources, new_state
+
+    def _by_head(self, tensor):
+        """Splits `(B, T, N n)` into `(B, T, N, n)`, in float32."""
+        shape = (*ops.shape(tensor)[:2], self.num_heads, -1)
+        return ops.cast(ops.reshape(tensor, shape), "float32")
+
+    def get_config(self):
+        return super().get_config() | config_of(
+            self,
+            "num_heads",
+            "key_dim",
+            "value_dim",
+            "negative_eigenvalues",
+            "decay",
+            "kernel_size",
+            "previous_keys",
+        )
+
+
+def unit(vectors):
+    """Vectors of length one; a vector of zeros stays."""
+    return ops.rms_normalization(vectors) / vectors.shape[-1] ** 0.5
+
+
+def read_and_write(queries, keys, values, rates, decays, associations):
+    """Reads after each write of the delta rule, in chunks.
+
+    Args:
+        queries, keys: float32 tensors `(B, T, N, K)`.
+        values: float32 tensor `(B, T, N, V)`.
+        rates: float32 tensor `(B, T, N, 1)`, `beta`.
+        decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
+        associations: float32 tensor `(B, N, K, V)`, before the first step.
+
+    Returns:
+        `(r, S)`, `(B, T, N, V)` and the associations after the last step.
+    """
+    batch_size, time, heads, _ = ops.shape(queries)
+    known = isinstance(time, int)
+    # The last chunk of a known time is not much shorter than the others.
+    count = (time + _CHUNK - 1) // _CHUNK
+    chunk = (time + count - 1) // count if known else _CHUNK
+
+    def in_chunks(tensor):
+        missing = count * chunk - time
+        tensor = ops.pad(tensor, [[0, 0], [0, missing], [0, 0], [0, 0]])
+        shape = (batch_size, count, chunk, heads, tensor.shape[-1])
+        return ops.transpose(ops.reshape(tensor, shape), (0, 1, 3, 2, 4))
+
+    def transposed(tensor):
+        return ops.swapaxes(tensor, -1, -2)
+
+    queries, keys, values, rates = map(
+        in_chunks, (queries, keys, values, rates)
+    )
+    # What is left at step t of what was written at step i, and, at each step,
+    # of what was there before the chunk.
+    left = ops.tril(ops.ones((chunk, chunk)))
+    of_state, of_write, of_chunk = 1.0, 1.0, []
+    if decays is not None:
+        sums = ops.cumsum(in_chunks(decays), axis=-2)
+        # No exponent of a later write, which could overflow.
+        left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
+        of_state = ops.exp(sums)
+        of_write = ops.exp(sums[..., -1:, :] - sums)
+        of_chunk = [of_state[..., -1:, :]]
+    # In a chunk, the vector that step t adds to its key is
+    #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
+    # with the associations S before the chunk. So `d = added - known S`.
+    overlap = ops.tril(rates * left * ops.matmul(keys, transposed(keys)), -1)
+    added = rates * ops.concatenate([values, of_state * keys], axis=-1)
+    if chunk > 1:
+        added = ops.solve_triangular(
+            overlap + ops.eye(chunk), added, lower=True
+        )
+    added, known = ops.split(added, [values.shape[-1]], axis=-1)
+    written = transposed(of_write * keys)
+
+    def write(inputs, states):
+        added, known, written, *of_chunk = inputs
+        changes = added - ops.matmul(known, states[0])
+        kept = of_chunk[0] * states[0] if of_chunk else states[0]
+        return states[0], [kept + ops.matmul(written, changes)]
+
+    inputs = [added, known, written, *of_chunk]
+    if chunk == time:
+        before = associations[:, None]
+        associations = write(inputs, [before])[1][0][:, 0]
+    else:
+        _, before, [associations] = rnn(
+            write, inputs, [associations], input_length=count
+        )
+    changes = added - ops.matmul(known, before)
+    context = ops.matmul(of_state * queries, before)
+    overlap = left * ops.matmul(queries, transposed(keys))
+    context = context + ops.matmul(overlap, changes)
+    context = ops.transpose(context, (0, 1, 3, 2, 4))
+    shape = (batch_size, count * chunk, heads, values.shape[-1])
+    return ops.reshape(context, shape)[:, :time], associations

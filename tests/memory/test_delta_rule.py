@@ -1,0 +1,255 @@
+import keras
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layers import arrays
+from layers import assert_close
+from layers import dtype_of
+from layers import normal
+from layers import tensor
+from layers import uniform
+
+from memlm_keras.memory import DeltaRule
+from references import delta_rule as reference
+from references.finite_differences import assert_derivatives
+
+pytestmark = pytest.mark.backend
+
+SYMBOLS = {
+    "query_kernel": "W^q",
+    "key_kernel": "W^k",
+    "value_kernel": "W^v",
+    "context_kernel": "W^r",
+    "output_kernel": "W^x",
+    "rate_kernel": "w^b",
+    "rate_bias": "b^b",
+    "decay_kernel": "w^a",
+    "decay_bias": "b^a",
+    "convolution": "convolution",
+}
+CHOICES = ("negative_eigenvalues", "decay", "previous_keys")
+FORMS = {
+    "plain": {},
+    "negative_eigenvalues": {"negative_eigenvalues": True},
+    "decay": {"decay": True},
+    "convolution": {"kernel_size": 3},
+    "previous_keys": {"previous_keys": True},
+    "all": {
+        "negative_eigenvalues": True,
+        "decay": True,
+        "kernel_size": 4,
+        "previous_keys": True,
+    },
+}
+every_form = pytest.mark.parametrize("form", FORMS)
+
+
+def make(units, **arguments):
+    layer = DeltaRule(kernel_initializer=uniform(), **arguments)
+    layer.build((None, None, units))
+    for seed, weight in enumerate(layer.weights):
+        if len(weight.shape) == 1 or weight.name == "convolution":
+            weight.assign(normal(seed, *weight.shape))
+    return layer
+
+
+def state_of(layer, seed, batch_size):
+    """A state in which everything was written before."""
+    return {
+        name: normal(seed, *value.shape)
+        for name, value in layer.initial_state(batch_size).items()
+    }
+
+
+def expected_of(layer, outputs, state, values=None):
+    """Predictions and state by the reference."""
+    weights = {}
+    values = layer.get_weights() if values is None else values
+    for weight, value in zip(layer.weights, values, strict=True):
+        value = np.asarray(value, "float64")
+        # The reference multiplies by matrices from the left.
+        weights[SYMBOLS[weight.name]] = (
+            value if weight.name == "convolution" else value.T
+        )
+    return reference.delta_rule(
+        np.asarray(outputs, "float64"),
+        weights,
+        state,
+        layer.negative_eigenvalues,
+        layer.previous_keys,
+    )
+
+
+def reader(layer, compiled):
+    return compiled(
+        lambda outputs, state: layer(outputs, state=state, return_state=True)
+    )
+
+
+def assert_equals_the_reference(layer, outputs, state, read, **tolerance):
+    found = read(outputs, keras.tree.map_structure(tensor, state))
+    assert_close(found, expected_of(layer, outputs, state), **tolerance)
+
+
+@st.composite
+def settings(draw):
+    """Sizes, which all differ, and any combination of the forms."""
+    sizes = st.lists(st.integers(1, 6), min_size=5, max_size=5, unique=True)
+    batch, time, units, keys, values = draw(sizes)
+    arguments = {name: draw(st.booleans()) for name in CHOICES}
+    arguments |= {"key_dim": keys, "value_dim": values}
+    arguments["num_heads"] = draw(st.integers(1, 3))
+    arguments["kernel_size"] = draw(st.integers(1, 4))
+    return batch, time, units, arguments
+
+
+@given(setting=settings(), seed=st.integers(0, 1000))
+def test_equals_the_reference(compiled, setting, seed):
+    batch, time, units, arguments = setting
+    layer = make(units, **arguments)
+    assert_equals_the_reference(
+        layer,
+        normal(seed, batch, time, units),
+        state_of(layer, seed + 1, batch),
+        reader(layer, compiled),
+    )
+
+
+@every_form
+@pytest.mark.parametrize("time", [32, 33, 200])
+def test_chunks_equal_the_recurrence(form, time, compiled):
+    layer = make(6, key_dim=4, **FORMS[form])
+    assert_equals_the_reference(
+        layer,
+        normal(1, 2, time, 6),
+        state_of(layer, 2, 2),
+        reader(layer, compiled),
+    )
+
+
+def test_2000_steps(compiled):
+    """Also of keys that are all alike, which one step must not multiply."""
+    layer = make(6, key_dim=4, decay=True, negative_eigenvalues=True)
+    outputs = 0.1 * normal(1, 1, 2000, 6) + normal(2, 6)
+    assert_equals_the_reference(
+        layer, outputs, state_of(layer, 3, 1), reader(layer, compiled)
+    )
+
+
+@every_form
+def test_gradients_equal_finite_differences(form, gradients):
+    layer = make(4, num_heads=2, key_dim=3, **FORMS[form])
+    outputs, toward = normal(1, 2, 5, 4), normal(2, 2, 5, 4)
+    state = state_of(layer, 3, 2)
+    toward_state = state_of(layer, 4, 2)
+    names = list(state)
+
+    def reference_loss(values):
+        outputs, *rest = values
+        before = dict(zip(names, rest))
+        predictions, after = expected_of(
+            layer, outputs, before, rest[len(names) :]
+        )
+        return np.sum(predictions * toward) + sum(
+            np.sum(after[name] * toward_state[name]) for name in names
+        )
+
+    def loss(tensors):
+        outputs, *rest = tensors
+        (predictions, after), _ = layer.stateless_call(
+            rest[len(names) :],
+            [],
+            outputs,
+            state=dict(zip(names, rest)),
+            return_state=True,
+        )
+        return keras.ops.sum(predictions * tensor(toward)) + sum(
+            keras.ops.sum(after[name] * tensor(toward_state[name]))
+            for name in names
+        )
+
+    values = [outputs, *state.values(), *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_gradients_through_chunks(gradients):
+    layer = make(4, key_dim=3, **FORMS["all"])
+    outputs, toward = normal(1, 1, 70, 4), normal(2, 1, 70, 4)
+    state = state_of(layer, 3, 1)
+
+    def reference_loss(values):
+        predictions, _ = expected_of(layer, values[0], state, values[1:])
+        return np.sum(predictions * toward)
+
+    def loss(tensors):
+        outputs, *weights = tensors
+        predictions, _ = layer.stateless_call(
+            weights, [], outputs, state=arrays(state)
+        )
+        return keras.ops.sum(predictions * tensor(toward))
+
+    values = [outputs, *layer.get_weights()]
+    assert_derivatives(gradients, loss, reference_loss, values)
+
+
+def test_a_key_that_is_written_again_replaces_its_value(compiled):
+    """Keys a, b, a with values 1, 2, 3: a reads 3 and b reads 2."""
+    layer = make(4, num_heads=1, key_dim=4, value_dim=4)
+    eye, zeros = np.eye(4), np.zeros((4, 4))
+    # The first two units are the key, the others the value.
+    both = np.diag([1.0, 1.0, 0.0, 0.0]), np.diag([0.0, 0.0, 1.0, 1.0])
+    layer.query_kernel.assign(both[0])
+    layer.key_kernel.assign(both[0])
+    layer.value_kernel.assign(both[1])
+    layer.context_kernel.assign(eye)
+    layer.output_kernel.assign(zeros)
+    layer.rate_kernel.assign(np.zeros((4, 1)))
+    # A rate of one.
+    layer.rate_bias.assign([50.0])
+    written = np.array(
+        [[1, 0, 0.1, 0], [0, 1, 0.2, 0], [1, 0, 0.3, 0]], "float32"
+    )
+    _, state = reader(layer, compiled)(
+        written[None], keras.tree.map_structure(tensor, layer.initial_state(1))
+    )
+    found = arrays(state["associations"])[0, 0]
+    np.testing.assert_allclose(found[:2, 2], [0.3, 0.2], atol=1e-5)
+
+
+def test_the_first_step_has_no_previous_key():
+    layer = make(6, key_dim=3, previous_keys=True)
+    _, state = layer(normal(1, 2, 1, 6), return_state=True)
+    np.testing.assert_array_equal(arrays(state["associations"]), 0.0)
+
+
+def test_a_convolution_begins_as_the_identity():
+    arguments = {"key_dim": 3, "kernel_initializer": uniform(1)}
+    with_one, without = (
+        DeltaRule(kernel_size=4, **arguments),
+        DeltaRule(**arguments),
+    )
+    outputs = normal(1, 2, 9, 6)
+    assert_close(with_one(outputs), without(outputs))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
+def test_low_precision(dtype):
+    """The associations stay in float32."""
+    sizes = {"key_dim": 3, "kernel_size": 2}
+    layer, exact = DeltaRule(**sizes, dtype=dtype), DeltaRule(**sizes)
+    outputs = normal(1, 2, 40, 6)
+    predictions, state = layer(outputs, return_state=True)
+    assert dtype_of(state["associations"]) == "float32"
+    exact.build(outputs.shape)
+    exact.set_weights([w.astype("float32") for w in layer.get_weights()])
+    expected, expected_state = exact(outputs, return_state=True)
+    found = keras.ops.cast(predictions, "float32"), state["associations"]
+    assert_close(
+        found, (expected, expected_state["associations"]), rtol=0.05, atol=0.05
+    )
+
+
+def test_heads_divide_the_units():
+    with pytest.raises(ValueError, match="divisible by 2"):
+        DeltaRule(num_heads=2).build((None, None, 5))
