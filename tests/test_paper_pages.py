@@ -71,6 +71,9 @@ def test_what_pages_name(page):
             assert (FOLDER / link).exists(), link
     for name in re.findall(r"memlm train (\S+)", text):
         assert name in NAMES
+    if page == "delta_rule.md":
+        # A memory of which there are no rows.
+        return
     tables = re.findall(r"memlm table (\S+)", text)
     assert tables and set(tables) <= set(presets.tables())
     assert f"memlm train {page.removesuffix('.md')}/" in text or (

@@ -244,7 +244,8 @@ class DeltaRule(DistinctKernels, Memory):
 
     def _by_head(self, tensor):
         """Splits `(B, T, N n)` into `(B, T, N, n)`, in float32."""
-        shape = (*ops.shape(tensor)[:2], self.num_heads, -1)
+        size = tensor.shape[-1] // self.num_heads
+        shape = (*ops.shape(tensor)[:2], self.num_heads, size)
         return ops.cast(ops.reshape(tensor, shape), "float32")
 
     def get_config(self):
@@ -279,10 +280,10 @@ def read_and_write(queries, keys, values, rates, decays, associations):
         `(r, S)`, `(B, T, N, V)` and the associations after the last step.
     """
     batch_size, time, heads, _ = ops.shape(queries)
-    known = isinstance(time, int)
+    static = isinstance(time, int)
     # The last chunk of a known time is not much shorter than the others.
     count = (time + _CHUNK - 1) // _CHUNK
-    chunk = (time + count - 1) // count if known else _CHUNK
+    chunk = (time + count - 1) // count if static else _CHUNK
 
     def in_chunks(tensor):
         missing = count * chunk - time
@@ -296,45 +297,46 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # What is left at step t of what was written at step i, and, at each step,
-    # of what was there before the chunk.
-    left = ops.tril(ops.ones((chunk, chunk)))
-    of_state, of_write, of_chunk = 1.0, 1.0, []
+    # The share that is left at step t of the write at step i, and at each step
+    # of the associations before the chunk.
+    left, left_of_state = ops.tril(ops.ones((chunk, chunk))), 1.0
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
         # No exponent of a later write, which could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
-        of_state = ops.exp(sums)
-        of_write = ops.exp(sums[..., -1:, :] - sums)
-        of_chunk = [of_state[..., -1:, :]]
+        left_of_state = ops.exp(sums)
     # In a chunk, the vector that step t adds to its key is
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
     # with the associations S before the chunk. So `d = added - known S`.
     overlap = ops.tril(rates * left * ops.matmul(keys, transposed(keys)), -1)
-    added = rates * ops.concatenate([values, of_state * keys], axis=-1)
+    added = rates * ops.concatenate([values, left_of_state * keys], axis=-1)
     if chunk > 1:
         added = ops.solve_triangular(
             overlap + ops.eye(chunk), added, lower=True
         )
-    added, known = ops.split(added, [values.shape[-1]], axis=-1)
-    written = transposed(of_write * keys)
+    sizes = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
+    # At the end of the chunk.
+    keys_left = keys * transposed(left[..., -1:, :])
+    state_left = left_of_state * ops.ones_like(rates)
+    # One tensor, since Keras' loop asks its inputs for the number of chunks.
+    inputs = ops.concatenate([added, keys_left, state_left], axis=-1)
 
     def write(inputs, states):
-        added, known, written, *of_chunk = inputs
+        added, known, keys, left = ops.split(inputs, sizes, axis=-1)
         changes = added - ops.matmul(known, states[0])
-        kept = of_chunk[0] * states[0] if of_chunk else states[0]
-        return states[0], [kept + ops.matmul(written, changes)]
+        written = ops.matmul(transposed(keys), changes)
+        return states[0], [left[..., -1:, :] * states[0] + written]
 
-    inputs = [added, known, written, *of_chunk]
-    if chunk == time:
+    if static and count == 1:
         before = associations[:, None]
         associations = write(inputs, [before])[1][0][:, 0]
     else:
         _, before, [associations] = rnn(
-            write, inputs, [associations], input_length=count
+            write, inputs, [associations], input_length=inputs.shape[1]
         )
+    added, known, *_ = ops.split(inputs, sizes, axis=-1)
     changes = added - ops.matmul(known, before)
-    context = ops.matmul(of_state * queries, before)
+    context = ops.matmul(left_of_state * queries, before)
     overlap = left * ops.matmul(queries, transposed(keys))
     context = context + ops.matmul(overlap, changes)
     context = ops.transpose(context, (0, 1, 3, 2, 4))

@@ -128,6 +128,23 @@ def test_chunks_equal_the_recurrence(form, time, compiled):
     )
 
 
+@pytest.mark.backend("tensorflow")
+@every_form
+def test_an_unknown_time(form):
+    """As in a SavedModel, in which the number of chunks is not known."""
+    import tensorflow as tf
+
+    layer = make(6, key_dim=4, **FORMS[form])
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 6))])
+    def read(outputs):
+        return layer(outputs, return_state=True)
+
+    for time in (1, 32, 100):
+        outputs = normal(1, 2, time, 6)
+        assert_close(read(outputs), layer(outputs, return_state=True))
+
+
 def test_2000_steps(compiled):
     """Also of keys that are all alike, which one step must not multiply."""
     layer = make(6, key_dim=4, decay=True, negative_eigenvalues=True)
