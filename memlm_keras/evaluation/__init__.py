@@ -23,6 +23,12 @@ from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import sentence_losses
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
+from memlm_keras.evaluation.suites import Formula
+from memlm_keras.evaluation.suites import Suite
+from memlm_keras.evaluation.suites import SuiteAccuracy
+from memlm_keras.evaluation.suites import SuiteResults
+from memlm_keras.evaluation.suites import read_suites
+from memlm_keras.evaluation.suites import suite_results
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
 
@@ -33,10 +39,14 @@ __all__ = [
     "ClozeAccuracy",
     "DynamicChoice",
     "DynamicEvaluator",
+    "Formula",
     "MinimalPairs",
     "PairAccuracy",
     "Perplexity",
     "Reconstruction",
+    "Suite",
+    "SuiteAccuracy",
+    "SuiteResults",
     "Surprisal",
     "certify",
     "choose_cache",
@@ -48,8 +58,10 @@ __all__ = [
     "monte_carlo_perplexity",
     "perplexity",
     "read_minimal_pairs",
+    "read_suites",
     "reconstruction",
     "sampled_perplexity",
     "sentence_losses",
+    "suite_results",
     "surprisal",
 ]

@@ -24,6 +24,7 @@ from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.surprisal import surprisal
 from memlm_keras.models.surprisal import table_text
 
+SUFFIXES = (".jsonl", ".csv", ".tsv")
 SENTENCES = ("sentence_good", "sentence_bad")
 # Levels at which BLiMP reports, and the fields that may hold them.
 LEVELS = {
@@ -503,12 +504,12 @@ def read_minimal_pairs(path):
     >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
     'pairs'
     """
-    readers = {".jsonl": _read_jsonl, ".csv": _read_csv, ".tsv": _read_csv}
     pairs = []
-    for name, text in read_texts(path, tuple(readers)):
+    for name, text in read_texts(path, SUFFIXES):
         stem, suffix = name.stem, name.suffix.lower()
+        read = _read_jsonl if suffix == ".jsonl" else _read_csv
         with naming(name):
-            for number, pair in enumerate(readers[suffix](text, suffix), 1):
+            for number, pair in enumerate(read(text, suffix), 1):
                 pair = _as_dict(number, pair)
                 pair.setdefault("UID", pair.get("paradigm") or stem)
                 pairs.append(pair)

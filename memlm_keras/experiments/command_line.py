@@ -227,9 +227,11 @@ COMMANDS = {
         Command(
             "pairs",
             "Prints how often models prefer the good sentence of minimal "
-            "pairs, by paradigm, phenomenon and field. PATH is a file (BLiMP's "
-            ".jsonl; .csv or .tsv with sentence_good and sentence_bad), a "
-            "folder of files, or a .zip archive.",
+            "pairs, by paradigm, phenomenon and field; or how often "
+            "predictions of SyntaxGym's suites hold, by circuit. PATH is a "
+            "file (BLiMP's .jsonl; .csv or .tsv with sentence_good and "
+            "sentence_bad; a suite as .json), a folder of files, or a .zip "
+            "archive.",
             {"RUN": "+", "PATH": None},
             (
                 Option(
@@ -246,13 +248,22 @@ COMMANDS = {
                     bool,
                     "Compare means over tokens; by default sums.",
                 ),
-                Option("out", str, "Table to write, a row for each pair."),
-                Option("plot", str, "PNG picture of phenomena to write."),
+                Option(
+                    "out",
+                    str,
+                    "Table to write, a row for each pair, or for each region.",
+                ),
+                Option(
+                    "plot",
+                    str,
+                    "PNG picture of phenomena, or of circuits, to write.",
+                ),
                 Option(
                     "published",
                     str,
-                    "File of published accuracies, such as BLiMP's "
-                    "models_summary.jsonl.",
+                    "File of published accuracies: BLiMP's "
+                    "models_summary.jsonl, or a .csv with model, suite, item "
+                    "and correct.",
                 ),
             ),
         ),

@@ -1,5 +1,6 @@
 """`memlm pairs`: minimal pairs by paradigm, phenomenon and field."""
 
+import csv
 import json
 import math
 import statistics
@@ -8,8 +9,13 @@ import time
 from memlm_keras import files
 from memlm_keras.evaluation import minimal_pairs
 from memlm_keras.evaluation import read_minimal_pairs
+from memlm_keras.evaluation import read_suites
+from memlm_keras.evaluation import suite_results
+from memlm_keras.evaluation.minimal_pairs import SUFFIXES
+from memlm_keras.evaluation.minimal_pairs import read_texts
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.claims import t_quantile
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.report import markdown_table
 from memlm_keras.models.surprisal import table_text
 
@@ -20,28 +26,37 @@ PUBLISHED = {
     "txl": "Transformer-XL",
     "gpt2": "GPT-2",
 }
-_COLUMNS = (
-    "pairs",
-    "accuracy",
-    "95% interval",
-    "half credit",
-    "ties",
-    "same",
-    "of the rest",
-)
+# Columns of tables, and the attributes of accuracies.
+_COLUMNS = {
+    "pairs": "pairs",
+    "items": "items",
+    "accuracy": "accuracy",
+    "95% interval": "interval",
+    "half credit": "half_credit",
+    "ties": "ties",
+    "same": "same",
+    "of the rest": "accuracy_of_rest",
+    "unknown": "unknown",
+}
 _NOTE = (
     "accuracy: share of pairs whose good sentence scores higher; of several "
     "paradigms, their mean. same: ties whose sentences are the same for the "
     "model, by unknown words. of the rest: accuracy without these pairs."
 )
+_NOTE_OF_SUITES = (
+    "accuracy: share of items whose predictions all hold; of several suites, "
+    "their mean. ties: items in which < or > compares equal numbers. unknown: "
+    "items with a word that is not in the vocabulary."
+)
 
 
 def measure_runs(path, load, runs, values):
-    """Measures runs, by name, on the pairs of a path, and prints tables.
+    """Measures runs, by name, on the pairs or suites of a path, and prints
+    tables.
 
     `load` returns the model of a run and its vocabulary, or `None` for its own;
     `values` are the options of the command."""
-    pairs = read_minimal_pairs(path)
+    measure, note = _suites(path, values) or _pairs(path, values)
     published = {}
     if "published" in values:
         published = read_published(values["published"])
@@ -49,7 +64,25 @@ def measure_runs(path, load, runs, values):
     for run in runs:
         model, vocabulary = load(run)
         begin = time.monotonic()
-        measured[run] = result = minimal_pairs(
+        measured[run] = result = measure(model, vocabulary)
+        seconds = time.monotonic() - begin
+        print(f"# {run}\n\n{result.accuracy}\n\n{result.protocol}", end="")
+        print(f"; {len(result)} in {seconds:.1f} s\n", flush=True)
+        print("\n".join(_table(result, published)), end="\n\n")
+    print("\n".join([note, *_over_seeds(measured)]))
+    if "out" in values:
+        with files.atomic_path(values["out"]) as temporary:
+            temporary.write_text(_rows(measured), encoding="utf-8")
+    if "plot" in values:
+        draw(measured, values["plot"], published)
+
+
+def _pairs(path, values):
+    """A function that measures a model on minimal pairs, and a note."""
+    pairs = read_minimal_pairs(path)
+
+    def measure(model, vocabulary):
+        result = minimal_pairs(
             model,
             pairs,
             vocabulary,
@@ -58,27 +91,47 @@ def measure_runs(path, load, runs, values):
             mean=values.get("mean", False),
             verbose=0,
         )
-        seconds = time.monotonic() - begin
-        print(f"# {run}\n\n{result.accuracy}\n\n{result.protocol}", end="")
         if left_out := len(pairs) - len(result):
-            print(f"; {left_out} pairs without its fields are left out", end="")
-        print(f"; {len(result)} pairs in {seconds:.1f} s\n", flush=True)
-        print("\n".join(_table(result, published)), end="\n\n")
-    print("\n".join([_NOTE, *_over_seeds(measured)]))
-    if "out" in values:
-        with files.atomic_path(values["out"]) as temporary:
-            temporary.write_text(_rows(measured), encoding="utf-8")
-    if "plot" in values:
-        draw(measured, values["plot"], published)
+            print(f"{left_out} pairs lack the fields of the method.")
+        return result
+
+    return measure, _NOTE
+
+
+def _suites(path, values):
+    """The same for test suites, or `None` if there are none."""
+    names = [name for name, _ in read_texts(path, (".json", *SUFFIXES))]
+    kinds = {name.suffix.lower() == ".json" for name in names}
+    if True not in kinds:
+        return None
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{path} has both suites (.json) and pairs. Measure one at a time."
+        )
+    for name in ("eos", "mean"):
+        if values.get(name) or values["method"] != "simple":
+            raise UsageError("Suites take no --method, --eos and --mean.")
+    suites = read_suites(path)
+
+    def measure(model, vocabulary):
+        return suite_results(model, suites, vocabulary, verbose=0)
+
+    return measure, _NOTE_OF_SUITES
 
 
 def read_published(path):
-    """Reads accuracies of other models from JSON lines such as BLiMP's
-    `models_summary.jsonl`: `{model: {paradigm: accuracy}}`."""
-    remedy = "Expected BLiMP's models_summary.jsonl, or lines like its own."
+    """Reads accuracies of other models: `{model: {paradigm: accuracy}}`, from
+    JSON lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
+    items with the columns model, suite and correct."""
+    remedy = (
+        "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "
+        "model, suite and correct."
+    )
     published = {}
     with files.reading(path, "summary of models", remedy):
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", newline="") as file:
+            if str(path).lower().endswith(".csv"):
+                return _published_items(csv.DictReader(file))
             for row in map(json.loads, filter(str.strip, file)):
                 paradigm = row["UID"]
                 for name, value in row.items():
@@ -90,6 +143,19 @@ def read_published(path):
     return published
 
 
+def _published_items(rows):
+    """Shares of correct items by model and suite."""
+    items = {}
+    for row in rows:
+        suites = items.setdefault(row["model"], {})
+        correct = {"true": 1.0, "false": 0.0}[row["correct"].lower()]
+        suites.setdefault(row["suite"], []).append(correct)
+    return {
+        model: {suite: statistics.mean(each) for suite, each in suites.items()}
+        for model, suites in items.items()
+    }
+
+
 def published_mean(accuracies, paradigms):
     """Mean of published accuracies over paradigms; `None` if one is missing."""
     values = [accuracies.get(name) for name in paradigms]
@@ -98,30 +164,33 @@ def published_mean(accuracies, paradigms):
 
 def _table(result, published):
     """Lines of the accuracies of one run, overall and by level."""
-    every = set().union(*result.paradigms("paradigm").values())
-    rows = [_row("overall", result.accuracy, published, every)]
+    columns = {
+        column: name
+        for column, name in _COLUMNS.items()
+        if hasattr(result.accuracy, name)
+    }
+    lowest = result.levels[-1]
+    every = set().union(*result.paradigms(lowest).values())
+    rows = [("overall", result.accuracy, every)]
     for level in result.levels:
         paradigms = result.paradigms(level)
         for value, accuracy in result.by(level).items():
-            name = f"{level} {value}"
-            rows.append(_row(name, accuracy, published, paradigms[value]))
-    return markdown_table(["", *_COLUMNS, *published], rows)
+            rows.append((f"{level} {value}", accuracy, paradigms[value]))
+    cells = []
+    for name, accuracy, paradigms in rows:
+        means = [published_mean(p, paradigms) for p in published.values()]
+        values = [getattr(accuracy, column) for column in columns.values()]
+        cells.append([name, *map(_cell, [*values, *means])])
+    return markdown_table(["", *columns, *published], cells)
 
 
-def _row(name, accuracy, published, paradigms):
-    low, high = accuracy.interval
-    means = (published_mean(each, paradigms) for each in published.values())
-    return [
-        name,
-        accuracy.pairs,
-        f"{accuracy.accuracy:.3f}",
-        f"{low:.3f} to {high:.3f}",
-        f"{accuracy.half_credit:.3f}",
-        accuracy.ties,
-        accuracy.same,
-        f"{accuracy.accuracy_of_rest:.3f}",
-        *("" if mean is None else f"{mean:.3f}" for mean in means),
-    ]
+def _cell(value):
+    """A number, an interval or `None` as text."""
+    if isinstance(value, tuple):
+        return " to ".join(map(_cell, value))
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "" if value is None else value
 
 
 def _over_seeds(measured):
@@ -160,11 +229,16 @@ def _rows(measured):
 
 
 def draw(measured, path, published):
-    """Draws accuracies by phenomenon, or by paradigm without any, as PNG."""
+    """Draws accuracies by circuit or phenomenon, or by paradigm, as PNG."""
     from matplotlib.figure import Figure
 
     first = next(iter(measured.values()))
-    level = "phenomenon" if first.by("phenomenon") else "paradigm"
+    levels = [
+        level
+        for level in ("circuit", "phenomenon", "paradigm")
+        if level in first.levels and first.by(level)
+    ]
+    level = levels[0]
     groups = list(first.by(level))
     figure = Figure((8, 1.5 + 0.4 * len(groups)), layout="constrained")
     axes = figure.subplots()

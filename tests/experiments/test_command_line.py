@@ -181,7 +181,7 @@ def test_minimal_pairs(memlm, run, folder):
     flags = ("--published=published.jsonl", "--plot=pairs.png")
     told = memlm("pairs", run, "pairs.csv", "--out=pairs.tsv", *flags)
     assert told.status == 0, told.err
-    assert "without <eos>, state reset before each sentence; 3 pai" in told.out
+    assert "without <eos>, state reset before each sentence; 3 in" in told.out
     rows = {
         name: [cell.strip() for cell in cells.split("|")]
         for name, cells in re.findall(r"^\| ([\w ]+) \|(.*)\|$", told.out, re.M)
@@ -235,6 +235,44 @@ def test_minimal_pairs(memlm, run, folder):
         told = memlm("pairs", *arguments)
         assert told.status and error in told.err, told.err
         assert told.err.count("\n") == 1
+
+
+def test_suites(memlm, run, folder):
+    conditions = [
+        {
+            "condition_name": name,
+            "regions": [
+                {"region_number": 1, "content": "the man"},
+                {"region_number": 2, "content": words},
+            ],
+        }
+        for name, words in (("good", "saw"), ("bad", "zebra the"))
+    ]
+    suite = {
+        "meta": {"name": "number_mine", "metric": "sum"},
+        "region_meta": {"1": "subject", "2": "verb"},
+        "predictions": [
+            {"type": "formula", "formula": "(*;%good%) < (*;%bad%)"}
+        ],
+        "items": [{"item_number": 1, "conditions": conditions}],
+    }
+    (folder / "mine.json").write_text(json.dumps(suite))
+    (folder / "others.csv").write_text(
+        "model,suite,item,correct\ngpt2,number_mine,1,True\n"
+    )
+    flags = ("--published=others.csv", "--plot=a.png", "--out=a.tsv")
+    told = memlm("pairs", run, "mine.json", *flags)
+    assert told.status == 0, told.err
+    line = r"\| circuit Agreement \| 1 \| 1.000 .* \| 0 \| 1 \| 1.000 \|"
+    assert re.search(line, told.out)
+    assert (folder / "a.png").stat().st_size > 1000
+    assert len((folder / "a.tsv").read_text().splitlines()) == 5
+    told = memlm("pairs", run, "mine.json", "--mean")
+    assert told.status == 2 and "Suites take no --method" in told.err
+    shutil.copy(folder / "mine.json", folder / "text" / "mine.json")
+    (folder / "text" / "pairs.tsv").write_text("the man\tman the\n")
+    told = memlm("pairs", run, "text")
+    assert told.status == 2 and "both suites (.json) and pairs" in told.err
 
 
 def test_a_page_of_a_classifier_is_refused(memlm, folder, classifier):

@@ -1,0 +1,558 @@
+"""Test suites of SyntaxGym: formulas over the surprisal of regions."""
+
+import dataclasses
+import json
+import math
+import operator
+import re
+
+import numpy as np
+
+from memlm_keras import files
+from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.evaluation.minimal_pairs import TokenizedText
+from memlm_keras.evaluation.minimal_pairs import mean_accuracy
+from memlm_keras.evaluation.minimal_pairs import naming
+from memlm_keras.evaluation.minimal_pairs import read_texts
+from memlm_keras.evaluation.minimal_pairs import token_scores
+from memlm_keras.models.surprisal import UNITS
+from memlm_keras.models.surprisal import table_text
+
+# Circuits of Hu et al. (2020), by the first part of a suite's name.
+CIRCUITS = {
+    "number": "Agreement",
+    "npi": "Licensing",
+    "reflexive": "Licensing",
+    "mvrr": "Garden-Path Effects",
+    "npz": "Garden-Path Effects",
+    "subordination": "Gross Syntactic State",
+    "center": "Center Embedding",
+    "cleft": "Long-Distance Dependencies",
+    "fgd": "Long-Distance Dependencies",
+}
+# Of two sums in bits that `=` takes for equal, as in SyntaxGym.
+_RELATIVE, _ABSOLUTE = 1e-5, 1e-3
+
+# === Formulas ===
+
+_TOKEN = re.compile(
+    r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]*)%\s*\)"
+    r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]])|(?P<end>$))"
+)
+_CLOSING = {"(": ")", "[": "]"}
+_ARITHMETIC = {"+": operator.add, "-": operator.sub}
+_ORDER = {"<": operator.lt, ">": operator.gt}
+
+
+class Formula:
+    """A prediction of a suite, such as `(5;%a%) + (6;%a%) < (5;%b%)`.
+
+    `(region;%condition%)` is the surprisal of a region, and `(*;%condition%)`
+    of a whole sentence. `+` and `-` come before `<`, `>` and `=`, and these
+    before `&` and `|`. Round and square brackets group. `=` is true of numbers
+    that differ by less than 0.001 bits, or by a factor of 1.00001.
+
+    Args:
+        text: string.
+
+    Attributes:
+        references: list of pairs of a region, an integer or `"*"`, and the name
+            of a condition.
+
+    Raises:
+        ValueError: for a text that is no such formula; the message says where.
+
+    Example:
+
+    >>> formula = Formula("(1;%a%) > (1;%b%) & (*;%a%) > 3")
+    >>> formula({("a", 1): 4.0, ("a", 2): 1.5, ("b", 1): 3.0})
+    True
+    """
+
+    def __init__(self, text):
+        self.text = text
+        self.references = []
+        self._tokens, place = [], 0
+        while not self._tokens or self._tokens[-1][0] != "end":
+            match = _TOKEN.match(text, place)
+            if match is None:
+                place += len(text[place:]) - len(text[place:].lstrip())
+                self._fail("does not belong to formulas", place)
+            kind = "region" if match["region"] else match.lastgroup
+            self._tokens.append(
+                (kind, match, match.end() - len(match[0].lstrip()))
+            )
+            place = match.end()
+        self._next = 0
+        self._tree = self._logic()
+        kind, _, place = self._tokens[self._next]
+        if kind != "end":
+            self._fail("is not expected", place)
+        if not _is_truth(self._tree):
+            raise ValueError(
+                f"the formula {text!r} must compare numbers, by <, > or ="
+            )
+
+    def __call__(self, sums):
+        """Whether it holds for sums of surprisal in bits, a dict by condition
+        and region."""
+        return self._evaluate(self._tree, sums)
+
+    def has_tie(self, sums):
+        """Whether one of its comparisons by < or > is of equal numbers."""
+        return self._ties(self._tree, sums)
+
+    def _fail(self, what, place):
+        found = self.text[place:].split()
+        found = repr(found[0]) if found else "its end"
+        raise ValueError(
+            f"the formula {self.text!r} has an error at character {place + 1}: "
+            f"{found} {what}"
+        )
+
+    # === Parsing ===
+
+    def _logic(self):
+        first = None
+        left = self._comparison()
+        while symbol := self._take("&|"):
+            place = self._tokens[self._next - 1][2]
+            first = first or symbol
+            if symbol != first:
+                self._fail("needs brackets, as & and | are mixed", place)
+            right = self._comparison()
+            if not (_is_truth(left) and _is_truth(right)):
+                self._fail("must join comparisons", place)
+            left = (symbol, left, right)
+        return left
+
+    def _comparison(self):
+        left = self._sum()
+        if symbol := self._take("<>="):
+            place = self._tokens[self._next - 1][2]
+            right = self._sum()
+            if _is_truth(left) or _is_truth(right):
+                self._fail("must compare numbers", place)
+            left = (symbol, left, right)
+        return left
+
+    def _sum(self):
+        left = self._atom()
+        while symbol := self._take("+-"):
+            place = self._tokens[self._next - 1][2]
+            right = self._atom()
+            if _is_truth(left) or _is_truth(right):
+                self._fail("must join numbers", place)
+            left = (symbol, left, right)
+        return left
+
+    def _atom(self):
+        if self._take("-"):
+            return ("-", ("number", 0.0), self._atom())
+        if symbol := self._take("(["):
+            inner = self._logic()
+            if not self._take(_CLOSING[symbol]):
+                place = self._tokens[self._next][2]
+                self._fail(f"stands where {_CLOSING[symbol]} must be", place)
+            return inner
+        kind, match, place = self._tokens[self._next]
+        if kind not in ("region", "number"):
+            self._fail("stands where a region or a number must be", place)
+        self._next += 1
+        if kind == "number":
+            return ("number", float(match["number"]))
+        region = match["region"]
+        region = region if region == "*" else int(region)
+        self.references.append((region, match["condition"]))
+        return ("region", region, match["condition"])
+
+    def _take(self, symbols):
+        """The next token if it is one of some symbols, or `None`."""
+        kind, match, _ = self._tokens[self._next]
+        if kind != "symbol" or match["symbol"] not in symbols:
+            return None
+        self._next += 1
+        return match["symbol"]
+
+    # === Values ===
+
+    def _evaluate(self, tree, sums):
+        kind, *parts = tree
+        if kind == "number":
+            return parts[0]
+        if kind == "region":
+            region, condition = parts
+            if region != "*":
+                return sums[condition, region]
+            return sum(v for (name, _), v in sums.items() if name == condition)
+        left, right = (self._evaluate(part, sums) for part in parts)
+        if kind in _ARITHMETIC:
+            return _ARITHMETIC[kind](left, right)
+        if kind in _ORDER:
+            return _ORDER[kind](left, right)
+        if kind == "=":
+            return math.isclose(
+                left, right, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE
+            )
+        return left and right if kind == "&" else left or right
+
+    def _ties(self, tree, sums):
+        kind, *parts = tree
+        if kind in ("&", "|"):
+            return any(self._ties(part, sums) for part in parts)
+        left, right = (self._evaluate(part, sums) for part in parts)
+        return kind in _ORDER and left == right
+
+
+def _is_truth(tree):
+    """Whether a part of a formula is true or false, and no number."""
+    return tree[0] in ("<", ">", "=", "&", "|")
+
+
+# === Suites ===
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite:
+    """A test suite: sentences in regions, and predictions.
+
+    Attributes:
+        name, circuit: strings.
+        predictions: tuple of `Formula`, which must all hold for an item.
+        items: dict from the number of an item to a dict from the name of a
+            condition to a dict from the number of a region to its text.
+        region_names: dict from the number of a region to its name.
+    """
+
+    name: str
+    circuit: str
+    predictions: tuple
+    items: dict = dataclasses.field(repr=False)
+    region_names: dict = dataclasses.field(repr=False)
+
+
+def read_suites(path):
+    """Reads test suites in the JSON format of SyntaxGym.
+
+    Args:
+        path: path of a `.json` file, of a folder of them, or of a `.zip`
+            archive. The circuit of a suite is its `meta.circuit`, or that of
+            Hu et al. (2020) for its name, or `"other"`.
+
+    Returns:
+        List of `Suite`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: for a file that is no suite, and a formula that has an error
+            or names a condition or a region that an item does not have.
+
+    Example:
+
+    >>> suite = {
+    ...     "meta": {"name": "number_mine", "metric": "sum"},
+    ...     "region_meta": {"1": "subject", "2": "verb"},
+    ...     "predictions": [
+    ...         {"type": "formula", "formula": "(2;%same%) < (2;%other%)"}
+    ...     ],
+    ...     "items": [
+    ...         {
+    ...             "item_number": 1,
+    ...             "conditions": [
+    ...                 {
+    ...                     "condition_name": name,
+    ...                     "regions": [
+    ...                         {"region_number": 1, "content": "the man"},
+    ...                         {"region_number": 2, "content": verb},
+    ...                     ],
+    ...                 }
+    ...                 for name, verb in (("same", "was"), ("other", "were"))
+    ...             ],
+    ...         }
+    ...     ],
+    ... }
+    >>> with open("number_mine.json", "w") as file:
+    ...     json.dump(suite, file)
+    >>> [suite.circuit for suite in read_suites("number_mine.json")]
+    ['Agreement']
+    """
+    suites = []
+    for name, text in read_texts(path, (".json",)):
+        with naming(name):
+            try:
+                suites.append(_suite(json.loads(text)))
+            except (KeyError, TypeError, AttributeError) as error:
+                raise ValueError(
+                    "it is no suite of SyntaxGym, with meta, predictions, and "
+                    "items of conditions of regions: "
+                    f"{type(error).__name__} {error}"
+                ) from error
+    return suites
+
+
+def _suite(content):
+    meta = content["meta"]
+    name = meta["name"]
+    if meta.get("metric", "sum") != "sum":
+        raise ValueError(
+            "its metric must be the sum of surprisal. Received: "
+            f"metric={meta['metric']!r}"
+        )
+    items = {
+        item["item_number"]: {
+            condition["condition_name"]: {
+                region["region_number"]: region["content"].strip()
+                for region in condition["regions"]
+            }
+            for condition in item["conditions"]
+        }
+        for item in content["items"]
+    }
+    predictions = tuple(
+        Formula(prediction["formula"]) for prediction in content["predictions"]
+    )
+    if not items or not predictions:
+        raise ValueError("it must have items and predictions")
+    for number, conditions in items.items():
+        for formula in predictions:
+            for region, condition in formula.references:
+                where = f"({region};%{condition}%) of the formula"
+                if condition not in conditions:
+                    raise ValueError(
+                        f"{where} is of no condition of item {number}, which "
+                        f"has {', '.join(conditions)}"
+                    )
+                regions = conditions[condition]
+                if region != "*" and region not in regions:
+                    raise ValueError(
+                        f"{where} is past the sentence of item {number}, which "
+                        f"has the regions {', '.join(map(str, regions))}"
+                    )
+    names = content.get("region_meta") or {}
+    return Suite(
+        name=name,
+        circuit=meta.get("circuit")
+        or CIRCUITS.get(re.split("[_-]", name)[0], "other"),
+        predictions=predictions,
+        items=items,
+        region_names={int(number): each for number, each in names.items()},
+    )
+
+
+# === Measuring ===
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteAccuracy:
+    """Share of items whose predictions all hold, as the mean of their suites.
+
+    Attributes:
+        items, suites: integers, how many there are.
+        accuracy: float.
+        ties: integer, items in which `<` or `>` compares equal numbers, so
+            that a prediction fails or an alternative decides.
+        unknown: integer, items with a word that is not in the vocabulary.
+        interval: two floats, 95% interval of `accuracy` over items, as that of
+            `PairAccuracy`.
+    """
+
+    items: int
+    suites: int
+    accuracy: float
+    ties: int
+    unknown: int
+    interval: tuple
+
+    def __str__(self):
+        low, high = self.interval
+        return (
+            f"accuracy {self.accuracy:.4f}, 95% interval over items {low:.4f} "
+            f"to {high:.4f}; {self.ties} of {self.items} items with ties, "
+            f"{self.unknown} with unknown words"
+        )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class SuiteResults:
+    """Surprisal of the regions of suites, and whether predictions hold.
+
+    Attributes:
+        regions: tuple of dicts, one a region of a sentence: `suite`,
+            `circuit`, `item`, `condition`, `region`, `region_name`, `content`,
+            `surprisal_bits`, `unknown` and `correct`, whether all predictions
+            hold for the item.
+        items: tuple of dicts, one an item: `suite`, `circuit`, `item`,
+            `predictions`, a tuple of bools, `correct`, `tie` and `unknown`.
+        protocol: string, what the numbers are.
+    """
+
+    regions: tuple = dataclasses.field(repr=False)
+    items: tuple = dataclasses.field(repr=False)
+    protocol: str
+
+    levels = ("circuit", "suite")
+
+    def __len__(self):
+        return len(self.items)
+
+    @property
+    def accuracy(self):
+        """`SuiteAccuracy` of all items, the mean of their suites."""
+        return _accuracy(self.items)
+
+    def by(self, name):
+        """Dict of `SuiteAccuracy` by `"circuit"` or `"suite"`."""
+        return {k: _accuracy(v) for k, v in self._groups(name).items()}
+
+    def paradigms(self, name):
+        """Dict from the values of a level to the names of their suites."""
+        return {
+            value: {item["suite"] for item in items}
+            for value, items in self._groups(name).items()
+        }
+
+    def _groups(self, name):
+        """Items by the value of a level."""
+        groups = {}
+        for item in self.items:
+            groups.setdefault(item[name], []).append(item)
+        return groups
+
+    def columns(self):
+        """Returns a dict of columns by name, a row for each region."""
+        columns = {
+            name: [region[name] for region in self.regions]
+            for name in self.regions[0]
+        }
+        bits = np.array(columns["surprisal_bits"])
+        return {**columns, "surprisal_bits": bits}
+
+    def to_tsv(self):
+        """Returns the table as text: a header, and a line for each region."""
+        return table_text(self.columns())
+
+    def write(self, path):
+        """Writes `to_tsv()` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_tsv(), encoding="utf-8")
+
+
+def _accuracy(items):
+    """`SuiteAccuracy` of some items."""
+    suites = {}
+    for item in items:
+        suites.setdefault(item["suite"], []).append(float(item["correct"]))
+    accuracy, interval = mean_accuracy([*map(np.array, suites.values())])
+    return SuiteAccuracy(
+        items=len(items),
+        suites=len(suites),
+        accuracy=accuracy,
+        ties=sum(item["tie"] for item in items),
+        unknown=sum(item["unknown"] for item in items),
+        interval=interval,
+    )
+
+
+def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
+    """Evaluates the predictions of test suites.
+
+    Regions are joined by spaces to a sentence, which is read from the initial
+    state. The surprisal of a region is the sum over its tokens, in bits; that
+    of an empty one is 0. The end of the sentence belongs to no region.
+
+    Args:
+        model, vocabulary, batch_size, verbose: as for `minimal_pairs`.
+        suites: list of `Suite`, as `read_suites` returns it.
+
+    Returns:
+        `SuiteResults`.
+
+    Raises:
+        ValueError: for no suites, no vocabulary or one of another size, a
+            vocabulary whose tokens cross the space between two regions, and a
+            model that is not causal or gives no probabilities.
+
+    Example:
+
+    >>> conditions = {"a": {1: "the man", 2: "was"}, "b": {1: "man", 2: "was"}}
+    >>> formula = Formula("(2;%a%) < (2;%b%)")
+    >>> suite = Suite("mine", "other", (formula,), {1: conditions}, {})
+    >>> results = suite_results(lm, [suite], verbose=0)
+    >>> results.by("suite")["mine"].items
+    1
+    """
+    require_streaming("`suite_results`", model)
+    vocabulary = require_vocabulary(model, vocabulary)
+    if not suites:
+        raise ValueError("`suites` must hold a suite. Received: none")
+    places = [
+        (suite, number, condition)
+        for suite in suites
+        for number, conditions in suite.items.items()
+        for condition in conditions
+    ]
+    texts = [
+        TokenizedText(vocabulary, [*suite.items[number][condition].values()])
+        for suite, number, condition in places
+    ]
+    scores = token_scores(
+        model, [text.ids for text in texts], vocabulary, batch_size, verbose
+    )
+    measured = {}
+    for (suite, number, condition), text, row in zip(places, texts, scores):
+        of_item = measured.setdefault((suite.name, number), {})
+        of_item[condition] = text, -row / UNITS["bits"]
+    evaluated = [
+        _evaluate(suite, number, measured[suite.name, number])
+        for suite in suites
+        for number in suite.items
+    ]
+    results = SuiteResults(
+        regions=tuple(row for _, regions in evaluated for row in regions),
+        items=tuple(item for item, _ in evaluated),
+        protocol=(
+            "sums of surprisal in bits over regions, without <eos>, state "
+            "reset before each sentence"
+        ),
+    )
+    if verbose:
+        print(f"{results.accuracy}; {results.protocol}")
+    return results
+
+
+def _evaluate(suite, number, measured):
+    """An item as a dict, and dicts of its regions, from a `TokenizedText` and
+    surprisal in bits by condition."""
+    sums = {}
+    for condition, (text, bits) in measured.items():
+        names = suite.items[number][condition]
+        ends = [*text.starts[1:], len(bits)]
+        for region, begin, end in zip(names, text.starts, ends):
+            sums[condition, region] = float(bits[begin:end].sum())
+    common = {"suite": suite.name, "circuit": suite.circuit, "item": number}
+    holds = tuple(bool(formula(sums)) for formula in suite.predictions)
+    unknown = {
+        name: " ".join(text.unknown) for name, (text, _) in measured.items()
+    }
+    item = {
+        **common,
+        "predictions": holds,
+        "correct": all(holds),
+        "tie": any(formula.has_tie(sums) for formula in suite.predictions),
+        "unknown": any(unknown.values()),
+    }
+    regions = [
+        {
+            **common,
+            "condition": condition,
+            "region": region,
+            "region_name": suite.region_names.get(region, ""),
+            "content": suite.items[number][condition][region],
+            "surprisal_bits": bits,
+            "unknown": unknown[condition],
+            "correct": int(all(holds)),
+        }
+        for (condition, region), bits in sums.items()
+    ]
+    return item, regions

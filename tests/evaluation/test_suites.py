@@ -1,0 +1,372 @@
+"""Formulas on cases made by hand, and regions against sums of tokens."""
+
+import copy
+import csv
+import json
+import math
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from language_models import array
+from language_models import shared
+
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Vocabulary
+from memlm_keras.evaluation import Formula
+from memlm_keras.evaluation import read_suites
+from memlm_keras.evaluation import suite_results
+from memlm_keras.experiments import minimal_pairs as command
+from memlm_keras.ngrams import KneserNey
+
+V = 23
+VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
+REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "syntaxgym"
+
+# === Formulas ===
+
+SUMS = {("a", 1): 1.0, ("a", 2): 2.0, ("b_x-y", 1): 4.0, ("b_x-y", 12): 8.0}
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("(1;%a%) < (2;%a%)", True),
+        ("(1;%a%)>(2;%a%)", False),
+        ("(1;%a%) + (2;%a%) < 3", False),
+        ("[(1;%a%) + (2;%a%)] < 3.5", True),
+        ("(12;%b_x-y%) - (1;%b_x-y%) - (2;%a%) = 2", True),
+        ("(12;%b_x-y%) - [(1;%b_x-y%) - (2;%a%)] = 6", True),
+        ("(*;%b_x-y%) = 12", True),
+        ("(*;%a%) = 3.0009", True),
+        ("(*;%a%) = 3.0011", False),
+        ("1000000 = 1000009", True),
+        ("(1;%a%) - (2;%a%) < -0.5", True),
+        ("[(1;%a%) > (2;%a%)] | [(2;%a%) > (1;%a%)]", True),
+        ("[(1;%a%) > (2;%a%)] & [(2;%a%) > (1;%a%)]", False),
+        ("(1;%a%) < 2 & (2;%a%) < 3 & (1;%b_x-y%) < 4", False),
+        ("((1;%a%) > 2) | ((2;%a%) < 3 & (1;%a%) < 3)", True),
+        ("( 1 ; %a% ) < ( 2;%a%)", True),
+    ],
+)
+def test_formulas(text, expected):
+    assert Formula(text)(SUMS) is expected
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("", "character 1: its end stands where a region or a number"),
+        ("(1;%a%) < ", "character 11: its end stands where"),
+        ("(1;%a%) <> 3", "character 10: '>' stands where a region"),
+        ("[(1;%a%) < 3", "character 13: its end stands where ] must be"),
+        ("[(1;%a%) < 3)", r"character 13: '\)' stands where \] must be"),
+        ("(1;%a%) < 3]", "character 12: ']' is not expected"),
+        ("(1;%a%) < 3 3", "character 13: '3' is not expected"),
+        ("(1;%a%) < 3 < 4", "character 13: '<' is not expected"),
+        ("(1;%a%) * 3 < 4", r"character 9: '\*' does not belong"),
+        ("(a;%a%) < 4", r"character 2: 'a;%a%\)' does not belong"),
+        ("__import__('os')", "character 1: .* does not belong"),
+        ("[1 < 2] + 3 < 4", r"character 9: '\+' must join numbers"),
+        ("[1 < 2] < 3", "character 9: '<' must compare numbers"),
+        ("1 < 2 & 3", "character 7: '&' must join comparisons"),
+        ("1 < 2 & 2 < 3 | 3 < 4", r"character 15: '\|' needs brackets"),
+        ("(1;%a%) + 3", "must compare numbers, by <, > or ="),
+    ],
+)
+def test_formulas_with_errors(text, message):
+    with pytest.raises(ValueError, match=message) as error:
+        Formula(text)
+    assert "\n" not in str(error.value)
+
+
+numbers = st.sampled_from(
+    ["(1;%a%)", "(2;%a%)", "(*;%a%)", "(1;%b_x-y%)", "(12;%b_x-y%)", "2", "0.5"]
+)
+sums = st.recursive(
+    numbers,
+    lambda inner: st.builds(
+        lambda *parts: f"[{' '.join(parts)}]",
+        inner,
+        st.sampled_from("+-"),
+        inner,
+    ),
+    max_leaves=4,
+) | st.builds(
+    lambda parts, signs: "".join(map("".join, zip(["", *signs], parts))),
+    st.lists(numbers, min_size=4, max_size=4),
+    st.lists(st.sampled_from("+-"), min_size=3, max_size=3),
+)
+comparisons = st.builds(
+    lambda *parts: " ".join(parts), sums, st.sampled_from("<>="), sums
+)
+formulas = st.recursive(
+    comparisons,
+    lambda inner: st.builds(
+        lambda left, symbol, right: f"[{left}] {symbol}[{right}]",
+        inner,
+        st.sampled_from("&|"),
+        inner,
+    ),
+    max_leaves=5,
+)
+
+
+@given(formulas)
+def test_any_formula_is_what_python_computes(text):
+    def value(match):
+        region, condition = match.groups()
+        return str(
+            sum(
+                each
+                for (name, number), each in SUMS.items()
+                if name == condition and region in ("*", str(number))
+            )
+        )
+
+    python = re.sub(r"\((\d+|\*);%([^%]*)%\)", value, text)
+    python = python.replace("[", "(").replace("]", ")").replace("=", "==")
+    python = python.replace("&", " and ").replace("|", " or ")
+    # All numbers are sums of halves, so `=` is exact.
+    assert Formula(text)(SUMS) == eval(python)
+
+
+def test_ties_of_formulas():
+    tie = Formula("(1;%a%) + (2;%a%) < 3 | (1;%a%) < 3")
+    assert tie(SUMS) and tie.has_tie(SUMS)
+    assert not Formula("(*;%a%) = 3 & (1;%a%) < 3").has_tie(SUMS)
+
+
+# === Suites ===
+
+
+def suite(name="number_mine", **others):
+    texts = {
+        1: {
+            "same": ["w1 w2", "w3", "", "w4 w5"],
+            "other": ["w1 w2", "w6 w7", "w8", "w4"],
+        },
+        2: {
+            "same": ["", "zebra", "w2", "w3"],
+            "other": ["w1", "zebra", "w2", ""],
+        },
+    }
+    return {
+        "meta": {"name": name, "metric": "sum", **others},
+        "region_meta": {"1": "subject", "2": "verb", "3": "x", "4": "end"},
+        "predictions": [
+            {"type": "formula", "formula": "(2;%same%) < (2;%other%)"},
+            {"type": "formula", "formula": "(*;%same%) > (4;%other%)"},
+        ],
+        "items": [
+            {
+                "item_number": number,
+                "conditions": [
+                    {
+                        "condition_name": condition,
+                        "regions": [
+                            {"region_number": place, "content": text}
+                            for place, text in enumerate(regions, 1)
+                        ],
+                    }
+                    for condition, regions in conditions.items()
+                ],
+            }
+            for number, conditions in texts.items()
+        ],
+    }
+
+
+def write(folder, content, name="mine.json"):
+    path = folder / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+def counted():
+    tokens = np.random.default_rng(0).zipf(1.5, 400).astype("int32") % V
+    tokens[7::8] = 0
+    return KneserNey(V, order=3, discounts=0.5).fit(tokens, verbose=0)
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("make", [shared, counted])
+def test_regions_are_sums_over_their_tokens(make, tmp_path):
+    model = make()
+    suites = read_suites(write(tmp_path, suite()))
+    results = suite_results(model, suites, VOCABULARY, verbose=0)
+    found = iter(results.regions)
+    for item in suite()["items"]:
+        sums = {}
+        for condition in item["conditions"]:
+            before, name = [0], condition["condition_name"]
+            for region in condition["regions"]:
+                bits = 0.0
+                for word in region["content"].split():
+                    if hasattr(model, "step"):
+                        ids = np.array([before], "int32")
+                        state = model.initial_state(1)
+                        row = array(model.step(ids, state)[0])[0, -1]
+                        row = row.astype("float64")
+                        row -= np.log(np.exp(row).sum())
+                    else:
+                        ids = np.array([*before[1:], 0], "int32")
+                        place = len(before) - 1
+                        (row,) = model.log_probabilities_at(
+                            ids, place, place + 1
+                        )
+                    bits -= row[VOCABULARY[word]] / np.log(2)
+                    before.append(VOCABULARY[word])
+                one = next(found)
+                assert one["content"] == region["content"]
+                assert one["surprisal_bits"] == pytest.approx(bits, abs=1e-4)
+                sums[name, region["region_number"]] = bits
+        (result,) = [
+            each
+            for each in results.items
+            if each["item"] == item["item_number"]
+        ]
+        whole = sum(v for (name, _), v in sums.items() if name == "same")
+        assert result["predictions"] == (
+            sums["same", 2] < sums["other", 2],
+            whole > sums["other", 4],
+        )
+        assert result["unknown"] == (item["item_number"] == 2)
+    assert next(found, None) is None
+
+
+class Preferring:
+    """A model to which lower ids are more probable."""
+
+    causal, vocabulary_size, vocabulary = True, V, VOCABULARY
+
+    def score(self, text):
+        return -text.tokens.astype("float64")
+
+
+def test_accuracies_and_the_table(tmp_path):
+    first = suite()
+    # The second item has a tie, by the unknown word, and so is wrong.
+    other = suite("mine", circuit="My circuit")
+    other["predictions"] = other["predictions"][1:]
+    folder = tmp_path / "suites"
+    folder.mkdir()
+    write(folder, first, "a.json")
+    write(folder, other, "b.json")
+    (folder / "results.csv").write_text("not read")
+    results = suite_results(Preferring(), read_suites(folder), verbose=0)
+    a, b = results.by("suite").values()
+    assert (a.items, a.accuracy, a.ties, a.unknown) == (2, 0.5, 1, 1)
+    assert (b.items, b.accuracy, b.ties, b.unknown) == (2, 1.0, 0, 1)
+    assert list(results.by("circuit")) == ["Agreement", "My circuit"]
+    assert results.paradigms("circuit") == {
+        "Agreement": {"number_mine"},
+        "My circuit": {"mine"},
+    }
+    assert results.accuracy.accuracy == 0.75
+    assert results.accuracy.suites == 2
+    results.write(tmp_path / "regions.tsv")
+    with open(tmp_path / "regions.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert len(rows) == 2 * 2 * 2 * 4
+    assert rows[1] == {
+        "suite": "number_mine",
+        "circuit": "Agreement",
+        "item": "1",
+        "condition": "same",
+        "region": "2",
+        "region_name": "verb",
+        "content": "w3",
+        "surprisal_bits": f"{5 / math.log(2):.6f}",
+        "unknown": "",
+        "correct": "1",
+    }
+
+
+def test_pieces_of_words(tmp_path):
+    pieces = ["<eos>", "<unk>", "\u2581", *"abcd", "\u2581ab"]
+    vocabulary = SubwordVocabulary(pieces)
+    content = suite()
+    conditions = content["items"][0]["conditions"]
+    content["items"] = content["items"][:1]
+    for condition in conditions:
+        for region, text in zip(condition["regions"], ("ab", "cd", "", "abab")):
+            region["content"] = text
+    model = Preferring()
+    model.vocabulary, model.vocabulary_size = None, len(pieces)
+    (one,) = read_suites(write(tmp_path, content))
+    results = suite_results(model, [one], vocabulary, verbose=0)
+    ids = [[7], [2, 5, 6], [], [7, 3, 4]]
+    assert [row["surprisal_bits"] for row in results.regions[:4]] == [
+        pytest.approx(sum(each) / math.log(2)) for each in ids
+    ]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (("predictions", 0, "formula", "(5;%same%) < 3"), "past the sentence"),
+        (("predictions", 0, "formula", "(1;%none%) < 3"), "no condition of it"),
+        (
+            ("predictions", 0, "formula", "(1;%same%) <"),
+            "error at character 13",
+        ),
+        (("predictions", []), "must have items and predictions"),
+        (("meta", "metric", "mean"), "metric='mean'"),
+        (("meta", {}), "no suite of SyntaxGym, with meta"),
+        (("items", 0, "conditions", 0, {}), "no suite of SyntaxGym"),
+        (("items", 3), "no suite of SyntaxGym"),
+    ],
+)
+def test_suites_that_are_wrong(change, message, tmp_path):
+    content = copy.deepcopy(suite())
+    *path, last, value = change
+    part = content
+    for name in path:
+        part = part[name]
+    part[last] = value
+    with pytest.raises(ValueError, match=message) as error:
+        read_suites(write(tmp_path, content))
+    assert "mine.json" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_wrong(tmp_path):
+    for text in ("", "[1]", "{"):
+        (tmp_path / "mine.json").write_text(text)
+        with pytest.raises(ValueError, match="mine.json"):
+            read_suites(tmp_path / "mine.json")
+    with pytest.raises(ValueError, match="`suites` must hold a suite"):
+        suite_results(Preferring(), [])
+
+
+# === The suites of Hu et al. (2020) ===
+
+
+def real(name):
+    if not (REAL / name).exists():
+        pytest.skip("SyntaxGym's suites are not in ../shared/data")
+    return REAL / name
+
+
+def test_the_suites_of_hu_et_al():
+    suites = read_suites(real("suites.zip"))
+    assert len(suites) == 34
+    circuits = [each.circuit for each in suites]
+    assert {name: circuits.count(name) for name in sorted(set(circuits))} == {
+        "Agreement": 3,
+        "Center Embedding": 2,
+        "Garden-Path Effects": 6,
+        "Gross Syntactic State": 4,
+        "Licensing": 10,
+        "Long-Distance Dependencies": 8,
+        "other": 1,
+    }
+    published = command.read_published(real("results_gpt2.csv"))
+    (accuracies,) = published.values()
+    assert set(accuracies) >= {s.name for s in suites if s.circuit != "other"}
+    results = suite_results(Preferring(), suites, VOCABULARY, verbose=0)
+    assert len(results) == sum(len(each.items) for each in suites)
