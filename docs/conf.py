@@ -1,4 +1,7 @@
-"""The book: `python -m sphinx -W docs build/book` writes it as a site."""
+"""The book: `python -m sphinx -W docs build/book` writes it as a site.
+
+With `-t models`, the trained models run on pages of the site.
+"""
 
 import datetime
 import inspect
@@ -10,6 +13,7 @@ import sys
 os.environ.setdefault("KERAS_BACKEND", "torch")
 
 import memlm_keras  # noqa: E402
+from memlm_keras import trained  # noqa: E402
 
 project = "memlm_keras"
 author = "The memlm_keras authors"
@@ -34,7 +38,7 @@ html_theme = "furo"
 html_title = f"memlm_keras {version}"
 html_static_path = ["static"]
 html_css_files = ["tables.css"]
-exclude_patterns = ["results/logs"]
+exclude_patterns = ["results/logs", "pages"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 # Docstrings put code between single backticks.
@@ -48,6 +52,11 @@ napoleon_use_ivar = True
 
 DOCS = pathlib.Path(__file__).parent
 ROOT = DOCS.parent
+# Pages that run trained models; Sphinx copies what is in the folder.
+MODEL_PAGES = DOCS / "pages"
+if tags.has("models"):  # noqa: F821
+    MODEL_PAGES.mkdir(exist_ok=True)
+    html_extra_path = [MODEL_PAGES.name]
 _REFERENCE = """\
 # memlm_keras.{name}
 
@@ -100,6 +109,21 @@ def write_pages(app):
             path.write_text(text)
 
 
+def write_model_pages(app):
+    """With the tag `models`, writes a page of each trained model."""
+    if not app.tags.has("models"):
+        return
+    for name in trained.RECIPES:
+        metadata = trained.read_metadata(trained.find(name))
+        memlm_keras.serving.export(
+            memlm_keras.LanguageModel.from_preset(name),
+            MODEL_PAGES / name,
+            overwrite=True,
+            format="web",
+            quantize="int8" if metadata["dtype"] == "int8" else None,
+        )
+
+
 def linked_within(text, folder):
     """Links to pages outside of this folder lead to those of the book.
 
@@ -134,5 +158,6 @@ def _file_is_included(app, path, name, source):
 
 def setup(app):
     app.connect("builder-inited", write_pages)
+    app.connect("builder-inited", write_model_pages)
     app.connect("source-read", _page_is_read)
     app.connect("include-read", _file_is_included)

@@ -5,6 +5,7 @@ the engine. TensorFlow is imported where the step is traced.
 """
 
 import base64
+import gzip
 import importlib.resources
 import itertools
 import json
@@ -96,7 +97,9 @@ def write(model, vocabulary, options, path):
             ):
                 shutil.copyfileobj(file, written)
     packed = {
-        name: base64.b64encode(path.joinpath(name).read_bytes()).decode()
+        name: base64.b64encode(
+            gzip.compress(path.joinpath(name).read_bytes(), mtime=0)
+        ).decode()
         for name in (MODEL, FACTS, *ENGINE[1:])
     }
     text = f"const PACKED_FILES = {json.dumps(packed, indent=0)};\n"

@@ -35,7 +35,9 @@ def site(tmp_path_factory):
     shutil.copytree(
         ROOT / "docs",
         copy / "docs",
-        ignore=shutil.ignore_patterns("code_examples", "reference", "project"),
+        ignore=shutil.ignore_patterns(
+            "code_examples", "reference", "project", "pages"
+        ),
     )
     for path in [*ROOT.glob("*.md"), ROOT / "saved_models" / "README.md"]:
         to = copy / path.relative_to(ROOT)
@@ -44,7 +46,7 @@ def site(tmp_path_factory):
     for name in ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci"):
         (copy / name).symlink_to(ROOT / name)
     built = subprocess.run(
-        [sys.executable, "-m", "sphinx", "-W", "-q", "docs", "site"],
+        [sys.executable, *"-m sphinx -W -q -t models docs site".split()],
         cwd=copy,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

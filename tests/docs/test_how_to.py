@@ -3,6 +3,7 @@
 Commands, also those of docs/results, run up to training.
 """
 
+import importlib.util
 import pathlib
 import re
 import shlex
@@ -185,7 +186,9 @@ def test_commands_can_be_typed(page, folder, monkeypatch, capsys):
             check_command(command, arguments, folder, monkeypatch)
         else:
             assert program in OTHER_PROGRAMS, command
-        if program == "python":
+        if program == "python" and arguments[0] == "-m":
+            assert importlib.util.find_spec(arguments[1]), command
+        elif program == "python":
             assert (ROOT / arguments[0]).is_file(), command
     capsys.readouterr()
 

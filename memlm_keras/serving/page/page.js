@@ -28,8 +28,12 @@ let times = [];
  * file itself, where a script holds them. */
 async function bytesOf(name) {
   if (location.protocol === "file:") {
-    const packed = await packedFiles();
-    return Uint8Array.from(atob(packed[name]), c => c.charCodeAt(0));
+    const packed = atob((await packedFiles())[name]);
+    const bytes = new Uint8Array(packed.length);
+    for (let i = 0; i < bytes.length; i++) bytes[i] = packed.charCodeAt(i);
+    const stream = new Blob([bytes]).stream();
+    return new Uint8Array(await new Response(
+      stream.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer());
   }
   const response = await fetch(name);
   if (!response.ok)
@@ -250,7 +254,7 @@ function textOf(start, stop) {
   const some = entries.slice(start, stop);
   if (some[0].id === vocabulary.endId) return "\u21b5";
   if (some.some(({id}) => id === vocabulary.unknownId))
-    return some.map(({token}) => token).join("").replaceAll("\u2581", " ").trim();
+    return some.map(({token}) => token).join("").replaceAll(WORD_START, " ").trim();
   return vocabulary.detokenize(some.map(({id}) => id)).trim();
 }
 
@@ -265,6 +269,12 @@ function show() {
   $("status").textContent = `${facts.parameters.toLocaleString("en")} `
     + `parameters, ${vocabulary.tokens.length.toLocaleString("en")} tokens; `
     + `${each} ms a token`;
+}
+
+function labelOf(id) {
+  if (id === vocabulary.endId) return "\u21b5 end of sentence";
+  const token = vocabulary.tokens[id].replaceAll(WORD_START, " ").trim();
+  return vocabulary.begins(id) ? token : `\u2026${token}`;
 }
 
 function showNext() {
@@ -291,8 +301,7 @@ function showNext() {
         ask();
       },
     },
-    element("span", {textContent: id === vocabulary.endId
-      ? "\u21b5 end of sentence" : vocabulary.tokens[id]}),
+    element("span", {textContent: labelOf(id)}),
     bar,
     element("span", {className: "number",
       textContent: `${(100 * probability).toFixed(2)} %`}));
