@@ -82,6 +82,26 @@ class Int8Kernels:
         )
 
 
+def expanded(layer):
+    """A layer for a loop over time, by a cell whose int8 matrices are expanded
+    once; or a cell so; without such matrices the same object."""
+    new = {}
+    if hasattr(layer, "cell"):
+        new = {"cell": expanded(layer.cell)}
+    elif hasattr(layer, "cells"):
+        new = {"cells": [expanded(cell) for cell in layer.cells]}
+    elif isinstance(layer, Int8Kernels):
+        names = [name.removesuffix("_int8") for name in vars(layer)]
+        kept = vars(layer)
+        new = {n: getattr(layer, n) for n in names if f"{n}_int8" in kept}
+    if not new:
+        return layer
+    # `copy.copy` would write a layer of Keras to a file in memory.
+    other = object.__new__(type(layer))
+    vars(other).update(vars(layer), **new)
+    return other
+
+
 class DistinctKernels(Int8Kernels):
     """Mix-in for layers with one `kernel_initializer` for all matrices."""
 

@@ -6,6 +6,8 @@ from keras import ops
 # The loop over time of every Keras recurrent layer; it has no public name.
 from keras.src.backend import rnn
 
+from memlm_keras.kernels import expanded
+
 
 class ProjectedCell(keras.layers.Layer):
     """Base of cells that a `ProjectedRNN` runs; states begin as zeros."""
@@ -84,7 +86,7 @@ class ProjectedRNN(keras.layers.RNN):
 
     def inner_loop(self, sequences, initial_state, mask, training=False):
         """Projects all inputs, then runs the steps; see `keras.layers.RNN`."""
-        cell, go_backwards = self.cell, self.go_backwards
+        cell, go_backwards = expanded(self.cell), self.go_backwards
         inputs = cell.project_inputs(sequences)
         if (
             training

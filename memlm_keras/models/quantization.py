@@ -1,4 +1,4 @@
-"""Quantization of a model's layers, with a report."""
+"""Quantization of a model's layers, with a report; int8 layers of Keras."""
 
 import functools
 import warnings
@@ -6,8 +6,13 @@ from typing import NamedTuple
 
 import keras
 
-# Keras' `summary` counts by it; it has no public name.
+# Keras' `quantize` chooses, and its `summary` counts, by functions that have no
+# public name.
+from keras.src.quantizers.utils import should_quantize_layer
 from keras.src.utils.summary_utils import weight_memory_size
+
+from memlm_keras.kernels import Int8Kernels
+from memlm_keras.kernels import expanded
 
 
 class Quantized(NamedTuple):
@@ -37,6 +42,9 @@ def quantize(model, mode, config, filters, verbose, **kwargs):
             f"whose {smoothed[0]} is. Quantize `with_fixed_matrices()`"
         )
     before = _sizes(layers)
+    if "int8" in (mode, config, getattr(config, "mode", None)):
+        for layer in layers.values():
+            _prepare(layer, lambda cell: should_quantize_layer(cell, filters))
     with warnings.catch_warnings():
         # Of layers that Keras does not change; the report lists them.
         warnings.filterwarnings("ignore", ".*does not have a `quantize")
@@ -98,3 +106,76 @@ def forget_compiled(model):
         for name, value in vars(kind).items():
             if isinstance(value, functools.cached_property):
                 vars(model).pop(name, None)
+
+
+# === Recurrent layers of Keras ===
+
+
+class Int8KernelsOfKeras(Int8Kernels):
+    """`Int8Kernels` of the two matrices of a recurrent cell of Keras."""
+
+    def quantize(self, mode=None, type_check=True, config=None):
+        # As Keras does around the method of a layer when it makes the layer,
+        # which `prepare` gives this class later.
+        self._check_quantize_args(mode, self.compute_dtype)
+        self._tracker.unlock()
+        try:
+            super().quantize(mode, type_check, config)
+        finally:
+            self._tracker.lock()
+
+    def _matrices(self):
+        # The bias of a GRU has two axes, too.
+        matrices = super()._matrices()
+        return {name: matrices[name] for name in matrices if name != "bias"}
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Int8LSTMCell(Int8KernelsOfKeras, keras.layers.LSTMCell):
+    """`keras.layers.LSTMCell` after `quantize`."""
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Int8GRUCell(Int8KernelsOfKeras, keras.layers.GRUCell):
+    """`keras.layers.GRUCell` after `quantize`."""
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Int8SimpleRNNCell(Int8KernelsOfKeras, keras.layers.SimpleRNNCell):
+    """`keras.layers.SimpleRNNCell` after `quantize`."""
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class Int8RNN(keras.layers.RNN):
+    """`keras.layers.RNN`, `LSTM`, `GRU` or `SimpleRNN` after `quantize`."""
+
+    def inner_loop(self, sequences, initial_state, mask, training=False):
+        return keras.layers.RNN.inner_loop(
+            expanded(self), sequences, initial_state, mask, training
+        )
+
+
+_CELLS = {
+    keras.layers.LSTMCell: Int8LSTMCell,
+    keras.layers.GRUCell: Int8GRUCell,
+    keras.layers.SimpleRNNCell: Int8SimpleRNNCell,
+}
+_LAYERS = (
+    keras.layers.RNN,
+    keras.layers.LSTM,
+    keras.layers.GRU,
+    keras.layers.SimpleRNN,
+)
+
+
+def _prepare(layer, chosen):
+    """Lets `keras.Model.quantize` change the cells of a recurrent layer of
+    Keras that are `chosen(cell)`; subclasses stay as they are."""
+    if type(layer) not in _LAYERS:
+        return
+    cells = getattr(layer.cell, "cells", [layer.cell])
+    for cell in cells:
+        if type(cell) in _CELLS and chosen(cell):
+            cell.__class__ = _CELLS[type(cell)]
+            del vars(cell)["quantize"]
+            layer.__class__ = Int8RNN

@@ -36,15 +36,32 @@ CELLS = {
 }
 
 
+# Keras' own recurrent layers.
+LAYERS = {
+    "lstm": lambda: [keras.layers.LSTM(UNITS, implementation=1)],
+    "gru": lambda: [keras.layers.GRU(UNITS)],
+    "gru_reset_before": lambda: [keras.layers.GRU(UNITS, reset_after=False)],
+    "simple_rnn": lambda: [keras.layers.SimpleRNN(UNITS, use_bias=False)],
+    "stack": lambda: [
+        keras.layers.LSTM(UNITS),
+        keras.layers.RNN(
+            [keras.layers.GRUCell(UNITS), keras.layers.SimpleRNNCell(UNITS)]
+        ),
+    ],
+}
+
+
 def of(name):
     if name in MODELS:
         return MODELS[name]()
+    if name in LAYERS:
+        return memlm.LanguageModel(V, 6, LAYERS[name]())
     layer = memlm.cells.ProjectedRNN(CELLS[name]())
     return memlm.LanguageModel(V, 6, [layer])
 
 
 @pytest.mark.backend(one_in=5)
-@pytest.mark.parametrize("name", [*MODELS, *CELLS])
+@pytest.mark.parametrize("name", [*MODELS, *CELLS, *LAYERS])
 def test_quantized_models_read_stream_and_are_saved(name, reloaded):
     model, tokens = of(name), tokens_of(2, 5)
     before = model.score(tokens)
@@ -69,7 +86,7 @@ def test_account(capsys):
     assert {name: one.what for name, one in found.items()} == {
         "embedding": "int8",
         "head": "shares its matrix",
-        "recurrent_0": "left in float32",
+        "recurrent_0": "int8",
         "memory": "int8",
     }
     # Each row of the embedding has a scale of its own, each column of a kernel.
@@ -79,7 +96,41 @@ def test_account(capsys):
     assert found["memory"].bytes_after == 4 * (4 * 4 + 4 * 4) + 4 + 4
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in printed] == ["layer", *found, "all"]
-    assert "left in float32" in printed[3]
+    # Other layers are left as they are.
+    model = memlm.LanguageModel(V, 6, [OwnLSTM(UNITS)])
+    model.quantize("int8", filters="cell", verbose=False)
+    assert {one.what for one in model.quantized_layers} == {"left in float32"}
+
+
+class OwnLSTM(keras.layers.LSTM):
+    """A layer that may compute anything."""
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_keras_equal_those_of_the_same_rounded_matrices(name):
+    model, tokens = of(name), tokens_of(3, 9)
+    rounded = model.with_mixture(memlm.mixtures.NeuralCache(size=3))
+    rounded = rounded.with_mixture(None)
+    names = [one.name for one in model.recurrent]
+    model.quantize("int8", filters="cell", verbose=False)
+    whats = {one.layer: one.what for one in model.quantized_layers}
+    assert whats.pop("embedding") == whats.pop("head") == "left in float32"
+    assert set(whats.values()) == {"int8"}
+    assert [one.name for one in model.recurrent] == names
+    for one in model.quantized_layers:
+        if one.what == "int8":
+            assert one.bytes_after < 0.6 * one.bytes_before
+    for layer in rounded.recurrent:
+        for cell in getattr(layer.cell, "cells", [layer.cell]):
+            for matrix in (cell.kernel, cell.recurrent_kernel):
+                value = array(matrix)
+                scale = 127 / np.abs(value).max(axis=0)
+                matrix.assign(np.round(value * scale) / scale)
+    close(model.score(tokens), rounded.score(tokens))
+    # Word by word, and by a loop over all of them.
+    close(stepped(model, tokens)[0], array(rounded(tokens)))
+    with pytest.raises(ValueError, match="already quantized"):
+        model.quantize("int8", filters="cell", verbose=False)
 
 
 def test_quantization_discards_compiled_functions():
