@@ -35,6 +35,12 @@ def _associative_lstm(key):
     )
 
 
+def _delta_rule(**arguments):
+    return lambda window: memlm_keras.memory.DeltaRule(
+        *(2, 16), negative_eigenvalues=True, **arguments
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class RecallRow:
     """A model of the recall tasks."""
@@ -72,6 +78,9 @@ ROWS = {
     ),
     "key_value_predict": RecallRow(memory=_memory("KeyValuePredict"), parts=3),
     "induction": RecallRow(memory=_memory("InductionAttention")),
+    "delta_rule": RecallRow(memory=_delta_rule()),
+    "delta_rule_convolution": RecallRow(memory=_delta_rule(kernel_size=4)),
+    "delta_rule_previous": RecallRow(memory=_delta_rule(previous_keys=True)),
     "memory_block_15": RecallRow(
         memory=_memory("MemoryBlock"), window=15, expected_failure=_WORDS
     ),
