@@ -180,6 +180,63 @@ class DeltaRule(DistinctKernels, Memory):
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):
+        (queries, keys, values, *gates), new_state = self._projected(
+            outputs, state, mask
+        )
+        context, new_state["associations"] = read_and_write(
+            queries,
+            keys,
+            values,
+            *gates,
+            ops.cast(state["associations"], "float32"),
+        )
+        shape = ops.shape(outputs)[:2]
+        context = ops.reshape(context, (*shape, self.context_kernel.shape[0]))
+        context = ops.cast(context, outputs.dtype)
+        outputs = ops.tanh(
+            ops.matmul(context, self.context_kernel)
+            + ops.matmul(outputs, self.output_kernel)
+        )
+        return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
+
+    def read_weights(self, outputs):
+        """Returns what is read of each earlier value, from an empty state.
+
+        A read is a sum of values, `r_t = sum_i weights[t, i] v_i`. The weights
+        follow from all queries, keys and rates, and can be negative.
+
+        Args:
+            outputs: float tensor `(B, T, k)`, without padding.
+
+        Returns:
+            Float32 tensor `(B, N, T, T)`, zero for `i > t`.
+
+        Example:
+
+        >>> memory = memlm_keras.memory.DeltaRule(num_heads=2, key_dim=8)
+        >>> outputs = np.ones((1, 5, 16), "float32")
+        >>> _ = memory(outputs)
+        >>> keras.ops.shape(memory.read_weights(outputs))
+        (1, 2, 5, 5)
+        """
+        outputs = ops.convert_to_tensor(outputs, self.compute_dtype)
+        batch_size, time, _ = ops.shape(outputs)
+        state = self.initial_state(batch_size)
+        (queries, keys, _, *gates), _ = self._projected(outputs, state)
+        # Values of which each is the step at which it is written.
+        steps = ops.broadcast_to(
+            ops.eye(time)[None, :, None],
+            (batch_size, time, self.num_heads, time),
+        )
+        empty = (batch_size, self.num_heads, self.key_dim, time)
+        weights, _ = read_and_write(
+            queries, keys, steps, *gates, ops.zeros(empty)
+        )
+        return ops.transpose(weights, (0, 2, 1, 3))
+
+    def _projected(self, outputs, state, mask=None):
+        """Returns queries, keys, values, rates and decays by head, and the new
+        state of the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
             self._by_head(ops.matmul(source, kernel))
@@ -200,22 +257,7 @@ class DeltaRule(DistinctKernels, Memory):
             valid = ops.cast(mask, "float32")[..., None, None]
             rates = rates * valid
             decays = None if decays is None else decays * valid
-        context, new_state["associations"] = read_and_write(
-            unit(queries),
-            unit(keys),
-            values,
-            rates,
-            decays,
-            ops.cast(state["associations"], "float32"),
-        )
-        shape = ops.shape(outputs)[:2]
-        context = ops.reshape(context, (*shape, self.context_kernel.shape[0]))
-        context = ops.cast(context, outputs.dtype)
-        outputs = ops.tanh(
-            ops.matmul(context, self.context_kernel)
-            + ops.matmul(outputs, self.output_kernel)
-        )
-        return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
+        return (unit(queries), unit(keys), values, rates, decays), new_state
 
     def _sources(self, outputs, state, mask):
         """Returns what queries, keys and values are made of, each `(B, T, k)`,

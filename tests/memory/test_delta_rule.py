@@ -240,6 +240,25 @@ def test_the_first_step_has_no_previous_key():
     np.testing.assert_array_equal(arrays(state["associations"]), 0.0)
 
 
+@every_form
+def test_a_read_is_a_sum_of_values(form):
+    layer = make(6, num_heads=2, key_dim=4, value_dim=3, **FORMS[form])
+    outputs = normal(1, 2, 40, 6)
+    weights = arrays(layer.read_weights(outputs))
+    assert weights.shape == (2, 2, 40, 40)
+    np.testing.assert_array_equal(np.triu(weights, 1), 0.0)
+    sources, _ = layer._sources(tensor(outputs), layer.initial_state(2), None)
+    values = arrays(keras.ops.matmul(sources[2], layer.value_kernel))
+    context = np.einsum(
+        "bnti,binv->btnv", weights, values.reshape(2, 40, 2, 3)
+    ).reshape(2, 40, 6)
+    context_kernel, output_kernel = (
+        arrays(kernel) for kernel in (layer.context_kernel, layer.output_kernel)
+    )
+    expected = np.tanh(context @ context_kernel + outputs @ output_kernel)
+    assert_close(layer(outputs), expected)
+
+
 def test_a_convolution_begins_as_the_identity():
     arguments = {"key_dim": 3, "kernel_initializer": uniform(1)}
     with_one, without = (
