@@ -37,7 +37,7 @@ def _associative_lstm(key):
 
 def _delta_rule(**arguments):
     return lambda window: memlm_keras.memory.DeltaRule(
-        *(2, 16), negative_eigenvalues=True, **arguments
+        num_heads=2, key_dim=16, negative_eigenvalues=True, **arguments
     )
 
 
