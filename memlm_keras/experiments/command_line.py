@@ -131,6 +131,12 @@ _OVERWRITE = Option(
     "overwrite", bool, "Move an older run aside, and start again."
 )
 _SEEDED = Option("seed", int, "Seed of weights, dropout and shuffling.")
+_RATE = Option(
+    "rate",
+    float,
+    "Train on the text while reading it, by dynamic evaluation with this rate "
+    "of SGD.",
+)
 _FINISHED_ONLY = "Train nothing, and write the results of finished runs."
 
 COMMANDS = {
@@ -204,12 +210,7 @@ COMMANDS = {
                     "Read each sentence from the initial state; by default "
                     "the state is carried through the file.",
                 ),
-                Option(
-                    "rate",
-                    float,
-                    "Train on the text while reading it, by dynamic "
-                    "evaluation with this rate of SGD.",
-                ),
+                _RATE,
                 Option(
                     "segment_length",
                     int,
@@ -265,6 +266,31 @@ COMMANDS = {
                     "models_summary.jsonl, or a .csv with model, suite, item "
                     "and correct.",
                 ),
+            ),
+        ),
+        Command(
+            "certify",
+            "Checks from outside that a model gives probabilities: causal, "
+            "normalised, and more; of several models, their average. RUN may "
+            "also be an exported .onnx or .tflite file, or the folder of a "
+            "SavedModel. The exit status is 1 if a check fails.",
+            {"RUN": "+"},
+            (
+                Option(
+                    "same_as",
+                    str,
+                    "Another RUN, such as the model of an exported file, which "
+                    "must give the same.",
+                ),
+                _RATE,
+                Option(
+                    "tolerance",
+                    float,
+                    "Largest difference that passes, in nats.",
+                    default=1e-4,
+                ),
+                Option("seed", int, "Seed of the texts to read.", default=0),
+                Option("out", str, "JSON file to write too."),
             ),
         ),
         Command(

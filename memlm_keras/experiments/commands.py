@@ -4,6 +4,7 @@ Each takes positional arguments, a dict of options, and the typed command.
 """
 
 import contextlib
+import dataclasses
 import fnmatch
 import functools
 import itertools
@@ -466,15 +467,9 @@ def _summary(total, length):
 
 def surprisal(positional, values, command):
     """Writes a table of the words of a file, a line each."""
-    models = [_load_or_count(path) for path in positional.run]
-    model, vocabulary = models[0]
-    if len(models) > 1:
-        model = memlm.Ensemble([each for each, _ in models])
-    if "rate" in values:
-        evaluation = memlm.evaluation
-        model = evaluation.DynamicEvaluator(model, values["rate"])
-    elif "segment_length" in values:
+    if "segment_length" in values and "rate" not in values:
         raise UsageError("--segment_length is for --rate.")
+    model, vocabulary = _model_of(positional.run, values.get("rate"))
     lines = list(memlm.data.text_store.read_lines(positional.file))
     if not any(map(str.strip, lines)):
         raise UsageError(f"{positional.file} has no word.")
@@ -513,6 +508,43 @@ def pairs(positional, values, command):
     minimal_pairs.measure_runs(
         positional.path, _load_or_count, positional.run, values
     )
+
+
+def certify(positional, values, command):
+    """Checks a model from outside; returns the exit status."""
+    from memlm_keras.serving.exported import find_exported
+
+    def load(paths, rate=None):
+        if rate is None and len(paths) == 1 and find_exported(paths[0]):
+            return memlm.serving.load(paths[0])
+        return _model_of(paths, rate)[0]
+
+    runs, other = positional.run, values.get("same_as")
+    certificate = memlm.evaluation.certify(
+        load(runs, values.get("rate")),
+        same_as=other and load([other]),
+        tolerance=values["tolerance"],
+        seed=values["seed"],
+    )
+    certificate = dataclasses.replace(
+        certificate, model=f"{' '.join(runs)}: {certificate.model}"
+    )
+    print(certificate)
+    if "out" in values:
+        certificate.write(values["out"])
+    return 0 if certificate.passed else 1
+
+
+def _model_of(paths, rate=None):
+    """The model of a run or the average of several, which may learn from what
+    it reads, and the vocabulary of an n-gram model."""
+    models = [_load_or_count(path) for path in paths]
+    model, vocabulary = models[0]
+    if len(models) > 1:
+        model = memlm.Ensemble([each for each, _ in models])
+    if rate is not None:
+        model = memlm.evaluation.DynamicEvaluator(model, rate)
+    return model, vocabulary
 
 
 def _load_or_count(path):
