@@ -259,10 +259,7 @@ def _scores_first(reader, texts):
     """Cases of a word's score, and what was expected without the word."""
     text = texts.text
     if reader.scores_are_entries:
-        raise _NotApplicable(
-            "it gives distributions, each before the next word is read, and "
-            "no scores of words"
-        )
+        raise _NotApplicable("it gives distributions, and no scores of words")
     scores = reader.scores(text)
     for place in reader.places:
         before = reader.unseen(text, place, texts)

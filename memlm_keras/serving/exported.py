@@ -11,7 +11,10 @@ import zipfile
 import numpy as np
 
 from memlm_keras.data.vocabulary import Vocabulary
+from memlm_keras.files import reading
+from memlm_keras.serving.web import FACTS
 
+_REMEDY = "Export the model again."
 _DTYPES = {
     "tensor(float)": "float32",
     "tensor(int32)": "int32",
@@ -59,7 +62,8 @@ def load(path):
 
     Raises:
         FileNotFoundError: if there is no exported model at `path`.
-        ValueError: if it holds no streamed step of a language model.
+        ValueError: if it is damaged, or holds no streamed step of a language
+            model.
         ImportError: if its engine is not installed.
 
     Example:
@@ -85,16 +89,33 @@ class OneStep:
     """A file that reads one token of each row; a subclass defines `run`."""
 
     steps = 1
-    rows = None
+    rows = None  # or the number that it reads
     end_of_sentence_id = 0
 
     def step(self, token_ids, state):
         """Reads tokens one after another."""
         found = []
         for column in np.split(np.asarray(token_ids), token_ids.shape[1], 1):
-            part, state = self.run(column, state)
+            part, state = self._rows(column, state)
             found.append(part)
         return np.stack(found, axis=1), state
+
+    def _rows(self, column, state):
+        if self.rows is None:
+            return self.run(column, state)
+        found = []
+        for begin in range(0, len(column), self.rows):
+            # Rows that are not there are copies of the last.
+            places = np.arange(begin, begin + self.rows)
+            places = np.minimum(places, len(column) - 1)
+            own = {name: value[places] for name, value in state.items()}
+            found.append(self.run(column[places], own))
+        parts, states = zip(*found)
+        joined = {
+            name: np.concatenate([each[name] for each in states])[: len(column)]
+            for name in state
+        }
+        return np.concatenate(parts)[: len(column)], joined
 
 
 class OnnxStep(OneStep):
@@ -110,31 +131,48 @@ class OnnxStep(OneStep):
                 "Reading an ONNX file needs `pip install onnxruntime`. "
                 f"Received: {path}"
             ) from error
-        self._session = onnxruntime.InferenceSession(
-            str(path), providers=["CPUExecutionProvider"]
-        )
+        with reading(path, "exported model", _REMEDY):
+            self._session = onnxruntime.InferenceSession(
+                str(path), providers=["CPUExecutionProvider"]
+            )
         self._ids, *self._states = self._session.get_inputs()
-        self._outputs = [each.name for each in self._session.get_outputs()]
+        outputs = self._session.get_outputs()
+        self._outputs = [each.name for each in outputs]
         names = {f"next_{each.name}" for each in self._states}
         if not names or not names < set(self._outputs):
             raise ValueError(
                 "`path` must be of a file with one streamed step of a language "
                 f"model. Received: {path}, with the outputs {self._outputs}"
             )
+        self.vocabulary_size = outputs[0].shape[-1]
+        if isinstance(self._ids.shape[0], int):
+            self.rows = self._ids.shape[0]
         facts = self._session.get_modelmeta().custom_metadata_map
         self._initial = json.loads(facts.get("initial_state", "{}"))
         end = facts.get("end_of_sentence_id", facts.get("sos_id", "0"))
         self.end_of_sentence_id = int(end)
-        self.vocabulary_size = int(
-            facts.get("vocabulary_size") or facts["vocab_size"]
-        )
+        page = path.with_name(FACTS)
+        if not facts and page.is_file():
+            # The file of a page in a browser has them beside it.
+            facts = json.loads(page.read_text(encoding="utf-8"))
+            words = facts["vocabulary"]
+            end = words["tokens"].index(words["end_of_sentence"])
+            self.end_of_sentence_id = end
+            self._initial = {
+                name: one["initial"] or 0
+                for name, one in facts["states"].items()
+            }
 
     def initial_state(self, rows):
         state = {}
         for one in self._states:
             # The axis of rows has a name in the place of a size.
             sizes = [rows if isinstance(n, str) else n for n in one.shape]
+            if self.rows is not None:
+                sizes[0] = rows
             begin = np.asarray(self._initial.get(one.name, 0))
+            if begin.ndim:
+                begin = begin.reshape(sizes[1:])
             state[one.name] = np.zeros(sizes, _DTYPES[one.type])
             state[one.name] += begin.astype(_DTYPES[one.type])
         return state
@@ -142,10 +180,9 @@ class OnnxStep(OneStep):
     def run(self, token_ids, state):
         inputs = {self._ids.name: token_ids.astype(_DTYPES[self._ids.type])}
         answer = self._session.run(None, {**inputs, **state})
-        answer = dict(zip(self._outputs, answer, strict=True))
-        state = {name: answer.pop(f"next_{name}") for name in state}
-        (log_probabilities,) = answer.values()
-        return log_probabilities.reshape(len(token_ids), -1), state
+        found = dict(zip(self._outputs, answer, strict=True))
+        state = {name: found[f"next_{name}"] for name in state}
+        return answer[0].reshape(len(token_ids), -1), state
 
 
 class LiteRTStep(OneStep):
@@ -161,8 +198,9 @@ class LiteRTStep(OneStep):
                 'Reading a LiteRT file needs `pip install "memlm_keras[litert]"'
                 f"`. Received: {path}"
             ) from error
-        # A reference keeps the interpreter alive.
-        self._interpreter = Interpreter(str(path), num_threads=1)
+        with reading(path, "exported model", _REMEDY):
+            # A reference keeps the interpreter alive.
+            self._interpreter = Interpreter(str(path), num_threads=1)
         if "step" not in self._interpreter.get_signature_list():
             raise ValueError(
                 "`path` must be of a file with the signature `step` of a "
@@ -190,20 +228,8 @@ class LiteRTStep(OneStep):
         }
 
     def run(self, token_ids, state):
-        inputs = {"token_ids": token_ids.astype("int32"), **state}
-        answers = []
-        for begin in range(0, len(token_ids), self.rows):
-            # Rows that are not there are copies of the last.
-            places = np.arange(begin, begin + self.rows)
-            places = np.minimum(places, len(token_ids) - 1)
-            answer = self._run(**{k: v[places] for k, v in inputs.items()})
-            answers.append(answer)
-        answer = {
-            name: np.concatenate([each[name] for each in answers])
-            for name in ("log_probabilities", *state)
-        }
-        answer = {name: v[: len(token_ids)] for name, v in answer.items()}
-        return answer.pop("log_probabilities"), answer
+        answer = self._run(token_ids=token_ids.astype("int32"), **state)
+        return answer["log_probabilities"], {k: answer[k] for k in state}
 
 
 class ServedModel:
@@ -214,8 +240,9 @@ class ServedModel:
     def __init__(self, path):
         import tensorflow as tf
 
-        # A reference keeps its variables alive.
-        self._loaded = tf.saved_model.load(str(path))
+        with reading(path, "exported model", _REMEDY):
+            # A reference keeps its variables alive.
+            self._loaded = tf.saved_model.load(str(path))
         self._signatures = self._loaded.signatures
         if "score_ids" not in self._signatures:
             raise ValueError(

@@ -162,6 +162,55 @@ def test_surprisals_of_a_file(memlm, run, folder):
     assert told.status == 2
 
 
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_certificates(memlm, run, folder, classifier):
+    alone = run / "model.keras"
+    told = memlm("certify", run, f"--same_as={alone}", "--out=found.json")
+    assert told.status == 0, told.out + told.err
+    assert "7 passed, 0 failed, 0 not applicable" in told.out
+    found = json.loads((folder / "found.json").read_text())
+    assert found["passed"] and found["model"].startswith(str(run))
+    told = memlm("certify", run, "--rate=0.5")
+    assert told.status == 0 and "each segment is an update" in told.out
+    told = memlm("certify", run, alone, "--seed=2")
+    assert told.status == 0 and "Ensemble" in told.out
+    assert "seed 2" in told.out
+
+    told = memlm("train", "kneser_ney_2", "--dataset=text")
+    assert told.status == 0, told.err
+    (counts,) = (folder / "runs").glob("*kneser*")
+    told = memlm("certify", counts, f"--same_as={run}")
+    assert told.status == 1
+    assert "6 passed, 1 failed, 0 not applicable" in told.out
+    assert "says the same" in told.out and "of a distribution" in told.out
+
+    for arguments, status, message in (
+        ((classifier,), 2, "cannot score"),
+        (("none.onnx",), 2, "no trained model of this name"),
+        ((run, "--tolerance=0"), 1, "`tolerance` must be above 0"),
+        ((run, f"--same_as={classifier}"), 2, "cannot score"),
+    ):
+        told = memlm("certify", *arguments)
+        assert told.status == status and message in told.err, told.err
+
+
+@pytest.mark.slow
+@pytest.mark.backend("tensorflow")
+def test_certificates_of_files(memlm, run, folder):
+    told = memlm("export", run, "model.onnx", "--format=onnx")
+    assert told.status == 0, told.err
+    told = memlm("certify", "model.onnx", f"--same_as={run}")
+    assert told.status == 0, told.out + told.err
+    assert "5 passed, 0 failed, 2 not applicable" in told.out
+    for name in ("broken.onnx", "broken.tflite", "broken/saved_model.pb"):
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("no file")
+        told = memlm("certify", name.partition("/")[0])
+        assert told.status == 1 and "broken" in told.err, told.err
+        assert len(told.err.splitlines()) == 1, told.err
+
+
 def test_minimal_pairs(memlm, run, folder):
     lines = ["sentence_good,sentence_bad,UID,phenomenon,field,item"]
     for number, (good, bad, rest) in enumerate(

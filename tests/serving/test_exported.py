@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from onnx_runs import CellThatBegins
 
 import memlm_keras as memlm
 from memlm_keras.evaluation import certify
@@ -40,7 +41,9 @@ def pieces(tmp_path_factory):
     [
         ("saved_model", set()),
         ("model.onnx", ONE_STEP),
+        ("begins.onnx", ONE_STEP),
         ("sherpa.onnx", ONE_STEP),
+        ("web", {*ONE_STEP, "batch rows apart"}),
         ("model.tflite", {*ONE_STEP, "batch rows apart"}),
         ("rows.tflite", ONE_STEP),
     ],
@@ -54,6 +57,19 @@ def test_a_file_says_the_same(
     elif kind == "sherpa.onnx":
         model, options = pieces
         export(model, path, contract="sherpa", **options)
+    elif kind == "web":
+        try:
+            export(model, path, format="web")
+        except ConnectionError as error:
+            pytest.skip(str(error))
+        path = path / "model.onnx"
+    elif kind == "begins.onnx":
+        model = memlm.LanguageModel(
+            vocabulary=model.vocabulary,
+            embedding_dim=3,
+            recurrent=[CellThatBegins(4)],
+        )
+        export(model, path, top_k=4, format="onnx")
     elif kind == "rows.tflite":
         export(model, path, top_k=4, format="litert", rows=2)
     else:
