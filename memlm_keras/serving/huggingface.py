@@ -259,7 +259,7 @@ class MemlmForCausalLM(
                     {name: value[rows] for name, value in state.items()},
                     self.training,
                 )
-                logits = logits.index_put(place, part.float())
+                logits[place] = part.float()
                 state = {
                     name: value.index_copy(0, rows, after[name])
                     for name, value in state.items()

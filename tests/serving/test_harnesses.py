@@ -1,0 +1,198 @@
+"""Scores of programs that know models of `transformers` alone, beside ours."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+import memlm_keras as memlm
+from memlm_keras.serving import export
+
+pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]
+
+BLIMP = pathlib.Path(__file__).parents[3] / "shared/data/blimp/BLiMP.zip"
+SENTENCES = "sentence_good", "sentence_bad"
+COUNT = 200
+ROWS = 32
+
+
+def blimp_or_other_pairs():
+    """Pairs of all paradigms of BLiMP, where it is; or of known words."""
+    if BLIMP.exists():
+        with zipfile.ZipFile(BLIMP) as archive:
+            names = [
+                name
+                for name in sorted(archive.namelist())
+                if name.startswith("data/") and name.endswith(".jsonl")
+            ]
+            lines = [archive.read(name).decode().split("\n") for name in names]
+        each = -(-COUNT // len(lines))
+        pairs = [json.loads(line) for some in lines for line in some[:each]]
+        return pairs[:COUNT]
+    words = "the of and to a in was he that it his her with as had".split()
+    random = np.random.default_rng(1)
+    orders = [
+        random.permuted([words, words], axis=1)[:, : 3 + place % 9]
+        for place in range(COUNT)
+    ]
+    return [dict(zip(SENTENCES, map(" ".join, order))) for order in orders]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return blimp_or_other_pairs()
+
+
+@pytest.fixture(scope="module")
+def lm():
+    return memlm.LanguageModel.from_preset("memlm/english")
+
+
+@pytest.fixture(scope="module")
+def ours(lm, pairs):
+    """Sums of our own, float64 `(pairs, 2)`."""
+    result = memlm.evaluation.minimal_pairs(lm, pairs)
+    return np.stack([result.good, result.bad], axis=1)
+
+
+@pytest.fixture(scope="module")
+def wrapped(lm):
+    pytest.importorskip(
+        "transformers", reason="the extra `huggingface` is not installed"
+    )
+    from memlm_keras.serving import huggingface
+
+    return huggingface.wrap(lm)
+
+
+def batches(pairs):
+    """Lists of sentences, the good and the bad one of a pair in turn."""
+    sentences = [pair[name] for pair in pairs for name in SENTENCES]
+    for begin in range(0, len(sentences), ROWS):
+        yield sentences[begin : begin + ROWS]
+
+
+def require_ours(found, ours):
+    found = np.asarray(found, "float64").reshape(ours.shape)
+    assert np.abs(found - ours).max() < 1e-4
+
+
+def summed_loss(wrapped, sentences, **arguments):
+    """Sum over the words of some texts by the mean loss of `transformers`."""
+    import torch
+
+    model, tokenizer = wrapped
+    batch = tokenizer(sentences, return_tensors="pt", **arguments)
+    with torch.no_grad():
+        loss = model(**batch, labels=batch.input_ids).loss.item()
+    return -loss * (batch.attention_mask.sum().item() - len(sentences))
+
+
+def test_the_loss_of_transformers(wrapped, pairs, ours):
+    found = [
+        summed_loss(wrapped, [sentence])
+        for sentences in batches(pairs)
+        for sentence in sentences
+    ]
+    require_ours(found, ours)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_loss_of_transformers_in_batches(wrapped, pairs, ours, side):
+    found = [
+        summed_loss(wrapped, sentences, padding=True, padding_side=side)
+        for sentences in batches(pairs)
+    ]
+    starts = range(0, ours.size, ROWS)
+    expected = np.add.reduceat(ours.ravel(), starts)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_minicons(wrapped, pairs, ours):
+    scorer = pytest.importorskip(
+        "minicons.scorer", reason="minicons is not installed"
+    )
+    model, tokenizer = wrapped
+    scorer = scorer.IncrementalLMScorer(model, tokenizer=tokenizer)
+    for bos_token in (False, True):
+        found = [
+            score
+            for sentences in batches(pairs)
+            for score in scorer.sequence_score(
+                sentences,
+                reduction=lambda scores: scores.double().sum().item(),
+                bos_token=bos_token,
+            )
+        ]
+        require_ours(found, ours)
+
+
+def write_task(folder, pairs):
+    """Writes BLiMP's task of lm-evaluation-harness, of local pairs."""
+    package = pathlib.Path(importlib.util.find_spec("lm_eval").origin).parent
+    data = folder / "pairs.jsonl"
+    data.write_text("\n".join(map(json.dumps, pairs)), encoding="utf-8")
+    task = {
+        "task": "blimp_pairs",
+        "include": str(package / "tasks" / "blimp" / "_template_yaml"),
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"train": str(data)}},
+    }
+    # JSON is YAML.
+    (folder / "pairs.yaml").write_text(json.dumps(task), encoding="utf-8")
+
+
+def test_lm_evaluation_harness(lm, pairs, ours, tmp_path):
+    """Its program, which does not know this package, on an exported folder."""
+    pytest.importorskip("lm_eval", reason="lm_eval is not installed")
+    write_task(tmp_path, pairs)
+    path = export(lm, tmp_path / "lm", format="hf")
+    arguments = {
+        "--model": "hf",
+        "--model_args": f"pretrained={path},trust_remote_code=True",
+        "--tasks": "blimp_pairs",
+        "--include_path": str(tmp_path),
+        "--batch_size": str(ROWS),
+        "--device": "cpu",
+        "--output_path": str(tmp_path / "results"),
+    }
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_CACHE": str(tmp_path / "datasets"),
+        "HF_MODULES_CACHE": str(tmp_path / "modules"),
+        "PYTHONPATH": str(pathlib.Path(memlm.__file__).parents[1]),
+    }
+    del environment["KERAS_BACKEND"]
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "lm_eval", "run", "--log_samples"),
+            *(part for argument in arguments.items() for part in argument),
+        ],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    (samples,) = (tmp_path / "results").rglob("samples_*.jsonl")
+    lines = samples.read_text(encoding="utf-8").splitlines()
+    rows = sorted(map(json.loads, lines), key=lambda row: row["doc_id"])
+    assert [row["doc"]["sentence_good"] for row in rows] == [
+        pair["sentence_good"] for pair in pairs
+    ]
+    require_ours(
+        [float(sum_) for row in rows for sum_, _ in row["filtered_resps"]],
+        ours,
+    )
+    (results,) = (tmp_path / "results").rglob("results_*.json")
+    accuracy = json.loads(results.read_text())["results"]["blimp_pairs"]
+    # A tie is right there.
+    right = ours[:, 0] >= ours[:, 1]
+    assert accuracy["acc,none"] == pytest.approx(right.mean())
