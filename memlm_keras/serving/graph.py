@@ -4,6 +4,8 @@ Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 """
 
 import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 import keras
 import tensorflow as tf
@@ -41,75 +43,182 @@ def trace(signatures, inputs):
 #
 # A server checks only the types of a request. So shapes are checked here, by
 # operators that TensorFlow cannot drop because a signature promises the shape.
+# A right request computes one condition. What finds the error of a wrong one is
+# behind it, in a function that TensorFlow does not copy into the graph.
 
 
-def require(condition, message, tensor, received=None):
-    """A copy of a tensor, ragged or not, that stops the graph unless a boolean
-    scalar holds; the error ends with the tensor `received`."""
-    shown = [] if received is None else [received]
-    check = tf.debugging.Assert(
-        condition, [f"{message}. Received:" if shown else message, *shown]
+class Input(NamedTuple):
+    """An input of a signature, and what it must be.
+
+    `sizes` are those after the rows, with `None` for the time. `conditions`
+    are functions that return a `Condition` of this `Input`, a tensor, which may
+    have any shape, and the time of the request.
+    """
+
+    name: str
+    tensor: tf.Tensor
+    sizes: tuple = ()
+    conditions: tuple = ()
+
+    @property
+    def form(self):
+        sizes = ["time" if size is None else str(size) for size in self.sizes]
+        return ", ".join(["rows", *sizes]) if sizes else "rows,"
+
+
+class Condition(NamedTuple):
+    """A boolean scalar, what it says, and a function that returns the tensor
+    that an error shows, or `None`."""
+
+    holds: tf.Tensor
+    message: str
+    received: Callable | None = None
+
+
+def require(condition, tensors):
+    """Copies of tensors, ragged or not, that stop the graph unless a
+    `Condition` holds."""
+    return _guarded(condition.holds, lambda: _assert(condition), tensors)
+
+
+def _guarded(holds, refuse, tensors):
+    """Copies of tensors that wait for `refuse()` unless a scalar holds."""
+
+    def stop():
+        refuse()
+        return tf.constant(False)
+
+    stop = tf.function(
+        stop, autograph=False, experimental_attributes={"_noinline": True}
     )
-    with tf.control_dependencies([check]):
-        return tf.nest.map_structure(
-            tf.identity, tensor, expand_composites=True
+    guard = tf.cond(holds, lambda: tf.constant(True), stop)
+    flat = tf.nest.flatten(tensors, expand_composites=True)
+    with tf.control_dependencies([guard]):
+        copies = tf.identity_n(flat)
+    return tf.nest.pack_sequence_as(tensors, copies, expand_composites=True)
+
+
+def _assert(condition):
+    holds, message, received = condition
+    if received is None:
+        return tf.debugging.Assert(holds, [message])
+    return tf.debugging.Assert(holds, [f"{message}. Received:", received()])
+
+
+def require_inputs(*inputs):
+    """Copies of the `Input`s of a signature, by name, that stop the graph
+    unless all are right, and whose shapes are then static. The first has the
+    rows that all must have."""
+    # Hides the shapes that the signature promises.
+    hidden = [
+        tf.raw_ops.PlaceholderWithDefault(
+            input=one.tensor, shape=tf.TensorShape(None)
         )
+        for one in inputs
+    ]
+    ends = [-1]
+    shapes = [part for one in hidden for part in (tf.shape(one), ends)]
+    found = tf.concat(shapes, axis=0)
+    # There are two numbers at least, since a shape is followed by its end.
+    found = tf.concat([found, ends], axis=0)
+    rows, time = found[0], found[1]
+    names = [
+        name
+        for one in inputs
+        for name in ("rows", *(size or "time" for size in one.sizes), -1)
+    ] + ends
+    expected = tf.constant([0 if isinstance(n, str) else n for n in names])
+    for name, size in (("rows", rows), ("time", time)):
+        if name in names:
+            places = tf.constant([int(n == name) for n in names])
+            expected += places * size
+    holds = [
+        all_hold(
+            tf.raw_ops.Equal(
+                x=found, y=expected, incompatible_shape_error=False
+            )
+        )
+    ]
+    if "time" in names:
+        holds.append(time > 0)
+    for one, tensor in zip(inputs, hidden):
+        holds += [make(one, tensor, time).holds for make in one.conditions]
+
+    def right_rows(one, tensor, time):
+        found = tf.shape(tensor)[0]
+        return Condition(
+            found == rows,
+            f"`{one.name}` must have one row for each row of "
+            f"`{inputs[0].name}`",
+            lambda: found,
+        )
+
+    def refuse():
+        before = []
+        for one, tensor in zip(inputs, hidden):
+            makers = [_right_rank, _right_sizes, right_rows, *one.conditions]
+            for make in makers:
+                with tf.control_dependencies(before):
+                    before = [_assert(make(one, tensor, time))]
+
+    copies = _guarded(tf.reduce_all(tf.stack(holds)), refuse, hidden)
+    for one, copy in zip(inputs, copies):
+        copy.set_shape((None, *one.sizes))
+    return {one.name: copy for one, copy in zip(inputs, copies)}
+
+
+def _right_rank(one, tensor, time):
+    shape = tf.shape(tensor)
+    return Condition(
+        tf.size(shape) == 1 + len(one.sizes),
+        f"`{one.name}` must be of shape ({one.form})",
+        lambda: shape,
+    )
+
+
+def _right_sizes(one, tensor, time):
+    shape = tf.shape(tensor)
+    wanted = [time if size is None else size for size in one.sizes]
+    fits = tf.reduce_all(shape[1:] == wanted)
+    message = f"`{one.name}` must be of shape ({one.form})"
+    if None in one.sizes:
+        fits &= time > 0
+        message += " with time of at least 1"
+    return Condition(fits, message, lambda: shape)
+
+
+def all_hold(holds):
+    # Of one axis: TensorFlow computes those to reduce where it knows none.
+    return tf.reduce_all(tf.reshape(holds, [-1]))
+
+
+def in_range(least, most=None, unit=""):
+    """A function for `Input.conditions` of integers; `most` is an integer,
+    `None`, or a function of the time that `unit` describes."""
+
+    def make(one, tensor, time):
+        message = f"`{one.name}` must be at least {least}"
+        inside = tensor >= least
+        if most is not None:
+            message += f" and at most {unit or most}"
+            inside &= tensor <= (most(time) if unit else most)
+        return Condition(
+            all_hold(inside),
+            message,
+            lambda: tf.boolean_mask(
+                tf.reshape(tensor, [-1]), ~tf.reshape(inside, [-1])
+            )[:1],
+        )
+
+    return make
 
 
 def require_words(name, ids):
     """A copy of ragged ids that stops the graph if a row has none."""
+    message = f"`{name}` must hold at least one word in each row"
     return require(
-        tf.reduce_all(ids.row_lengths() > 0),
-        f"`{name}` must hold at least one word in each row",
-        ids,
+        Condition(tf.reduce_all(ids.row_lengths() > 0), message), ids
     )
-
-
-def require_shape(name, tensor, sizes):
-    """A copy of an input that stops the graph unless it has a shape of `sizes`,
-    and whose shape is then static."""
-    # First `None`, for any rows, or another input and its number of rows.
-    as_rows, *others = sizes
-    form = "rows" + "".join(
-        f", {'time' if size is None else size}" for size in others
-    )
-    message = f"`{name}` must be of shape ({form}{'' if others else ','})"
-    # Hides the shape that the signature promises.
-    hidden = tf.raw_ops.PlaceholderWithDefault(
-        input=tensor, shape=tf.TensorShape(None)
-    )
-    shape = tf.shape(hidden)
-    shape = require(tf.size(shape) == len(sizes), message, shape, shape)
-    static = tf.TensorShape((None, *others))
-    if others:
-        least = [1 if size is None else size for size in others]
-        most = [tf.int32.max if size is None else size for size in others]
-        fits = tf.reduce_all((shape[1:] >= least) & (shape[1:] <= most))
-        if None in others:
-            message += " with time of at least 1"
-        shape = require(fits, message, shape, shape)
-    if as_rows is not None:
-        other, rows = as_rows
-        shape = require(
-            shape[0] == rows,
-            f"`{name}` must have one row for each row of `{other}`",
-            shape,
-            shape[0],
-        )
-    with tf.control_dependencies([shape]):
-        return tf.ensure_shape(tf.identity(hidden), static)
-
-
-def require_range(name, tensor, least, most, unit=""):
-    """A copy of integers that stops the graph unless they are in a range;
-    `most` is an integer, `None`, or a scalar that `unit` describes."""
-    message = f"`{name}` must be at least {least}"
-    inside = tensor >= least
-    if most is not None:
-        message += f" and at most {unit or most}"
-        inside &= tensor <= most
-    wrong = tf.boolean_mask(tensor, ~inside)[:1]
-    return require(tf.reduce_all(inside), message, tensor, wrong)
 
 
 # === Texts to ids ===
@@ -321,13 +430,17 @@ class RowReader:
     row left, so that no padding is read and an ended row takes no time."""
 
     def __init__(self, model, state):
-        self.backbone = model.backbone
+        self.model = model
         self.vocabulary_size = model.vocabulary_size
         self.state = state
         ids = tf.TensorSpec((None, None), tf.int32)
         length = tf.TensorSpec((None,), tf.int32)
         # Traced once, for all signatures.
         self.step = tf.function(self._step, (ids, state), autograph=False)
+        one_id = tf.TensorSpec((None, 1), tf.int32)
+        self.step_once = tf.function(
+            self._step_once, (one_id, state), autograph=False
+        )
         self.read = tf.function(
             self._read, (ids, length, state), autograph=False
         )
@@ -335,49 +448,72 @@ class RowReader:
             self._score, (ids, ids, length, state), autograph=False
         )
 
-    def _step(self, token_ids, state, positions=None):
-        """Log-probabilities float32 `(B, T, V)` of all ids `(B, T)`, or those
-        at int32 `positions` `(B, queries)`; and the new state."""
-        logits, state = self.backbone.step(
-            token_ids, state, positions=positions
+    def _step(self, token_ids, state):
+        """Log-probabilities float32 `(B, T, V)` of all ids `(B, T)`; and the
+        new state."""
+        logits, state = self.model.backbone.step(token_ids, state)
+        return tf.nn.log_softmax(tf.cast(logits, tf.float32)), self._kept(state)
+
+    def _step_once(self, token_ids, state):
+        """Log-probabilities float32 `(B, V)` after ids `(B, 1)`, and state."""
+        return self._if_one_row(
+            token_ids, state, lambda: self._once(None, token_ids, state)
         )
-        # The state can go in again: it keeps its dtypes and shapes.
+
+    def _if_one_row(self, token_ids, state, otherwise):
+        # Most requests have one token of one row. All sizes are known then, and
+        # no operator has to compute them.
+        return tf.cond(
+            tf.size(token_ids) == 1,
+            lambda: self._once(1, token_ids, state),
+            otherwise,
+        )
+
+    def _once(self, rows, token_ids, state):
+        """`_step_once` without a loop, for a number of rows or for any."""
+        token_ids = with_shape(token_ids, (rows, 1))
         state = {
-            name: tf.ensure_shape(
+            name: with_shape(value, (rows, *value.shape[1:]))
+            for name, value in state.items()
+        }
+        with without_loops(self.model):
+            log_probabilities, state = self._step(token_ids, state)
+        return log_probabilities[:, 0], state
+
+    def _kept(self, state):
+        """A new state that can go in again, of the same dtypes and shapes."""
+        return {
+            name: with_shape(
                 tf.cast(value, self.state[name].dtype), self.state[name].shape
             )
             for name, value in state.items()
         }
-        return tf.nn.log_softmax(tf.cast(logits, tf.float32)), state
 
     def _read(self, token_ids, length, state):
         """Log-probabilities float32 `(B, V)` after the first `length` `(B,)`,
         from 1 to T, of ids `(B, T)`; and the new state."""
 
-        def read(token_ids, rows, steps, carried):
-            piece = token_ids[:rows, steps]
-            last = tf.fill((rows, 1), tf.shape(piece)[1] - 1)
-            _, state = carried
+        def read(token_ids, rows, steps, state):
             before = tf.nest.map_structure(lambda value: value[:rows], state)
-            log_probabilities, after = self._step(piece, before, last)
-            new = log_probabilities[:, 0], after
+            # TensorFlow leaves out the logits, which nothing needs.
+            _, after = self.model.backbone.step(token_ids[:rows, steps], before)
             # Rows that had ended keep their values.
             return tf.nest.map_structure(
                 lambda new, old: tf.concat([new, old[rows:]], axis=0),
-                new,
-                carried,
+                self._kept(after),
+                state,
             )
 
-        nothing = tf.zeros((tf.shape(length)[0], self.vocabulary_size))
-        return self._in_segments(
-            read,
-            length,
-            token_ids,
-            state,
-            nothing,
-            tf.TensorSpec((None, self.vocabulary_size)),
-            lambda rows: STEPS,
-        )
+        def read_all():
+            # The last tokens of all rows are read together: the projection to
+            # the vocabulary takes as long for one row as for some.
+            before = self._in_segments(
+                read, length - 1, token_ids, state, self.state, lambda _: STEPS
+            )
+            last = tf.gather(token_ids, length[:, None] - 1, batch_dims=1)
+            return self._once(None, last, before)
+
+        return self._if_one_row(token_ids, state, read_all)
 
     def _score(self, token_ids, targets, length, state):
         """Log-probabilities float32 `(B, T)` of the first `length` `(B,)`, from
@@ -401,9 +537,8 @@ class RowReader:
             read,
             tf.minimum(rounded, time),
             (token_ids, targets),
-            state,
-            tf.zeros((rows, 0)),
-            tf.TensorSpec((None, None)),
+            (tf.zeros((rows, 0)), state),
+            (tf.TensorSpec((None, None)), self.state),
             lambda rows: tf.clip_by_value(
                 LOGITS // self.vocabulary_size // rows, 1, STEPS
             ),
@@ -412,12 +547,12 @@ class RowReader:
         return tf.where(tf.sequence_mask(length, time), scores, 0.0)
 
     def _in_segments(
-        self, read, length, inputs, state, result, specification, most_steps
+        self, read, length, inputs, carried, specification, most_steps
     ):
-        """Carries `(result, state)` through `read(inputs, rows, steps,
-        carried)` by segments of the `rows` that are left, the longest first."""
+        """Carries tensors through `read(inputs, rows, steps, carried)` by
+        segments of the `rows` that are left, the longest first."""
         order = tf.argsort(length, direction="DESCENDING")
-        inputs, length, state = _gather((inputs, length, state), order)
+        inputs, length, carried = _gather((inputs, length, carried), order)
 
         def segment(start, carried):
             left = length - start
@@ -428,14 +563,18 @@ class RowReader:
         _, carried = tf.while_loop(
             lambda start, _: start < tf.reduce_max(length),
             segment,
-            (0, (result, state)),
-            shape_invariants=(
-                tf.TensorSpec((), tf.int32),
-                (specification, self.state),
-            ),
+            (0, carried),
+            shape_invariants=(tf.TensorSpec((), tf.int32), specification),
             parallel_iterations=1,
         )
         return _gather(carried, tf.math.invert_permutation(order))
+
+
+def with_shape(tensor, shape):
+    """A copy of a tensor that is known to have a shape."""
+    tensor = tf.identity(tensor)
+    tensor.set_shape(shape)
+    return tensor
 
 
 def _gather(tensors, order):
@@ -462,10 +601,10 @@ def generate(reader, log_probabilities, state, options, end, most):
         token = tf.where(ended, end, token)
         score = tf.where(ended, 0.0, score)
         ended |= (token == end) | (options["length"][:, None] <= time + 1)
-        following, state = reader.step(token, state)
+        following, state = reader.step_once(token, state)
         written = tf.concat([written, token], axis=1)
         scores = tf.concat([scores, score], axis=1)
-        return time + 1, written, scores, ended, following[:, 0], state
+        return time + 1, written, scores, ended, following, state
 
     # At least one word follows a text, as by `LanguageModel.generate`.
     is_end = tf.range(reader.vocabulary_size) == end

@@ -12,12 +12,15 @@ from keras import ops
 
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models.ensemble import models_of
+from memlm_keras.serving.graph import Condition
+from memlm_keras.serving.graph import Input
 from memlm_keras.serving.graph import RowReader
 from memlm_keras.serving.graph import Words
+from memlm_keras.serving.graph import all_hold
 from memlm_keras.serving.graph import generate
+from memlm_keras.serving.graph import in_range
 from memlm_keras.serving.graph import require
-from memlm_keras.serving.graph import require_range
-from memlm_keras.serving.graph import require_shape
+from memlm_keras.serving.graph import require_inputs
 from memlm_keras.serving.graph import require_words
 from memlm_keras.serving.graph import trace
 
@@ -25,6 +28,8 @@ FINGERPRINT = "fingerprint"
 WARM_UP = "tf_serving_warmup_requests"
 # Words of an example request.
 _WORDS = 3
+# Times that a server sends itself each request to warm up.
+_TURNS = 3
 # Larger requests are no examples that anyone would read.
 _LARGEST_EXAMPLE = 2**20
 _PAGE = """\
@@ -56,7 +61,7 @@ A request of each signature, to be sent to a server by REST{but}:
 
 {requests}
 
-{warm_up}
+A server is warmed up by such requests before it answers.
 """
 _TOKEN_IDS = tf.TensorSpec((None, None), tf.int32)
 _TEXT = tf.TensorSpec((None,), tf.string)
@@ -88,8 +93,8 @@ def write(model, vocabulary, options, path):
         (extra / "labels.json").write_text(text)
     most = options.get("max_length", _WORDS)
     requests = example_requests(functions, vocabulary, most)
-    warmed_up = _write_warm_up(requests, extra / WARM_UP)
-    _write_card(functions, requests, card, warmed_up, extra)
+    _write_warm_up(requests, extra / WARM_UP)
+    _write_card(functions, requests, card, extra)
 
 
 # === Signatures ===
@@ -138,8 +143,9 @@ class LanguageModelSignatures:
 
     def serving_default(self, token_ids):
         """Next-token distributions after each position of `(B, T)` ids."""
-        token_ids = require_shape("token_ids", token_ids, (None, None))
-        token_ids = self._in_vocabulary(token_ids)
+        token_ids = require_inputs(
+            Input("token_ids", token_ids, (None,), (self._in_vocabulary,))
+        )["token_ids"]
         state = self.model.initial_state(tf.shape(token_ids)[0])
         log_probabilities, _ = self.reader.step(token_ids, state)
         return {"log_probabilities": log_probabilities}
@@ -163,7 +169,7 @@ class LanguageModelSignatures:
 
     def score_ids(self, token_ids, length):
         """Log-probabilities of ids `(B, T)`, each given those before it."""
-        token_ids, length = self._valid_ids(token_ids, length)
+        token_ids, length, _ = self._valid_ids(token_ids, length)
         return self._scores(token_ids[:, :-1], token_ids[:, 1:], length - 1)
 
     def _scores(self, token_ids, targets, length):
@@ -177,7 +183,7 @@ class LanguageModelSignatures:
 
     def initial_state(self, rows):
         """State before the first token, one row for each of `rows` `(B,)`."""
-        rows = require_shape("rows", rows, (None,))
+        rows = require_inputs(Input("rows", rows))["rows"]
         state = self.model.initial_state(tf.shape(rows)[0])
         return self.state.to_request(state)
 
@@ -191,37 +197,35 @@ class LanguageModelSignatures:
 
     def step(self, token_ids, length, **state):
         """The most probable tokens after `(B, T)` ids, and the new state."""
-        token_ids, length = self._valid_ids(token_ids, length)
-        return self._read_on("token_ids", token_ids, length, state)
+        token_ids, length, state = self._valid_ids(token_ids, length, state)
+        return self._read_on(token_ids, length, state)
 
     def step_words(self, text, **state):
         """The most probable tokens after texts `(B,)`, and the new state."""
-        _, ids = self._encoded(text)
+        checked = require_inputs(Input("text", text), *self.state.inputs(state))
+        _, ids = self._encoded(checked.pop("text"))
         ids = require_words("text", ids)
-        return self._read_on("text", ids.to_tensor(), _lengths(ids), state)
+        return self._read_on(ids.to_tensor(), _lengths(ids), checked)
 
     def generate(self, text, length, top_k, temperature, seed):
         """Continues texts `(B,)`, each with options of its own."""
-        options = {
-            "length": length,
-            "top_k": top_k,
-            "temperature": temperature,
-            "seed": seed,
-        }
-        text = require_shape("text", text, (None,))
-        rows = "text", tf.shape(text)[0]
         most = {"length": self.max_length, "top_k": self.top_k}
-        for name, value in options.items():
-            value = require_shape(name, value, (rows,))
-            if name in most:
-                value = require_range(name, value, 1, most[name])
-            options[name] = value
-        value = options["temperature"]
-        options["temperature"] = require(
-            tf.reduce_all((value > 0) & tf.math.is_finite(value)),
-            "`temperature` must be finite and more than 0",
-            value,
+
+        def is_hot(one, temperature, _):
+            return Condition(
+                all_hold((temperature > 0) & tf.math.is_finite(temperature)),
+                "`temperature` must be finite and more than 0",
+                lambda: temperature,
+            )
+
+        options = require_inputs(
+            Input("text", text),
+            Input("length", length, (), (in_range(1, most["length"]),)),
+            Input("top_k", top_k, (), (in_range(1, most["top_k"]),)),
+            Input("temperature", temperature, (), (is_hot,)),
+            Input("seed", seed),
         )
+        text = options.pop("text")
         log_probabilities, state = self._begun(text)
         ids, scores, length = generate(
             self.reader, log_probabilities, state, options, self.end, most
@@ -249,9 +253,8 @@ class LanguageModelSignatures:
             self.model.initial_state(tf.shape(end)[0]),
         )
 
-    def _read_on(self, name, token_ids, length, state):
-        rows = tf.shape(token_ids)[0]
-        state = self.state.from_request(state, (name, rows))
+    def _read_on(self, token_ids, length, checked):
+        state = self.state.from_request(checked, tf.shape(token_ids)[0])
         return self._answer(*self.reader.read(token_ids, length, state))
 
     def _answer(self, log_probabilities, state):
@@ -270,37 +273,46 @@ class LanguageModelSignatures:
 
     def _encode(self, text):
         """Ragged tokens and ids of texts, of at most `max_length`."""
-        text = require_shape("text", text, (None,))
+        text = require_inputs(Input("text", text))["text"]
         tokens = self.words.tokenize(text)
         counts = tokens.row_lengths()
-        tokens = require(
+        few = Condition(
             tf.reduce_all(counts <= self.max_length),
             f"`text` must hold at most {self.max_length} tokens in each row",
-            tokens,
-            tf.cast(tf.reduce_max(counts), tf.int32),
+            lambda: tf.reduce_max(counts),
         )
+        tokens = require(few, tokens)
         return tokens, self.words.look_up(tokens)
 
-    def _valid_ids(self, token_ids, length):
-        """Ids and lengths of a request, with zeros after a row's length."""
-        token_ids = require_shape("token_ids", token_ids, (None, None))
-        rows, time = tf.unstack(tf.shape(token_ids))
-        length = require_shape("length", length, (("token_ids", rows),))
-        most = tf.minimum(time, self.max_length)
-        length = require_range(
-            "length",
-            length,
-            1,
-            most,
-            f"the time of `token_ids`, and {self.max_length}",
+    def _valid_ids(self, token_ids, length, state=None):
+        """Ids and lengths of a request, with zeros after a row's length, and
+        the tensors of a state."""
+        checked = require_inputs(
+            Input("token_ids", token_ids, (None,)),
+            Input(
+                "length",
+                length,
+                (),
+                (
+                    in_range(
+                        1,
+                        lambda time: tf.minimum(time, self.max_length),
+                        f"the time of `token_ids`, and {self.max_length}",
+                    ),
+                ),
+            ),
+            *(self.state.inputs(state) if state else ()),
         )
-        valid = tf.sequence_mask(length, time)
-        return self._in_vocabulary(tf.where(valid, token_ids, 0)), length
+        token_ids, length = checked.pop("token_ids"), checked.pop("length")
+        valid = tf.sequence_mask(length, tf.shape(token_ids)[1])
+        ids = tf.where(valid, token_ids, 0)
+        known = self._in_vocabulary(Input("token_ids", ids), ids, None)
+        return require(known, ids), length, checked
 
-    def _in_vocabulary(self, token_ids):
+    def _in_vocabulary(self, one, token_ids, time):
         # Keras would count a negative id from the end of the vocabulary.
         most = len(self.vocabulary) - 1
-        return require_range("token_ids", token_ids, 0, most)
+        return in_range(0, most)(one, token_ids, time)
 
 
 class EntailmentSignatures:
@@ -319,12 +331,15 @@ class EntailmentSignatures:
 
     def serving_default(self, premise, hypothesis):
         """The most probable label and all probabilities of pairs of texts."""
-        premise = require_shape("premise", premise, (None,))
-        rows = "premise", tf.size(premise)
-        hypothesis = require_shape("hypothesis", hypothesis, (rows,))
-        premise = require(
-            rows[1] > 0, "`premise` must hold at least one row", premise
+        checked = require_inputs(
+            Input("premise", premise), Input("hypothesis", hypothesis)
         )
+        some = Condition(
+            tf.size(premise) > 0,
+            "`premise` must hold at least one row",
+            lambda: premise,
+        )
+        premise, hypothesis = require(some, list(checked.values()))
         inputs = {
             **self._sentences("premise", premise),
             **self._sentences("hypothesis", hypothesis),
@@ -367,41 +382,47 @@ class ServedState:
         self.specification[FINGERPRINT] = tf.TensorSpec((None,), tf.int32)
         self.fingerprint = fingerprint(model, vocabulary, self.own)
 
-    def from_request(self, received, as_rows):
-        """The model's state from the tensors of a request; stops the graph
-        unless it is of this model and has the rows of another input,
-        `as_rows`."""
-        marks = require_shape(FINGERPRINT, received[FINGERPRINT], (as_rows,))
-        marks = require(
-            tf.reduce_all(marks == self.fingerprint),
-            f"`{FINGERPRINT}` is not that of this model: the state is of "
-            "another model or another version. Start again with `begin` or "
-            "`initial_state`",
-            marks,
-        )
-        state = {}
+    def inputs(self, received):
+        """`Input`s of the tensors of a state in a request. That it is of this
+        model is the first condition."""
+        known = received[FINGERPRINT]
+        yield Input(FINGERPRINT, known, (), (self._is_own,))
         for name, one in self.own.items():
-            if name not in self.specification:
-                shape = (as_rows[1], *one.shape[1:])
-                state[name] = tf.zeros(shape, one.dtype)
-                continue
-            with tf.control_dependencies([marks]):
-                value = tf.identity(received[name])
-            value = require_shape(name, value, (as_rows, *one.shape[1:]))
-            if one.dtype.is_floating:
-                value = tf.cast(value, one.dtype)
-                state[name] = require(
-                    tf.reduce_all(tf.math.is_finite(value)),
-                    f"`{name}` must be finite numbers, within {one.dtype.name}",
-                    value,
-                )
-            else:
+            if name in self.specification:
                 # Token ids, or the number of them in each row.
                 is_ids = len(one.shape) > 1
                 most = self.model.vocabulary_size - 1 if is_ids else None
-                value = require_range(name, value, 0, most)
-                state[name] = tf.cast(value, one.dtype)
-        return state
+                right = in_range(0, most)
+                if one.dtype.is_floating:
+                    right = self._is_finite
+                sizes = tuple(one.shape[1:])
+                yield Input(name, received[name], sizes, (right,))
+
+    def _is_own(self, one, marks, time):
+        return Condition(
+            all_hold(marks == self.fingerprint),
+            f"`{FINGERPRINT}` is not that of this model: the state is of "
+            "another model or another version. Start again with `begin` or "
+            "`initial_state`",
+            lambda: marks,
+        )
+
+    def _is_finite(self, one, value, time):
+        dtype = self.own[one.name].dtype
+        return Condition(
+            all_hold(tf.math.is_finite(tf.cast(value, dtype))),
+            f"`{one.name}` must be finite numbers, within {dtype.name}",
+            lambda: value,
+        )
+
+    def from_request(self, checked, rows):
+        """The model's state from the checked tensors of a request."""
+        return {
+            name: tf.cast(checked[name], one.dtype)
+            if name in checked
+            else tf.zeros((rows, *one.shape[1:]), one.dtype)
+            for name, one in self.own.items()
+        }
 
     def to_request(self, state):
         """A state of the model, as requests carry it."""
@@ -477,24 +498,42 @@ def _plain_words(vocabulary):
 
 
 def _write_warm_up(requests, path):
-    """Writes requests that a server sends itself before it serves the model;
-    returns whether `tensorflow-serving-api` is installed."""
-    try:
-        from tensorflow_serving.apis import prediction_log_pb2
-    except ImportError:
-        return False
+    """Writes requests that a server sends itself before it serves the model:
+    records of `tensorflow_serving.apis.prediction_log_pb2.PredictionLog`."""
     with tf.io.TFRecordWriter(str(path)) as file:
-        for name, request in requests.items():
-            log = prediction_log_pb2.PredictionLog()
-            predict = log.predict_log.request
-            predict.model_spec.signature_name = name
+        for name, request in [*requests.items(), *_smaller(requests)]:
+            inputs = b""
             for key, value in request.items():
-                predict.inputs[key].CopyFrom(tf.make_tensor_proto(value))
-            file.write(log.SerializeToString())
-    return True
+                tensor = tf.make_tensor_proto(value).SerializeToString()
+                entry = _field(1, key.encode()) + _field(2, tensor)
+                inputs += _field(2, entry)
+            signature = _field(1, _field(3, name.encode()))
+            # A second answer of the same kind takes less time than the first.
+            for _ in range(_TURNS):
+                file.write(_field(6, _field(1, signature + inputs)))
 
 
-def _write_card(functions, requests, facts, warmed_up, folder):
+def _smaller(requests):
+    """Requests of one token, which a graph reads by other operators."""
+    for name, request in requests.items():
+        if "token_ids" in request and "length" in request:
+            ids, length = request["token_ids"][:, :1], request["length"][:1]
+            yield (
+                name,
+                {**request, "token_ids": ids, "length": length // length},
+            )
+
+
+def _field(number, content):
+    """A field of a protocol buffer with bytes as its content."""
+    size, length = len(content), b""
+    while size > 127:
+        length += bytes([128 | size % 128])
+        size //= 128
+    return bytes([8 * number + 2]) + length + bytes([size]) + content
+
+
+def _write_card(functions, requests, facts, folder):
     """Writes the model card, and the requests for REST that it names."""
     (folder / "requests").mkdir()
     written = []
@@ -527,13 +566,6 @@ def _write_card(functions, requests, facts, warmed_up, folder):
         but="" if len(written) == len(requests) else ", but the largest",
         first="score" if "score" in written else written[0],
         requests="\n".join(f"* `requests/{name}.json`" for name in written),
-        warm_up=(
-            "A server is warmed up by these requests before it answers."
-            if warmed_up
-            else "There are no warm-up requests, since "
-            "`tensorflow-serving-api` was not installed: the first answer of "
-            "each signature takes seconds."
-        ),
     )
     (folder / "model_card.md").write_text(page, encoding="utf-8")
 

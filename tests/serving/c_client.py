@@ -11,6 +11,7 @@ library in its wheel is used.
 import ctypes
 import importlib.util
 import json
+import math
 import pathlib
 import sys
 
@@ -65,6 +66,7 @@ class Session:
             )
         )
         self._check()
+        self.endpoints = {}
 
     def run(self, inputs, outputs):
         """Arrays of tensors named `outputs`, given arrays by tensor name."""
@@ -90,12 +92,15 @@ class Session:
             raise RuntimeError(self.library.TF_Message(self.status).decode())
 
     def _endpoint(self, name):
+        if name in self.endpoints:
+            return self.endpoints[name]
         operation, index = name.split(":")
         found = self.library.TF_GraphOperationByName(
             self.graph, operation.encode()
         )
         assert found, f"no operation {operation}"
-        return Output(found, int(index))
+        self.endpoints[name] = Output(found, int(index))
+        return self.endpoints[name]
 
     def _tensor(self, array):
         library = self.library
@@ -125,7 +130,7 @@ class Session:
         library = self.library
         axes = range(library.TF_NumDims(tensor))
         shape = [library.TF_Dim(tensor, axis) for axis in axes]
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         data = library.TF_TensorData(tensor)
         kind = library.TF_TensorType(tensor)
         if kind == STRING:

@@ -240,8 +240,8 @@ def test_at_least_one_word_follows_a_text():
         vocabulary_size = 3
         state = {"steps": tf.TensorSpec((None,), tf.int32)}
 
-        def step(self, token, state):
-            return log_probabilities[:, None], {"steps": state["steps"] + 1}
+        def step_once(self, token, state):
+            return log_probabilities, {"steps": state["steps"] + 1}
 
     token_ids, scores, length = generate(
         Reader(),
