@@ -11,6 +11,8 @@ import sys
 import pytest
 
 import memlm_keras as memlm
+from memlm_keras import trained
+from memlm_keras.serving import web
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +33,10 @@ PAPERS = (
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, built from a copy: pages are written next to their sources."""
+    try:
+        web.fetch_engine()
+    except ConnectionError as error:
+        pytest.skip(str(error))
     copy = tmp_path_factory.mktemp("book")
     shutil.copytree(
         ROOT / "docs",
@@ -106,6 +112,15 @@ def test_examples_are_pages(site, example):
     for line in ("import keras", "keras.utils.set_random_seed(0)"):
         assert line in source and line in text
     assert "../_downloads/" in page.read_text(encoding="utf-8")
+
+
+def test_trained_models_run_on_its_pages(site):
+    front = (site / "index.html").read_text(encoding="utf-8")
+    pages = re.findall(r'href="(memlm/[^"]+)"', front)
+    assert sorted(pages) == [
+        f"{name}/index.html" for name in sorted(trained.RECIPES)
+    ]
+    assert all((site / page).is_file() for page in pages)
 
 
 def test_nothing_is_loaded_from_elsewhere(site):

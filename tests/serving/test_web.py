@@ -5,6 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
+from language_models import COMBINATIONS
+from language_models import V
+from language_models import make
 
 import memlm_keras as memlm
 from memlm_keras.serving import export
@@ -114,6 +117,30 @@ def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
     facts = json.loads((page / web.FACTS).read_text("utf-8"))
     assert facts["distances"] is None
     assert worst_difference(lm, page, 5) < 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.backend("tensorflow")
+@pytest.mark.parametrize(
+    "recurrent, memory, mixture",
+    [
+        *(each + (None,) for each in COMBINATIONS),
+        ("lstm", "none", lambda: memlm.mixtures.PointerSentinel(window=4)),
+        ("lstm", "key_value", lambda: memlm.mixtures.NeuralCache(size=4)),
+    ],
+)
+def test_every_memory(recurrent, memory, mixture, engine, tmp_path):
+    tokens = [f"word_{index}" for index in range(V - 2)]
+    lm = make(
+        recurrent,
+        memory,
+        vocabulary=memlm.data.Vocabulary(tokens),
+        mixture=mixture and mixture(),
+    )
+    page = export(lm, tmp_path / "page", format="web")
+    facts = json.loads((page / web.FACTS).read_text("utf-8"))
+    assert bool(facts["distances"]) == (lm.attending is not None)
+    assert worst_difference(lm, page, 20) < 1e-3
 
 
 def test_what_is_refused(page, model, tmp_path, monkeypatch):

@@ -124,11 +124,14 @@ async function read(text) {
   }
   entries.length = same;
   while (entries.length && !entries.at(-1).state) entries.pop();
-  let shown = performance.now();
+  let shown = performance.now(), pause = 100;
   while (entries.length < pairs.length && wanted === null) {
     await add(...pairs[entries.length]);
-    if (performance.now() - shown > 100) {
+    const now = performance.now();
+    if (now - shown > pause) {
       show();
+      // A long text takes long to show, so it is shown less often.
+      pause = Math.max(100, 4 * (performance.now() - now));
       // The browser draws, and hears keys.
       await new Promise(resolve => setTimeout(resolve));
       shown = performance.now();
