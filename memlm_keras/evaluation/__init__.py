@@ -23,6 +23,10 @@ from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import sentence_losses
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
+from memlm_keras.evaluation.stimuli import StimulusSurprisal
+from memlm_keras.evaluation.stimuli import count_words
+from memlm_keras.evaluation.stimuli import read_stimuli
+from memlm_keras.evaluation.stimuli import stimulus_surprisal
 from memlm_keras.evaluation.suites import Formula
 from memlm_keras.evaluation.suites import Suite
 from memlm_keras.evaluation.suites import SuiteAccuracy
@@ -44,6 +48,7 @@ __all__ = [
     "PairAccuracy",
     "Perplexity",
     "Reconstruction",
+    "StimulusSurprisal",
     "Suite",
     "SuiteAccuracy",
     "SuiteResults",
@@ -53,15 +58,18 @@ __all__ = [
     "choose_dynamic",
     "cloze_accuracy",
     "cloze_scores",
+    "count_words",
     "mean_squared_gradients",
     "minimal_pairs",
     "monte_carlo_perplexity",
     "perplexity",
     "read_minimal_pairs",
+    "read_stimuli",
     "read_suites",
     "reconstruction",
     "sampled_perplexity",
     "sentence_losses",
+    "stimulus_surprisal",
     "suite_results",
     "surprisal",
 ]

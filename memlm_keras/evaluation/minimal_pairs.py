@@ -507,9 +507,13 @@ def read_minimal_pairs(path):
     pairs = []
     for name, text in read_texts(path, SUFFIXES):
         stem, suffix = name.stem, name.suffix.lower()
-        read = _read_jsonl if suffix == ".jsonl" else _read_csv
         with naming(name):
-            for number, pair in enumerate(read(text, suffix), 1):
+            rows = (
+                _read_jsonl(text)
+                if suffix == ".jsonl"
+                else read_rows(text, suffix, SENTENCES)
+            )
+            for number, pair in enumerate(rows, 1):
                 pair = _as_dict(number, pair)
                 pair.setdefault("UID", pair.get("paradigm") or stem)
                 pairs.append(pair)
@@ -559,7 +563,7 @@ def naming(name):
         raise ValueError(f"{name}: {error}") from error
 
 
-def _read_jsonl(text, suffix):
+def _read_jsonl(text):
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
@@ -572,26 +576,44 @@ def _read_jsonl(text, suffix):
         yield pair
 
 
-def _read_csv(text, suffix):
+def read_rows(text, suffix, needed=()):
+    """Reads a table with a header, or, as `.tsv`, of the columns that are
+    necessary without one.
+
+    Args:
+        text: string, the content of a file.
+        suffix: string, `".csv"` or `".tsv"`.
+        needed: names of columns that are necessary.
+
+    Returns:
+        List of dicts. A column without a name, or with that of another, has its
+        number in its name.
+    """
     delimiter = "\t" if suffix == ".tsv" else ","
     lines = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    header = next(lines, [])
-    if not set(SENTENCES) & set(header) and suffix == ".tsv":
-        if len(header) == 2:
-            lines = csv.reader(io.StringIO(text), delimiter="\t", strict=True)
-            header = list(SENTENCES)
-    if missing := set(SENTENCES) - set(header):
-        raise ValueError(
-            f"the columns {' and '.join(SENTENCES)} are necessary, and "
-            f"{' and '.join(sorted(missing))} is missing. Received: "
-            f"{', '.join(header)}"
+    table = [(lines.line_num, line) for line in lines if any(line)]
+    if not table:
+        raise ValueError("it has no row")
+    _, header = table[0]
+    if suffix == ".tsv" and len(header) == len(needed):
+        if not set(header) & set(needed):
+            table.insert(0, (0, list(needed)))
+    header, names = table.pop(0)[1], []
+    for number, name in enumerate(header, 1):
+        name = name or "column"
+        names.append(
+            f"{name}_{number}" if name in names or name == "column" else name
         )
-    for line in lines:
-        if not any(line):
-            continue
-        if len(line) != len(header):
+    if missing := set(needed) - set(names):
+        raise ValueError(
+            f"the columns {' and '.join(needed)} are necessary, and "
+            f"{' and '.join(sorted(missing))} is missing. Received: "
+            f"{', '.join(names)}"
+        )
+    for number, line in table:
+        if len(line) != len(names):
             raise ValueError(
-                f"line {lines.line_num} has {len(line)} columns, and the first "
-                f"{len(header)}"
+                f"line {number} has {len(line)} columns, and the first "
+                f"{len(names)}"
             )
-        yield dict(zip(header, line))
+    return [dict(zip(names, line)) for _, line in table]

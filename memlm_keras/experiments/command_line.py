@@ -194,7 +194,8 @@ COMMANDS = {
             "surprisal",
             "Prints surprisal, entropy and rank of each word of a text file "
             "with one sentence a line, as a tab-separated table; for several "
-            "models, of their average.",
+            "models, of their average. A .csv or .tsv file with a column of "
+            "sentences keeps its columns.",
             {"RUN": "+", "FILE": None},
             (
                 Option(
@@ -207,8 +208,9 @@ COMMANDS = {
                 Option(
                     "reset",
                     bool,
-                    "Read each sentence from the initial state; by default "
-                    "the state is carried through the file.",
+                    "Read each sentence from the initial state; by default so "
+                    "in .csv and .tsv files, and in others the state is "
+                    "carried through the file.",
                 ),
                 _RATE,
                 Option(
@@ -221,6 +223,39 @@ COMMANDS = {
                     "tokens",
                     bool,
                     "A line for each piece of a word, for models of pieces.",
+                ),
+                Option(
+                    "sentence",
+                    str,
+                    "For .csv and .tsv files: column of sentences; by default "
+                    "the one called sentence.",
+                ),
+                Option(
+                    "regions",
+                    str,
+                    "For .csv and .tsv files: column of positions of words "
+                    "(such as 7, or 3-4, 7), or `marked` for words between "
+                    "asterisks.",
+                ),
+                Option(
+                    "by",
+                    str,
+                    "For --regions: a row for each word, or sum and mean of "
+                    "each region.",
+                    choices=("word", "region"),
+                ),
+                Option(
+                    "frequency",
+                    str,
+                    "For .csv and .tsv files: text that words are counted in, "
+                    "a file, or `train` for the training text of the run.",
+                ),
+                Option(
+                    "spillover",
+                    int,
+                    "For .csv and .tsv files: words before each word that have "
+                    "columns too.",
+                    at_least=1,
                 ),
                 Option("out", str, "File to write in place of the screen."),
             ),

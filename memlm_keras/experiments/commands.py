@@ -40,6 +40,9 @@ _TOP_K = 10
 # lengths are padded to: neither changes what it predicts.
 _ROWS, _MULTIPLE = 64, 8
 
+# Options of `memlm surprisal` for tables of sentences.
+_OF_STIMULI = ("sentence", "regions", "by", "frequency", "spillover")
+
 # === Presets ===
 
 
@@ -469,7 +472,14 @@ def surprisal(positional, values, command):
     """Writes a table of the words of a file, a line each."""
     if "segment_length" in values and "rate" not in values:
         raise UsageError("--segment_length is for --rate.")
+    suffix = pathlib.Path(positional.file).suffix.lower()
+    is_table = suffix in (".csv", ".tsv")
+    for name in _OF_STIMULI:
+        if name in values and not is_table:
+            raise UsageError(f"--{name} needs a .csv or .tsv file.")
     model, vocabulary = _model_of(positional.run, values.get("rate"))
+    if is_table:
+        return _stimuli(positional, values, model, vocabulary)
     lines = list(memlm.data.text_store.read_lines(positional.file))
     if not any(map(str.strip, lines)):
         raise UsageError(f"{positional.file} has no word.")
@@ -491,6 +501,62 @@ def surprisal(positional, values, command):
         print(
             f"{unknown} of {len(surprisals)} tokens are the unknown word, or "
             "are read as it.",
+            file=sys.stderr,
+        )
+
+
+def _stimuli(positional, values, model, vocabulary):
+    """Writes a table of the words or regions of a table of sentences."""
+    if values.get("tokens"):
+        raise UsageError("--tokens needs a text file, not a table.")
+    if "by" in values and "regions" not in values:
+        raise UsageError("--by needs --regions.")
+    evaluation = memlm.evaluation
+    rows = evaluation.read_stimuli(positional.file)
+    names = [name for name in rows[0] if name.lower() == "sentence"]
+    sentence = values.get("sentence", names[0] if names else None)
+    if sentence is None:
+        raise UsageError(
+            f"{positional.file} has no column called sentence: name one with "
+            f"--sentence. Received: {', '.join(rows[0])}"
+        )
+    vocabulary = vocabulary or model.vocabulary
+    counts = None
+    if "frequency" in values:
+        text = values["frequency"]
+        if text == "train":
+            folder = run_folder.find(positional.run[0])
+            if folder is None:
+                raise UsageError(
+                    f"{positional.run[0]} has no run folder, which would say "
+                    "what text it was trained on. Give --frequency=FILE."
+                )
+            # The table alone goes to the standard output.
+            with contextlib.redirect_stdout(sys.stderr):
+                text = again(folder).corpus.train
+        else:
+            text = memlm.data.text_store.read_lines(text)
+        counts = evaluation.count_words(text, vocabulary)
+    result = evaluation.stimulus_surprisal(
+        model,
+        rows,
+        vocabulary,
+        sentence=sentence,
+        regions=values.get("regions"),
+        unit=values["unit"],
+        reset=values.get("reset", True),
+        counts=counts,
+        spillover=values.get("spillover", 0),
+        segment_length=values.get("segment_length"),
+    )
+    by = values.get("by", "word")
+    if "out" in values:
+        result.write(values["out"], by)
+    else:
+        print(result.to_tsv(by), end="")
+    if unknown := result.words.unknown.sum():
+        print(
+            f"{unknown} of {len(result.words)} words have unknown tokens.",
             file=sys.stderr,
         )
 

@@ -90,14 +90,20 @@ class Surprisal:
         begins = np.array([*map(vocabulary.begins_word, self.words)])
         begins |= self.position == 1
         starts = np.flatnonzero(begins)
+        words = [
+            _joined(self.words[begin:end], vocabulary)
+            for begin, end in zip(starts, [*starts[1:], len(self)])
+        ]
+        return self.joined(starts, words)
+
+    def joined(self, starts, words):
+        """Joins tokens, from each of the offsets `starts` on, to `words`, as
+        `by_word` does."""
         sentence = self.sentence[starts]
         first = np.searchsorted(sentence, sentence)
         return dataclasses.replace(
             self,
-            words=tuple(
-                _joined(self.words[begin:end], vocabulary)
-                for begin, end in zip(starts, [*starts[1:], len(self)])
-            ),
+            words=tuple(words),
             sentence=sentence,
             position=np.arange(len(starts)) - first + 1,
             surprisal=np.add.reduceat(self.surprisal, starts),
@@ -131,9 +137,10 @@ class Surprisal:
 
 
 def table_text(columns):
-    """Returns a dict of columns as tab-separated text, with a header."""
+    """Returns a dict of columns as tab-separated text, with a header; NaN is
+    empty."""
     columns = {
-        name: [f"{value:.6f}" for value in values]
+        name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
         if getattr(values, "dtype", None) == "float64"
         else values
         for name, values in columns.items()

@@ -340,7 +340,7 @@ def test_files_of_a_folder(kind, tmp_path):
         ("a.jsonl", "{}\n{", "Pair 1 must have"),
         ("a.jsonl", '{"sentence_good', "line 1 is no JSON"),
         ("a.jsonl", "[1]", "line 1 must be an object"),
-        ("a.tsv", "", "is missing"),
+        ("a.tsv", "", "it has no row"),
         ("a.jsonl", "\n", "a.jsonl has no pair"),
         ("a.doc", "w1", "no file to read. Expected .jsonl, .csv, .tsv"),
         ("a.zip", "w1", "damaged and cannot be read"),

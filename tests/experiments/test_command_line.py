@@ -211,6 +211,70 @@ def test_certificates_of_files(memlm, run, folder):
         assert len(told.err.splitlines()) == 1, told.err
 
 
+def test_surprisals_of_a_table(memlm, run, folder):
+    (folder / "items.csv").write_text(
+        "item,Sentence,at,sentence_2\n"
+        "1,the man saw,2-3,the *man* saw\n"
+        '2,"the zebra, saw",1,the *zebra saw*\n'
+    )
+    flags = ("--regions=at", "--spillover=1", "--frequency=train")
+    told = memlm("surprisal", run, "items.csv", *flags)
+    assert told.status == 0, told.err
+    assert "1 of 8 words have unknown tokens" in told.err
+    first, *_, header = lines = told.out.splitlines()[:4]
+    assert all(line.startswith("# ") for line in lines[:3])
+    assert "each sentence is read from the initial state" in first
+    assert header.split("\t")[:6] == [
+        *("item", "Sentence", "at", "sentence_2", "sentence", "position")
+    ]
+    table = [line.split("\t") for line in told.out.splitlines()[3:]]
+    rows = [dict(zip(table[0], row)) for row in table[1:]]
+    assert [row["region"] for row in rows] == [
+        *["", "1", "1", ""],
+        "1",
+        *[""] * 3,
+    ]
+    (folder / "plain.txt").write_text("the man saw\nthe zebra, saw\n")
+    plain = memlm("surprisal", run, "plain.txt", "--reset").out.splitlines()
+    assert [row["surprisal_bits"] for row in rows] == [
+        line.split("\t")[3] for line in plain[1:]
+    ]
+    text = (folder / "text" / "train.txt").read_text().split()
+    assert float(rows[0]["log_frequency"]) == pytest.approx(
+        np.log(text.count("the")), abs=1e-5
+    )
+    assert rows[6]["log_frequency_previous_1"] == ""
+
+    flags = ("--sentence=sentence_2", "--regions=marked", "--by=region")
+    told = memlm("surprisal", run, "items.csv", *flags, "--out=regions.tsv")
+    assert told.status == 0 and not told.out
+    *_, one, two = (folder / "regions.tsv").read_text().splitlines()
+    assert "man\t" in one and "zebra saw\t" in two
+    told = memlm(
+        "surprisal", run, "items.csv", "--frequency=plain.txt", "--noreset"
+    )
+    assert told.status == 0, told.err
+    assert "the state is carried from sentence to sentence" in told.out
+
+    (folder / "none.tsv").write_text("item\n1\n")
+    for arguments, error in (
+        (["none.tsv"], "has no column called sentence"),
+        (["items.csv", "--regions=item2"], "There is no column 'item2'"),
+        (["items.csv", "--regions=item", "--sentence=at"], "region 2 is not w"),
+        (["items.csv", "--by=region"], "--by needs --regions"),
+        (["items.csv", "--tokens"], "--tokens needs a text file"),
+        (["items.csv", "--frequency=none.txt"], "No such file"),
+        (["plain.txt", "--spillover=2"], "--spillover needs a .csv"),
+    ):
+        told = memlm("surprisal", run, *arguments)
+        assert told.status and error in told.err, told.err
+        assert told.err.count("\n") == 1
+    told = memlm(
+        "surprisal", "memlm/embedded_lstm", "items.csv", "--frequency=train"
+    )
+    assert told.status == 2 and "Give --frequency=FILE" in told.err
+
+
 def test_minimal_pairs(memlm, run, folder):
     lines = ["sentence_good,sentence_bad,UID,phenomenon,field,item"]
     for number, (good, bad, rest) in enumerate(

@@ -1,0 +1,403 @@
+"""Surprisal of the sentences of an experiment: regions, and columns for a
+regression."""
+
+import collections
+import dataclasses
+import math
+import pathlib
+import re
+
+import numpy as np
+
+from memlm_keras import files
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.evaluation.minimal_pairs import TokenizedText
+from memlm_keras.evaluation.minimal_pairs import naming
+from memlm_keras.evaluation.minimal_pairs import read_rows
+from memlm_keras.evaluation.minimal_pairs import read_texts
+from memlm_keras.models.surprisal import Surprisal
+from memlm_keras.models.surprisal import surprisal
+from memlm_keras.models.surprisal import table_text
+
+MARKED = "marked"
+SUFFIXES = (".csv", ".tsv")
+_SPANS = re.compile(r"\d+(-\d+)?([ ,;]+\d+(-\d+)?)*")
+_PUNCTUATION = "!\"'()*,-./:;?[]_`{|}\u2018\u2019\u201c\u201d\u2013\u2014\u2026"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StimulusSurprisal:
+    """Surprisal of each word of the sentences of a table.
+
+    Words are what white space separates. The surprisal of a word is the sum
+    over its tokens, its entropy and rank are those of the first, and the end of
+    a sentence is a row of its own, in no region.
+
+    Attributes:
+        rows: tuple of dicts, the table of sentences.
+        words: `Surprisal` of the words.
+        region: int array, the number of the word's region, from 1; 0 for none.
+        log_frequency: float64 array, natural logarithm of how often a text has
+            the word, NaN where it has not; or `None`.
+        spillover: integer, the words before a word that columns describe.
+        reset: bool, whether each sentence was read from the initial state.
+    """
+
+    rows: tuple = dataclasses.field(repr=False)
+    words: Surprisal
+    region: np.ndarray
+    log_frequency: np.ndarray | None
+    spillover: int
+    reset: bool
+
+    def columns(self):
+        """Returns a dict of columns by name, a row for each word.
+
+        First come the columns of the table; a column of ours has `memlm_` in
+        its name if the table has one of that name.
+        """
+        end = self._ends()
+        own = self.words.columns()
+        length = [math.nan if e else len(w) for e, w in zip(end, own["word"])]
+        described = {
+            f"surprisal_{self.words.unit}": self.words.surprisal,
+            "length": np.array(length, "float64"),
+        }
+        if self.log_frequency is not None:
+            described["log_frequency"] = self.log_frequency
+        own["region"] = ["" if not number else number for number in self.region]
+        own |= described
+        for back in range(1, self.spillover + 1):
+            for name, values in described.items():
+                before = np.full(len(values), math.nan)
+                before[back:] = values[: len(values) - back]
+                before[self.words.position <= back] = math.nan
+                own[f"{name}_previous_{back}"] = before
+        return self._with_rows(own, self.words.sentence - 1)
+
+    def regions(self):
+        """Returns a dict of columns by name, a row for each region.
+
+        `surprisal` is the sum over the words of the region, and
+        `mean_surprisal` its mean; `length` is a sum, and `log_frequency` a
+        mean. Columns of words before are those before the first word.
+        """
+        keys = np.stack([self.words.sentence, self.region])
+        places = np.flatnonzero(self.region)
+        if not len(places):
+            raise ValueError("There is no region. Received: regions=None")
+        changes = (np.diff(keys[:, places]) != 0).any(axis=0)
+        starts = np.flatnonzero([True, *changes])
+        groups = np.split(places, starts[1:])
+        first = places[starts]
+        name = f"surprisal_{self.words.unit}"
+        sums = [self.words.surprisal[group].sum() for group in groups]
+        columns = self.columns()
+        own = {
+            "region": self.region[first],
+            "position": self.words.position[first],
+            "words": [
+                " ".join(self.words.words[place] for place in group)
+                for group in groups
+            ],
+            name: np.array(sums),
+            f"mean_{name}": np.array(sums) / [*map(len, groups)],
+            "unknown": [int(self.words.unknown[g].any()) for g in groups],
+            "length": np.array(
+                [sum(len(self.words.words[p]) for p in g) for g in groups],
+                "float64",
+            ),
+        }
+        if self.log_frequency is not None:
+            own["log_frequency"] = np.array(
+                [self.log_frequency[group].mean() for group in groups]
+            )
+        own |= {
+            each: values[first]
+            for each, values in columns.items()
+            if re.search(r"_previous_\d+$", each)
+            and isinstance(values, np.ndarray)
+        }
+        return self._with_rows(own, self.words.sentence[first] - 1)
+
+    def _with_rows(self, own, places):
+        """The columns of the table, and then our own."""
+        table = {
+            name: [self.rows[place][name] for place in places]
+            for name in self.rows[0]
+        }
+        return table | {
+            f"memlm_{name}" if name in table else name: values
+            for name, values in own.items()
+        }
+
+    def _ends(self):
+        """Whether each row is the end of a sentence."""
+        return np.diff(self.words.sentence, append=0) != 0
+
+    @property
+    def notes(self):
+        """Three lines that say what the columns mean."""
+        state = (
+            "each sentence is read from the initial state"
+            if self.reset
+            else "the state is carried from sentence to sentence"
+        )
+        return (
+            f"# surprisal in {self.words.unit}; {state}, and its first word is "
+            "predicted after an end of a sentence",
+            "# words are separated by white space: surprisal is the sum over "
+            "tokens, entropy and rank are those of the first token; <eos> is "
+            "the end of a sentence, in no region",
+            "# length in characters, with punctuation; log_frequency is the "
+            "natural logarithm of a count, empty where the text has no such "
+            "word; previous_1 is the word before in the sentence",
+        )
+
+    def to_tsv(self, by="word"):
+        """Returns `columns()`, or `regions()` for `by="region"`, as text: the
+        three lines of `notes`, a header, and a line for each row."""
+        columns = self.columns() if by == "word" else self.regions()
+        return "\n".join([*self.notes, table_text(columns)])
+
+    def write(self, path, by="word"):
+        """Writes `to_tsv(by)` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_tsv(by), encoding="utf-8")
+
+
+def stimulus_surprisal(
+    model,
+    rows,
+    vocabulary=None,
+    sentence="sentence",
+    regions=None,
+    unit="bits",
+    reset=True,
+    counts=None,
+    spillover=0,
+    segment_length=None,
+):
+    """Surprisal of the words and regions of the sentences of an experiment.
+
+    Args:
+        model, vocabulary, unit, segment_length: as for
+            `memlm_keras.evaluation.surprisal`.
+        rows: list of dicts with the same keys, as `read_stimuli` returns it.
+        sentence: string, the key of the sentence.
+        regions: string, the key of positions of words, from 1: `"7"`, `"7-9"`,
+            or several regions as `"3-4, 7"`. Or `"marked"` for words between
+            asterisks, as in `"the horse *raced* past"`. `None` for no regions.
+        reset: bool, whether each sentence is read from the initial state.
+        counts: dict from words to how often a text has them, as `count_words`
+            returns it, or `None`.
+        spillover: integer, words before each word whose surprisal, length and
+            log-frequency are columns too.
+
+    Returns:
+        `StimulusSurprisal`.
+
+    Raises:
+        ValueError: for no rows, a missing column, a sentence without a word,
+            positions that are none or past the sentence, asterisks that do not
+            pair, and what `surprisal` refuses.
+
+    Example:
+
+    >>> rows = [{"item": 1, "sentence": "the man *was born*"}]
+    >>> found = stimulus_surprisal(lm, rows, regions="marked", spillover=1)
+    >>> found.regions()["words"], found.region.tolist()
+    (['was born'], [0, 0, 1, 1, 0])
+    """
+    if spillover:
+        require_positive_integer("spillover", spillover)
+    if not rows:
+        raise ValueError("`rows` must hold a sentence. Received: none")
+    vocabulary = require_vocabulary(model, vocabulary)
+    needed = {sentence, regions} - {None, MARKED}
+    for name in sorted(needed - set(rows[0])):
+        raise ValueError(
+            f"There is no column {name!r}. Received: {', '.join(rows[0])}"
+        )
+    words, in_region = [], []
+    for number, row in enumerate(rows, 1):
+        with naming(f"Row {number}"):
+            found, of_regions = _words(row, sentence, regions)
+            words.append(found)
+            in_region += [*of_regions, 0]
+    if regions is not None and not any(in_region):
+        raise ValueError(
+            f"No word is in a region. Received: regions={regions!r}"
+        )
+    tokens = surprisal(
+        model,
+        [" ".join(each) for each in words],
+        vocabulary,
+        unit,
+        reset,
+        segment_length,
+    )
+    starts, offset = [], 0
+    for each in words:
+        text = TokenizedText(vocabulary, each)
+        ends = [*text.starts, len(text.ids)]
+        if 0 in np.diff(ends):
+            raise ValueError(
+                f"{' '.join(each)!r} has a word of which the vocabulary makes "
+                "no token"
+            )
+        starts += [offset + end for end in ends]
+        offset += len(text.ids) + 1
+    end = [vocabulary.end_of_sentence]
+    joined = tokens.joined(starts, [w for each in words for w in [*each, *end]])
+    frequencies = None
+    if counts is not None:
+        numbers = [
+            n
+            for each in words
+            for n in [*(_count(w, counts, vocabulary) for w in each), 0]
+        ]
+        frequencies = np.array(
+            [math.log(n) if n else math.nan for n in numbers]
+        )
+    return StimulusSurprisal(
+        rows=tuple(rows),
+        words=joined,
+        region=np.array(in_region),
+        log_frequency=frequencies,
+        spillover=spillover,
+        reset=reset,
+    )
+
+
+def _words(row, sentence, regions):
+    """Words of a row, and the number of the region of each, 0 for none."""
+    words = str(row[sentence]).split()
+    if regions != MARKED:
+        if not words:
+            raise ValueError(f"{sentence} has no word")
+        text = "" if regions is None else str(row[regions]).strip()
+        return words, _numbers_at(text, len(words), regions)
+    found, numbers, number, inside = [], [], 0, False
+    for word in words:
+        first, *others = word.split("*")
+        here = number if inside else 0
+        for _ in others:
+            inside = not inside
+            if inside:
+                number += 1
+                here = number
+        if bare := "".join([first, *others]):
+            found.append(bare)
+            numbers.append(here)
+    if inside:
+        raise ValueError(f"the asterisks of {row[sentence]!r} must pair")
+    if not found:
+        raise ValueError(f"{sentence} has no word")
+    return found, numbers
+
+
+def _numbers_at(text, length, column):
+    """The number of the region of each of `length` words, from positions."""
+    numbers = [0] * length
+    if not text:
+        return numbers
+    if not _SPANS.fullmatch(text):
+        raise ValueError(
+            f"{column} must have positions of words, such as 7, 7-9 or 3-4, 7. "
+            f"Received: {text!r}"
+        )
+    for number, span in enumerate(re.split("[ ,;]+", text), 1):
+        first, _, last = span.partition("-")
+        first, last = int(first), int(last or first)
+        if not 1 <= first <= last <= length:
+            raise ValueError(
+                f"the region {span} is not within the {length} words of the "
+                "sentence"
+            )
+        numbers[first - 1 : last] = [number] * (last - first + 1)
+    return numbers
+
+
+def read_stimuli(path):
+    """Reads the table of the sentences of an experiment.
+
+    Args:
+        path: path of a `.csv` or `.tsv` file with a header.
+
+    Returns:
+        List of dicts, with all columns. A column without a name, or with the
+        name of another, has its number in its name.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: for another kind of file, and one that is damaged.
+
+    Example:
+
+    >>> with open("items.csv", "w") as file:
+    ...     file.write("item,sentence\\n1,the man *was* born\\n")
+    >>> read_stimuli("items.csv")
+    [{'item': '1', 'sentence': 'the man *was* born'}]
+    """
+    ((name, text),) = read_texts(path, SUFFIXES)
+    with naming(name):
+        return read_rows(text, pathlib.Path(name).suffix.lower())
+
+
+def count_words(text, vocabulary):
+    """Counts the words of a text, for `stimulus_surprisal`.
+
+    Words are tokens, after the vocabulary's rules for case and numbers; of a
+    vocabulary of pieces, they are what white space separates, without
+    punctuation at their ends.
+
+    Args:
+        text: `memlm_keras.data.Split`, integers `(tokens,)`, or an iterable of
+            lines.
+        vocabulary: `memlm_keras.data.Vocabulary`.
+
+    Returns:
+        `collections.Counter` of strings.
+
+    Example:
+
+    >>> count_words(["the man", "The man."], corpus.vocabulary)["man"]
+    1
+    """
+    ids = getattr(text, "tokens", text)
+    pieces = isinstance(vocabulary, SubwordVocabulary)
+    counts = collections.Counter()
+    if isinstance(ids, np.ndarray) and not pieces:
+        numbers = np.bincount(ids, minlength=len(vocabulary))
+        counts.update(dict(zip(vocabulary.tokens, numbers.tolist())))
+        for special in (vocabulary.unknown, vocabulary.end_of_sentence):
+            del counts[special]
+        return counts
+    if isinstance(ids, np.ndarray):
+        ends = np.flatnonzero(ids == vocabulary.end_of_sentence_id)
+        lines = (
+            vocabulary.detokenize(part[part != vocabulary.end_of_sentence_id])
+            for part in np.split(ids, ends + 1)
+            if part.size
+        )
+        ids = lines
+    for line in ids:
+        if pieces:
+            counts.update(word.strip(_PUNCTUATION) for word in line.split())
+        else:
+            counts.update(vocabulary.tokenizer.tokenize(line))
+    del counts[""]
+    return counts
+
+
+def _count(word, counts, vocabulary):
+    """The count of a word, or of the least frequent of its tokens if these
+    are words."""
+    if isinstance(vocabulary, SubwordVocabulary):
+        return counts.get(word.strip(_PUNCTUATION), 0)
+    tokens = vocabulary.tokenizer.tokenize(word)
+    named = [token for token in tokens if token.strip(_PUNCTUATION)] or tokens
+    return min(counts.get(token, 0) for token in named)

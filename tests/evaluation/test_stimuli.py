@@ -1,0 +1,258 @@
+"""Words and regions of tables of sentences, against `surprisal` itself."""
+
+import csv
+import io
+import json
+import math
+import pathlib
+
+import numpy as np
+import pytest
+from language_models import make
+from language_models import shared
+
+from memlm_keras.data import Split
+from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import Tokenizer
+from memlm_keras.data import Vocabulary
+from memlm_keras.evaluation import count_words
+from memlm_keras.evaluation import read_stimuli
+from memlm_keras.evaluation import stimulus_surprisal
+from memlm_keras.evaluation import surprisal
+
+V = 23
+VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])
+ROWS = [
+    {"item": "1", "sentence": "w1 w2 w3 w4", "at": "2-3", "position": "x"},
+    {"item": "2", "sentence": "w1  zebra w4", "at": "3", "position": "y"},
+    {"item": "3", "sentence": "w5", "at": "", "position": "z"},
+    {"item": "4", "sentence": "w1 w2 w3 w4", "at": "1, 3-4", "position": ""},
+]
+REAL = pathlib.Path(__file__).parents[3] / "shared" / "data" / "sap"
+
+
+def read(text):
+    """Notes and rows of a table that was written."""
+    *notes, table = text.split("\n", 3)
+    return notes, list(csv.DictReader(io.StringIO(table), delimiter="\t"))
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("reset", [True, False])
+def test_words_are_those_of_surprisal(reset):
+    model = shared("lstm", "none")
+    found = stimulus_surprisal(
+        model, ROWS, VOCABULARY, regions="at", reset=reset
+    )
+    text = "\n".join(row["sentence"] for row in ROWS)
+    expected = surprisal(model, text, VOCABULARY, reset=reset)
+    assert found.words.words == expected.words
+    for name in ("surprisal", "entropy", "entropy_reduction", "rank"):
+        np.testing.assert_allclose(
+            getattr(found.words, name), getattr(expected, name), atol=1e-5
+        )
+    assert found.region.tolist() == [
+        *[0, 1, 1, 0, 0],
+        *[0, 0, 1, 0],
+        *[0, 0],
+        *[1, 0, 2, 2, 0],
+    ]
+    columns = found.columns()
+    # The table has a column of the name of ours, and keeps it.
+    assert list(columns)[:5] == [
+        *("item", "sentence", "at", "position"),
+        "memlm_sentence",
+    ]
+    assert columns["item"] == [*"11111", *"2222", *"33", *"44444"]
+    assert columns["memlm_position"].tolist()[:6] == [1, 2, 3, 4, 5, 1]
+
+
+def test_regions():
+    model = shared("lstm", "none")
+    counts = {"w2": 3, "w3": 5, "w4": 1}
+    found = stimulus_surprisal(
+        model, ROWS, VOCABULARY, regions="at", counts=counts, spillover=2
+    )
+    notes, rows = read(found.to_tsv("region"))
+    assert "each sentence is read from the initial state" in notes[0]
+    assert all(note.startswith("# ") for note in notes)
+    assert [row["item"] for row in rows] == ["1", "2", "4", "4"]
+    assert [row["region"] for row in rows] == ["1", "1", "1", "2"]
+    assert [row["words"] for row in rows] == ["w2 w3", "w4", "w1", "w3 w4"]
+    bits = found.words.surprisal
+    for row, places in zip(rows, ([1, 2], [7], [11], [13, 14])):
+        values = [bits[place] for place in places]
+        sums = float(row["surprisal_bits"]), float(row["mean_surprisal_bits"])
+        assert sums == pytest.approx((sum(values), np.mean(values)), abs=1e-5)
+    frequencies = [row["log_frequency"] for row in rows]
+    assert float(frequencies[0]) == pytest.approx(math.log(15) / 2, abs=1e-5)
+    # Counted once; not counted.
+    assert frequencies[1:3] == ["0.000000", ""]
+    assert [row["length"] for row in rows] == [
+        *("4.000000", "2.000000", "2.000000", "4.000000")
+    ]
+    # The word before the first; a sentence begins with none before.
+    assert float(rows[3]["surprisal_bits_previous_1"]) == pytest.approx(
+        bits[12], abs=1e-5
+    )
+    assert float(rows[1]["length_previous_1"]) == len("zebra")
+    assert float(rows[1]["surprisal_bits_previous_2"]) == pytest.approx(
+        bits[5], abs=1e-5
+    )
+    assert rows[2]["surprisal_bits_previous_1"] == ""
+    assert rows[0]["log_frequency_previous_2"] == ""
+
+
+def test_columns_of_the_words_before():
+    model = shared("lstm", "none")
+    counts = {"w1": 2, "w2": 3}
+    found = stimulus_surprisal(
+        model, ROWS, VOCABULARY, counts=counts, spillover=1, unit="nats"
+    )
+    _, rows = read(found.to_tsv())
+    for name in ("surprisal_nats", "log_frequency", "length"):
+        before = {
+            (row["item"], int(row["memlm_position"])): row[name] for row in rows
+        }
+        for row in rows:
+            key = row["item"], int(row["memlm_position"]) - 1
+            assert row[f"{name}_previous_1"] == before.get(key, "")
+    ends = [row for row in rows if row["word"] == "<eos>"]
+    assert len(ends) == 4
+    assert {row["length"] + row["log_frequency"] for row in ends} == {""}
+    assert "region" in rows[0] and {row["region"] for row in rows} == {""}
+    with pytest.raises(ValueError, match="There is no region"):
+        found.regions()
+
+
+def test_marked_words():
+    model = shared("lstm", "none")
+    rows = [
+        {"sentence": "w1 *w2* w3"},
+        {"sentence": "*w1 w2* *w3*."},
+        {"sentence": "w1 w2"},
+        {"sentence": "w1 * w2 * w3"},
+    ]
+    found = stimulus_surprisal(model, rows, VOCABULARY, regions="marked")
+    assert found.region.tolist() == [
+        *[0, 1, 0, 0],
+        *[1, 1, 2, 0],
+        *[0, 0, 0],
+        *[0, 1, 0, 0],
+    ]
+    assert found.words.words[6] == "w3."
+    plain = stimulus_surprisal(model, [{"sentence": "w1 w2 w3"}], VOCABULARY)
+    assert found.words.surprisal[:4] == pytest.approx(
+        plain.words.surprisal, abs=1e-5
+    )
+
+
+def test_a_word_of_several_tokens():
+    vocabulary = Vocabulary(
+        ["don", "'", "t", "run"], tokenizer=Tokenizer(split="unicode_script")
+    )
+    model = make("lstm", "none", vocabulary_size=6)
+    rows = [{"sentence": "don't run", "at": 2}]
+    found = stimulus_surprisal(model, rows, vocabulary, regions="at")
+    tokens = surprisal(model, "don't run", vocabulary)
+    assert tokens.words == ("don", "'", "t", "run", "<eos>")
+    assert found.words.words == ("don't", "run", "<eos>")
+    bits = tokens.surprisal
+    assert found.words.surprisal == pytest.approx(
+        [bits[:3].sum(), bits[3], bits[4]]
+    )
+    assert found.words.entropy == pytest.approx(tokens.entropy[[0, 3, 4]])
+
+
+def test_counts():
+    lines = ["w1 w2 w1", "w1 zebra"]
+    assert count_words(lines, VOCABULARY) == {"w1": 3, "w2": 1, "zebra": 1}
+    ids = np.concatenate([VOCABULARY.encode_sentence(line) for line in lines])
+    assert +count_words(Split(ids), VOCABULARY) == {"w1": 3, "w2": 1}
+    pieces = SubwordVocabulary(
+        ["<eos>", "<unk>", "\u2581", *"abc.", "\u2581ab"]
+    )
+    expected = {"ab": 2, "cab": 1, "b.a": 1}
+    text = ["ab cab.", "ab b.a."]
+    assert count_words(text, pieces) == expected
+    ids = np.concatenate([pieces.encode_sentence(line) for line in text])
+    assert count_words(ids, pieces) == expected
+    model = make("lstm", "none", vocabulary_size=len(pieces))
+    found = stimulus_surprisal(
+        model, [{"sentence": "ab. cc"}], pieces, counts=expected
+    )
+    assert found.log_frequency[0] == math.log(2)
+    assert np.isnan(found.log_frequency[1:]).all()
+
+
+@pytest.mark.parametrize(
+    "row, regions, message",
+    [
+        ({"at": "5"}, "at", "Row 1: the region 5 is not within the 4 words"),
+        ({"at": "0"}, "at", "the region 0 is not within"),
+        ({"at": "3-2"}, "at", "the region 3-2 is not within"),
+        ({"at": "third"}, "at", "at must have positions of words, such as 7"),
+        ({"at": ""}, "at", "No word is in a region. Received: regions='at'"),
+        ({}, "marked", "No word is in a region"),
+        ({"sentence": "w1 *w2"}, "marked", "asterisks of 'w1 .w2' must pair"),
+        ({"sentence": "* *"}, "marked", "sentence has no word"),
+        ({"sentence": " "}, None, "Row 1: sentence has no word"),
+        ({}, "where", "There is no column 'where'. Received: item, sentence"),
+    ],
+)
+def test_rows_that_are_wrong(row, regions, message):
+    rows = [{**ROWS[0], **row}]
+    with pytest.raises(ValueError, match=message):
+        stimulus_surprisal(
+            shared("lstm", "none"), rows, VOCABULARY, regions=regions
+        )
+
+
+def test_other_errors():
+    model = shared("lstm", "none")
+    with pytest.raises(ValueError, match="`rows` must hold a sentence"):
+        stimulus_surprisal(model, [], VOCABULARY)
+    with pytest.raises(ValueError, match="`spillover` must be an integer"):
+        stimulus_surprisal(model, ROWS, VOCABULARY, spillover=-1)
+
+
+def test_files(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text('Sentence,,a,a,\n"w1, w2",1,2,3,4\n\nw3,,,,\n')
+    rows = read_stimuli(path)
+    assert rows == [
+        {"Sentence": "w1, w2", "column_2": "1", "a": "2", "a_4": "3"}
+        | {"column_5": "4"},
+        dict.fromkeys(["Sentence", "column_2", "a", "a_4", "column_5"], "")
+        | {"Sentence": "w3"},
+    ]
+    path.write_text("a,b\n1\n")
+    with pytest.raises(ValueError, match="items.csv: line 2 has 1 columns"):
+        read_stimuli(path)
+    path.write_text("")
+    with pytest.raises(ValueError, match="items.csv: it has no row"):
+        read_stimuli(path)
+    with pytest.raises(ValueError, match="Expected .csv, .tsv"):
+        (tmp_path / "items.txt").write_text("w1")
+        read_stimuli(tmp_path / "items.txt")
+
+
+def test_the_garden_paths_of_sap():
+    """Positions are of the disambiguating word, which both versions share."""
+    if not REAL.exists():
+        pytest.skip("SAP is not in ../shared/data")
+    rows = read_stimuli(REAL / "items_ClassicGP.csv")
+    assert len(rows) == 72
+    model = shared("lstm", "none")
+    words = [
+        stimulus_surprisal(
+            model, rows, VOCABULARY, sentence=sentence, regions=position
+        ).regions()["words"]
+        for sentence, position in (
+            ("ambiguous", "disambPositionAmb"),
+            ("unambiguous", "disambPositionUnamb"),
+        )
+    ]
+    assert words[0][0] == "deserved"
+    assert words[0] == words[1]
+    assert json.dumps(rows[0])
