@@ -361,7 +361,9 @@ def wrap(lm, vocabulary=None):
     if not isinstance(lm, LanguageModel | Ensemble):
         raise ValueError(
             "`lm` must be a `memlm_keras.LanguageModel` or an `Ensemble` of "
-            f"them. Received: {type(lm).__name__}"
+            f"them. Received: {type(lm).__name__}. N-gram models and a "
+            "`DynamicEvaluator` have no state of tensors: score them with "
+            "`memlm pairs` and `memlm surprisal`"
         )
     require_streaming("`wrap`", lm)
     vocabulary = require_vocabulary(lm, vocabulary)

@@ -37,7 +37,8 @@ TRAINED = (
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
-    "apt-get cd cp curl docker export mkdir pip python python3 torchrun".split()
+    "apt-get cd cp curl docker export lm_eval mkdir pip python python3 "
+    "torchrun".split()
 )
 
 

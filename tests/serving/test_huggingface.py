@@ -80,6 +80,14 @@ def test_sums_are_ours(recurrent, memory, side):
     np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
 
 
+def test_a_quantized_model_too():
+    lm = make(vocabulary=VOCABULARY)
+    lm.quantize("int8", verbose=False)
+    model, tokenizer = huggingface.wrap(lm)
+    found = sums_of(model, encode(tokenizer))
+    np.testing.assert_allclose(found, sums(lm, TEXTS), atol=2e-5)
+
+
 @pytest.mark.parametrize("kind", ["pointer", "cache", "ensemble"])
 def test_mixtures_and_ensembles_too(kind, tmp_path):
     mixture = {
