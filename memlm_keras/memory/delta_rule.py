@@ -16,6 +16,7 @@ from keras import ops
 from keras.src.backend import rnn
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.gradients import with_gradient
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import over_valid_steps
@@ -333,9 +334,6 @@ def read_and_write(queries, keys, values, rates, decays, associations):
         shape = (batch_size, count, chunk, heads, tensor.shape[-1])
         return ops.transpose(ops.reshape(tensor, shape), (0, 1, 3, 2, 4))
 
-    def transposed(tensor):
-        return ops.swapaxes(tensor, -1, -2)
-
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
@@ -353,9 +351,7 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     overlap = ops.tril(rates * left * ops.matmul(keys, transposed(keys)), -1)
     added = rates * ops.concatenate([values, left_of_state * keys], axis=-1)
     if chunk > 1:
-        added = ops.solve_triangular(
-            overlap + ops.eye(chunk), added, lower=True
-        )
+        added = solve(overlap, added)
     sizes = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
     # At the end of the chunk.
     keys_left = keys * transposed(left[..., -1:, :])
@@ -384,3 +380,45 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     context = ops.transpose(context, (0, 1, 3, 2, 4))
     shape = (batch_size, count * chunk, heads, values.shape[-1])
     return ops.reshape(context, shape)[:, :time], associations
+
+
+def solve(overlap, right):
+    """Solves `(I + overlap) x = right` for a strictly lower triangular matrix
+    `(..., C, C)`."""
+
+    def forward(overlap, right):
+        inverted = inverse(overlap)
+        solved = ops.matmul(inverted, right)
+        return solved, (inverted, solved)
+
+    def backward(kept, upstream):
+        inverted, solved = kept
+        d_right = ops.matmul(transposed(inverted), upstream)
+        return -ops.matmul(d_right, transposed(solved)), d_right
+
+    return with_gradient(forward, backward)(overlap, right)
+
+
+def inverse(overlap):
+    """The inverse of `I + overlap`, `(..., C, C)`, strictly lower triangular.
+
+    Blocks on the diagonal are joined in pairs: the inverse of `[[A, 0], [C,
+    D]]` is `[[A', 0], [-D' C A', D']]`. LAPACK's solver of many small systems
+    is slower, and can block for ever in XLA on a CPU of two cores.
+    """
+    rows, columns = np.indices(overlap.shape[-2:])
+    found, size = ops.eye(len(rows)), 1
+    while size < len(rows):
+        joined = rows // (2 * size) == columns // (2 * size)
+        joined &= rows // size != columns // size
+        corners = overlap * ops.convert_to_tensor(joined, overlap.dtype)
+        if size > 1:
+            corners = ops.matmul(found, ops.matmul(corners, found))
+        found = found - corners
+        size *= 2
+    return found
+
+
+def transposed(tensor):
+    """Swaps the last two axes."""
+    return ops.swapaxes(tensor, -1, -2)

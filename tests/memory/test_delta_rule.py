@@ -43,6 +43,7 @@ FORMS = {
     },
 }
 every_form = pytest.mark.parametrize("form", FORMS)
+plain_and_all = pytest.mark.parametrize("form", ["plain", "all"])
 
 
 def make(units, **arguments):
@@ -116,7 +117,7 @@ def test_equals_the_reference(compiled, setting, seed):
     )
 
 
-@every_form
+@plain_and_all
 @pytest.mark.parametrize("time", [32, 33, 200])
 def test_chunks_equal_the_recurrence(form, time, compiled):
     layer = make(6, key_dim=4, **FORMS[form])
@@ -129,7 +130,7 @@ def test_chunks_equal_the_recurrence(form, time, compiled):
 
 
 @pytest.mark.backend("tensorflow")
-@every_form
+@plain_and_all
 def test_an_unknown_time(form):
     """As in a SavedModel, in which the number of chunks is not known."""
     import tensorflow as tf
@@ -240,7 +241,7 @@ def test_the_first_step_has_no_previous_key():
     np.testing.assert_array_equal(arrays(state["associations"]), 0.0)
 
 
-@every_form
+@plain_and_all
 def test_a_read_is_a_sum_of_values(form):
     layer = make(6, num_heads=2, key_dim=4, value_dim=3, **FORMS[form])
     outputs = normal(1, 2, 40, 6)
