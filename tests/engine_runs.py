@@ -1,6 +1,7 @@
 """Exports of small models, as real engines run them, and their table."""
 
 import dataclasses
+import datetime
 import functools
 import importlib.util
 import json
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 
 import keras
 import numpy as np
@@ -22,6 +24,7 @@ from preset_families import small
 from memlm_keras.serving import export
 
 ROOT = pathlib.Path(__file__).parents[1]
+CLIENTS = ROOT / "tests" / "serving"
 STEPS = 100
 FAMILIES = (
     "daniluk2017/rnn",
@@ -70,10 +73,14 @@ class Exported:
         self.ids = np.random.default_rng(3).integers(V, size=STEPS)
         self.ids[0] = self.model.vocabulary.end_of_sentence_id
         np.save(folder / "ids.npy", self.ids)
+        self.expected = self.by_model(self.ids)
+
+    def by_model(self, ids):
+        """Log-probabilities `(STEPS, V)` after each of some ids."""
         logits, _ = self.model.step(
-            self.ids[None].astype("int32"), self.model.initial_state(1)
+            ids[None].astype("int32"), self.model.initial_state(1)
         )
-        self.expected = onnx_runs.array(keras.ops.log_softmax(logits[0]))
+        return onnx_runs.array(keras.ops.log_softmax(logits[0]))
 
     @functools.cached_property
     def onnx(self):
@@ -113,6 +120,13 @@ class Exported:
         path.with_suffix(".json").write_text(json.dumps(names))
         return path
 
+    @functools.cached_property
+    def triton(self):
+        """A model repository with the model `lm`."""
+        path = self.folder / "repository"
+        export(self.model, path / "lm", format="triton")
+        return path
+
 
 class Refused(Exception):
     """The engine does not run the file."""
@@ -123,7 +137,7 @@ def run(exported, command, **options):
     added, and says how long a word takes."""
     with tempfile.TemporaryDirectory() as folder:
         scores = pathlib.Path(folder, "scores.f32")
-        errors = measured([*command, scores], **options)
+        errors = measured([*command, scores], **options).stderr
         found = np.fromfile(scores, "float32").reshape(STEPS, V)
     return of_errors(found - exported.expected, errors)
 
@@ -138,7 +152,7 @@ def of_errors(differences, errors):
 
 
 def measured(command, **options):
-    """Runs a program; returns its standard error, with its memory."""
+    """Runs a program; returns the process, with its memory in its error."""
     done = subprocess.run(
         [sys.executable, "-IS", "-c", _MEASURED, *map(str, command)],
         capture_output=True,
@@ -147,7 +161,7 @@ def measured(command, **options):
     )
     if done.returncode:
         raise Refused(done.stderr)
-    return done.stderr
+    return done
 
 
 # === The engines ===
@@ -168,11 +182,11 @@ class InPython:
         return None
 
     def run(self, exported):
-        client = ROOT / "tests" / "serving" / "engine_client.py"
         return run(
             exported,
             [
-                *(sys.executable, "-I", client, self.client),
+                *(sys.executable, "-I", CLIENTS / "engine_client.py"),
+                self.client,
                 getattr(exported, self.format),
                 exported.folder / "ids.npy",
             ],
@@ -249,6 +263,58 @@ class InNode(OfWords):
         return ["node", ROOT / "deploy" / "onnx_client.js"]
 
 
+class InTriton:
+    """The server of $TRITON_PYTHON, which has `nvidia-pytriton`, onnxruntime
+    and no ONNX backend: a Python model takes its place."""
+
+    def missing(self):
+        if not os.environ.get("TRITON_PYTHON"):
+            return "TRITON_PYTHON names no Python"
+        return None
+
+    def run(self, exported):
+        scores, _, errors = self.serve(
+            exported, self.with_python_model(exported)
+        )
+        expected = exported.expected
+        backwards = exported.by_model(exported.ids[::-1])
+        found = of_errors(scores - [expected, backwards, expected], errors)
+        server = re.search(r"(\d+) KiB of the server", errors)
+        return dataclasses.replace(found, mebibytes=float(server[1]) / 1024)
+
+    def with_python_model(self, exported):
+        """The repository, with a Python model that runs the ONNX file."""
+        repository = exported.folder / "python"
+        shutil.copytree(exported.triton, repository)
+        path = repository / "lm" / "config.pbtxt"
+        config = path.read_text().replace(
+            'platform: "onnxruntime_onnx"', 'backend: "python"'
+        )
+        # All states, up to the end of the block.
+        config = re.sub(r"(?ms)^  state \{$.*(?=^\}$)", "", config)
+        path.write_text(config)
+        model = repository / "lm" / "1" / "model.py"
+        shutil.copy(CLIENTS / "triton_model.py", model)
+        return repository
+
+    def serve(self, exported, repository):
+        """Log-probabilities `(3, STEPS, V)` by the client of a repository, its
+        output and its error."""
+        path = exported.folder / "triton.f32"
+        done = measured(
+            [
+                *(
+                    os.environ["TRITON_PYTHON"],
+                    "-I",
+                    CLIENTS / "triton_client.py",
+                ),
+                *(repository, exported.folder / "ids.npy", path),
+            ]
+        )
+        scores = np.fromfile(path, "float32").reshape(3, STEPS, V)
+        return scores, done.stdout, done.stderr
+
+
 class InSherpa:
     """Streaming recognition, of one path with a score for each token."""
 
@@ -267,8 +333,8 @@ class InSherpa:
         made.write(folder / "online", streaming=True)
         expected, _ = sherpa_runs.scores(lm, heard.T)
         request = sherpa_runs.request(folder, "online", True, 1.0, 1)
-        (result,), errors = sherpa_runs.decode(folder, [request], measured)
-        return of_errors(result["scores"] - expected[0], errors)
+        (result,), done = sherpa_runs.decode(folder, [request], measured)
+        return of_errors(result["scores"] - expected[0], done.stderr)
 
 
 ENGINES = {
@@ -285,4 +351,59 @@ ENGINES = {
     ),
     "LiteRT": InPython("ai_edge_litert", "LiteRt", "litert"),
     "sherpa-onnx": InSherpa(),
+    "Triton": InTriton(),
 }
+
+
+# === The table ===
+
+QUANTITIES = {
+    "difference": "Largest difference of log-probabilities",
+    "milliseconds": "Milliseconds a word",
+    "mebibytes": "MiB of the process",
+}
+
+
+def write_log(path, families):
+    """Writes what was measured, by families and engines, as JSON."""
+    packages = ("tensorflow", "onnxruntime", "openvino", "ai-edge-litert")
+    log = {
+        "date": datetime.date.today().isoformat(),
+        "steps": STEPS,
+        "versions": {
+            name: metadata.version(name) for name in (*packages, "sherpa-onnx")
+        },
+        "families": families,
+    }
+    text = json.dumps(log, indent=1) + "\n"
+    pathlib.Path(path).write_text(text)
+
+
+def tables(log):
+    """The tables of the page, by headings, as Markdown."""
+    return {
+        title: table(log["families"], quantity)
+        for quantity, title in QUANTITIES.items()
+    }
+
+
+def table(families, quantity):
+    """One row for each family and a column for each engine."""
+    lines = [f"| preset | {' | '.join(ENGINES)} |"]
+    lines.append("|---" * (1 + len(ENGINES)) + "|")
+    for name, found in families.items():
+        cells = [cell(found[engine], quantity) for engine in ENGINES]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def cell(found, quantity):
+    """One value, or that there is none."""
+    if "refused" in found:
+        return "no"
+    if found["difference"] > 0.1:
+        return "wrong"
+    value = found[quantity]
+    if quantity == "difference":
+        return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.0f}" if quantity == "mebibytes" else f"{value:.2f}"

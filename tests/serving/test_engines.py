@@ -1,5 +1,7 @@
 """The engines that people use run exported models of each family."""
 
+import dataclasses
+import os
 import subprocess
 
 import engine_runs
@@ -42,8 +44,14 @@ def exported(request, only_signatures, tmp_path_factory):
         yield engine_runs.Exported(request.param, folder)
 
 
+@pytest.fixture(scope="module")
+def log():
+    """What each engine gave, by families, as far as tests have run."""
+    return {}
+
+
 @pytest.mark.parametrize("name", ENGINES)
-def test_a_hundred_steps(name, exported):
+def test_a_hundred_steps(name, exported, log):
     engine = ENGINES[name]
     if engine.missing():
         pytest.skip(engine.missing())
@@ -51,9 +59,54 @@ def test_a_hundred_steps(name, exported):
     if REFUSED.get(place) is not None:
         with pytest.raises(engine_runs.Refused, match=REFUSED[place]):
             engine.run(exported)
-        return
-    difference = engine.run(exported).difference
-    assert (difference > 0.1) if place in REFUSED else (difference < 1e-4)
+        found = {"refused": REFUSED[place]}
+    else:
+        found = dataclasses.asdict(engine.run(exported))
+        if place in REFUSED:
+            assert found["difference"] > 0.1
+        else:
+            assert found["difference"] < 1e-4
+    log.setdefault(exported.name, {})[name] = found
+
+
+def test_the_log_is_written(log):
+    """If $ENGINES_LOG names a file, and each engine is here."""
+    path = os.environ.get("ENGINES_LOG")
+    if not path:
+        pytest.skip("ENGINES_LOG names no file")
+    assert all(log[name].keys() == ENGINES.keys() for name in FAMILIES)
+    engine_runs.write_log(path, log)
+
+
+# === Triton, as far as it is here ===
+
+
+@pytest.fixture
+def triton(only_signatures, tmp_path):
+    engine = ENGINES["Triton"]
+    if engine.missing():
+        pytest.skip(engine.missing())
+    return engine, engine_runs.Exported(FAMILIES[0], tmp_path)
+
+
+def test_triton_reads_the_configuration(triton):
+    """All of it: only the backend of ONNX files is not in this server."""
+    engine, exported = triton
+    message = "unable to find .* for backend 'onnxruntime'"
+    with pytest.raises(engine_runs.Refused, match=message):
+        engine.serve(exported, exported.triton)
+
+
+def test_triton_names_the_words(triton):
+    engine, exported = triton
+    _, named, _ = engine.serve(exported, engine.with_python_model(exported))
+    scores = exported.expected[0]
+    tokens = exported.model.vocabulary.tokens
+    best = scores.argsort()[::-1][:3]
+    for line, id in zip(named.splitlines(), best, strict=True):
+        score, place, word = line.split(":")
+        assert (int(place), word) == (id, tokens[id])
+        assert float(score) == pytest.approx(scores[id], abs=1e-4)
 
 
 # === The clients of deploy/ ===
