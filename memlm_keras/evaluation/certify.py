@@ -233,6 +233,8 @@ def _difference(found, expected):
 
 def _causal(reader, texts):
     """Cases of later tokens that change."""
+    if reader.one_step:
+        raise _NotApplicable("a step is never given a later token")
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
@@ -362,6 +364,8 @@ class _Reader:
     # and whether the latter are taken from the former.
     gives_distributions = True
     scores_are_entries = False
+    # Whether it reads one token at a time, and nothing else.
+    one_step = False
     pieces = rows = documents = "the model has no such method"
     places = range(_LENGTH)
 
@@ -442,7 +446,8 @@ class _Streaming(_Reader):
         self._whole = getattr(model, "distributions", None)
         if getattr(model, "rows", None) == 1:
             self.rows = "the file reads one row"
-        if getattr(model, "steps", None) == 1 and self._whole is None:
+        if getattr(model, "steps", None) == 1:
+            self.one_step = True
             self.pieces = "the file reads one token at a time"
 
     def _inputs(self, texts):

@@ -17,7 +17,7 @@ pytest.importorskip("tf2onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("ai_edge_litert")
 
-ONE_STEP = {"scores before it learns", "step = segment = whole"}
+ONE_STEP = {"causal", "scores before it learns", "step = segment = whole"}
 
 
 @pytest.fixture(scope="module")
