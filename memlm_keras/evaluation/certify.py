@@ -382,7 +382,7 @@ class _Reader:
         vocabulary = getattr(model, "vocabulary", None)
         self.end = getattr(vocabulary or model, "end_of_sentence_id", 0)
         self.ids = np.arange(self.vocabulary_size)
-        parts = [type(model).__name__]
+        parts = [getattr(model, "__name__", type(model).__name__)]
         for name in ("memory", "mixture"):
             part = getattr(model, name, None)
             if part is not None:
