@@ -281,6 +281,17 @@ CASES = {
             batch=16,
             time=32,
         ),
+        dataclasses.replace(
+            _KEY_VALUE_PREDICT,
+            name="key_value_predict_lengths",
+            title="The same model: 16 requests of 2 to 32 tokens",
+            contenders=tuple(
+                Contender("requests", "tensorflow", variant)
+                for variant in ("one_by_one", "together")
+            ),
+            batch=16,
+            time=32,
+        ),
         _ATTENTIVE,
         dataclasses.replace(
             _ATTENTIVE,
@@ -316,7 +327,7 @@ CASES = {
 _SERVING = tuple(
     name
     for name, case in CASES.items()
-    if any(contender.peer == "exported" for contender in case.contenders)
+    if any(c.peer in ("exported", "requests") for c in case.contenders)
 )
 SUITES = {
     "cpu": tuple(name for name in CASES if name not in _SERVING),

@@ -117,6 +117,14 @@ class SavedModel(Exported):
         spec.loader.exec_module(client)
         self.session = client.Session(str(path))
         self.tensors = json.loads((path.parent / "tensors.json").read_text())
+        # As a server does before it answers.
+        requests = {}
+        with np.load(path.parent / "warm_up.npz") as arrays:
+            for name, array in arrays.items():
+                number, signature, key = name.split("/")
+                requests.setdefault((number, signature), {})[key] = array
+        for (_, signature), inputs in requests.items():
+            self.call(signature, **inputs)
 
     def call(self, signature, **inputs):
         tensors = self.tensors[signature]
@@ -190,12 +198,35 @@ def _export(case, variant, precision, format, path):
         for name, one in saved.meta_graphs[0].signature_def.items()
     }
     (path.parent / "tensors.json").write_text(json.dumps(tensors))
+    _copy_warm_up(path)
 
 
-def make(case, variant, precision):
+def _copy_warm_up(path):
+    """Writes the warm-up requests of a SavedModel as arrays, by their number,
+    signature and input."""
+    import tensorflow as tf
+    from tensorflow_serving.apis import prediction_log_pb2
+
+    records = tf.data.TFRecordDataset(
+        str(path / "assets.extra" / "tf_serving_warmup_requests")
+    )
+    arrays = {}
+    for number, record in enumerate(records.as_numpy_iterator()):
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        request = log.predict_log.request
+        for key, value in request.inputs.items():
+            array = tf.make_ndarray(value)
+            if array.dtype == object:
+                array = array.astype("S")
+            name = request.model_spec.signature_name
+            arrays[f"{number}/{name}/{key}"] = array
+    np.savez(path.parent / "warm_up.npz", **arrays)
+
+
+def make(case, variant, precision, engine=None):
     """Exports the model of a case, in float32 or int8, and loads it."""
     # `benchmarks.worker` passes the engine as the backend.
-    engine = ENGINES[os.environ["KERAS_BACKEND"]]
+    engine = engine or ENGINES[os.environ["KERAS_BACKEND"]]
     os.environ["KERAS_BACKEND"] = "tensorflow"
     folder = tempfile.TemporaryDirectory()
     path = pathlib.Path(folder.name, "model", engine.file)

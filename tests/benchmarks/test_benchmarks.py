@@ -145,6 +145,23 @@ def test_engines_agree(engine, time):
     assert len(report.table(case, results)) == 4
 
 
+@pytest.mark.slow
+def test_requests_of_different_lengths_have_one_answer():
+    case = dataclasses.replace(
+        suites.CASES["key_value_predict_lengths"],
+        vocabulary=40,
+        units=12,
+        embedding=8,
+        batch=3,
+        time=5,
+    )
+    one, together = runner.run(
+        case, case.contenders, 1, 1, 0.01, log=lambda line: None
+    )
+    assert one.refused is None and together.refused is None
+    assert one.loss == pytest.approx(together.loss, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "variant",
     ["batches", "sentence_batches", "noised_batches", "pair_batches"],
