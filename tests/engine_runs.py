@@ -212,9 +212,7 @@ class InCpp(OfWords):
     def missing(self):
         if shutil.which("c++") is None:
             return "there is no C++ compiler"
-        if not any(
-            (folder / "onnxruntime_cxx_api.h").exists() for folder in INCLUDED
-        ):
+        if not HEADERS:
             return "ONNXRUNTIME_HOME has no include/onnxruntime_cxx_api.h"
         return None
 
@@ -223,7 +221,8 @@ class InCpp(OfWords):
 
 
 _HOME = pathlib.Path(os.environ.get("ONNXRUNTIME_HOME", "/usr"))
-INCLUDED = (_HOME / "include", _HOME / "include" / "onnxruntime")
+# In a folder of their own where a system has them.
+HEADERS = sorted(_HOME.glob("include/**/onnxruntime_cxx_api.h"))
 
 
 @functools.cache
@@ -233,7 +232,7 @@ def compiled_client():
     done = subprocess.run(
         [
             *("c++", "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror"),
-            *(part for folder in INCLUDED for part in ("-isystem", folder)),
+            *("-isystem", HEADERS[0].parent),
             ROOT / "deploy" / "onnx_client.cc",
             *(f"-L{_HOME}/lib", f"-Wl,-rpath,{_HOME}/lib", "-lonnxruntime"),
             *("-o", folder / "onnx_client"),
