@@ -209,6 +209,9 @@ def _run(name, cases, tolerance):
                 worst, place = difference, where
     except _NotApplicable as reason:
         return Check(name, NOT_APPLICABLE, None, 0, str(reason))
+    if not compared:
+        reason = "the model gave no numbers that could be compared"
+        return Check(name, NOT_APPLICABLE, None, 0, reason)
     if worst > tolerance:
         return Check(name, FAILED, worst, compared, place)
     return Check(name, PASSED, worst, compared, "")
@@ -217,6 +220,8 @@ def _run(name, cases, tolerance):
 def _difference(found, expected):
     """The largest difference of two arrays, infinite if one has no number
     there, and how many entries both have, which may be masked."""
+    if np.shape(found) != np.shape(expected):
+        return np.inf, np.size(expected)
     with np.errstate(invalid="ignore"):
         difference = abs(found - expected)
     # Logarithms of zero are equal.
@@ -475,7 +480,7 @@ class _Streaming(_Reader):
     def scores(self, text):
         if self._scorer is None or hasattr(self.model, "score_batches"):
             return super().scores(text)
-        return np.asarray(self._scorer(self._inputs(text[None]))[0], "float64")
+        return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
     def pieces(self, text, size):
         """Distributions by pieces of `size` tokens, with the state carried."""
@@ -491,7 +496,7 @@ class _Streaming(_Reader):
         read = self._read(texts)
         if self._scorer is None:
             return read
-        scores = np.asarray(self._scorer(self._inputs(texts)), "float64")
+        scores = _of_shape(self._scorer(self._inputs(texts)), texts)
         return np.concatenate([read, scores[..., None]], axis=-1)
 
     def words_at(self, texts):
@@ -638,13 +643,7 @@ class _Function(_Reader):
             self.ids = self.ids[self.ids != self.end]
 
     def scores(self, text):
-        scores = np.asarray(self._score(text), "float64")
-        if scores.shape != text.shape:
-            raise ValueError(
-                "`model` must return a log-probability for each token, of the "
-                f"shape {text.shape}. Received: the shape {scores.shape}"
-            )
-        return scores
+        return _of_shape(self._score(text), text)
 
     def unseen(self, text, place, texts):
         return self._words(text, place)
@@ -695,6 +694,17 @@ def _reader(model, vocabulary_size):
         "`log_probabilities_at` or with `initial_state` and `step`, or a "
         f"function that scores token ids. Received: {type(model).__name__}"
     )
+
+
+def _of_shape(scores, texts):
+    """Scores of texts in float64, or raises `ValueError`."""
+    scores = np.asarray(scores, "float64")
+    if scores.shape != texts.shape:
+        raise ValueError(
+            "`model` must score each token, and return an array of the shape "
+            f"{texts.shape}. Received: the shape {scores.shape}"
+        )
+    return scores
 
 
 def _entries(distributions, text):

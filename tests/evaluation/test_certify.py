@@ -237,6 +237,29 @@ class IgnoresDocuments(Counts):
         return scores, np.ones(scores.shape)
 
 
+class Silent(Counts):
+    """It says nothing of a text in pieces."""
+
+    def step(self, tokens, state):
+        found, state = super().step(tokens, state)
+        if tokens.shape[1] < 32:
+            found = np.ma.masked_all(found.shape)
+        return found, state
+
+    def score(self, token_ids, state=None):
+        return Counts().score(token_ids, state)
+
+
+class OfAnotherShape(Counts):
+    def score(self, token_ids, state=None):
+        return super().score(token_ids, state)[:, 1:]
+
+
+def test_nothing_to_compare():
+    found = results(certify(Silent()))
+    assert "pieces" in found["not applicable"] and not found["failed"]
+
+
 def test_documents_that_continue():
     require_failed(IgnoresDocuments(), "resets")
 
@@ -480,6 +503,7 @@ def test_the_seed_chooses_the_text():
             {"model": lambda text: np.zeros(3), "vocabulary_size": V},
             r"of the shape \(32,\). Received: the shape \(3,\)",
         ),
+        ({"model": OfAnotherShape()}, r"Received: the shape \(31,\)"),
         (
             {"model": Counts(), "same_as": UnigramCache(9, 5)},
             "of 23 words. Received: a model of 9 words",
