@@ -352,15 +352,20 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     added = rates * ops.concatenate([values, left_of_state * keys], axis=-1)
     if chunk > 1:
         added = solve(overlap, added)
-    sizes = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
+    stops = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
     # At the end of the chunk.
     keys_left = keys * transposed(left[..., -1:, :])
     state_left = left_of_state * ops.ones_like(rates)
     # One tensor, since Keras' loop asks its inputs for the number of chunks.
     inputs = ops.concatenate([added, keys_left, state_left], axis=-1)
 
+    def parts(inputs):
+        """Slices, since LiteRT splits tensors of at most four axes."""
+        limits = [0, *map(int, stops), None]
+        return [inputs[..., a:b] for a, b in zip(limits, limits[1:])]
+
     def write(inputs, states):
-        added, known, keys, left = ops.split(inputs, sizes, axis=-1)
+        added, known, keys, left = parts(inputs)
         changes = added - ops.matmul(known, states[0])
         written = ops.matmul(transposed(keys), changes)
         return states[0], [left[..., -1:, :] * states[0] + written]
@@ -372,7 +377,7 @@ def read_and_write(queries, keys, values, rates, decays, associations):
         _, before, [associations] = rnn(
             write, inputs, [associations], input_length=inputs.shape[1]
         )
-    added, known, *_ = ops.split(inputs, sizes, axis=-1)
+    added, known, *_ = parts(inputs)
     changes = added - ops.matmul(known, before)
     context = ops.matmul(left_of_state * queries, before)
     overlap = left * ops.matmul(queries, transposed(keys))
