@@ -37,8 +37,8 @@ TRAINED = (
 OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
-    "apt-get cd cp curl docker export lm_eval mkdir pip python python3 "
-    "torchrun".split()
+    "./onnx_client apt-get c++ cd cp curl docker export lm_eval mkdir node pip "
+    "python python3 torchrun".split()
 )
 
 
