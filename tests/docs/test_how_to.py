@@ -38,7 +38,7 @@ OF_RUNS = ("attention", "evaluate", "generate", "score", "surprisal")
 SHORT = {"train": ("--epochs=1", "--verbose=0")}
 OTHER_PROGRAMS = (
     "./onnx_client apt-get c++ cd cp curl docker export lm_eval mkdir node pip "
-    "python python3 torchrun".split()
+    "python python3 torchrun tritonserver".split()
 )
 
 
