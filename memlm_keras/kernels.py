@@ -91,9 +91,9 @@ def expanded(layer):
     elif hasattr(layer, "cells"):
         new = {"cells": [expanded(cell) for cell in layer.cells]}
     elif isinstance(layer, Int8Kernels):
-        names = [name.removesuffix("_int8") for name in vars(layer)]
-        kept = vars(layer)
-        new = {n: getattr(layer, n) for n in names if f"{n}_int8" in kept}
+        kept = [name for name in vars(layer) if name.endswith("_int8")]
+        names = [name.removesuffix("_int8") for name in kept]
+        new = {name: getattr(layer, name) for name in names}
     if not new:
         return layer
     # `copy.copy` would write a layer of Keras to a file in memory.

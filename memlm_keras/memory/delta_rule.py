@@ -408,8 +408,8 @@ def inverse(overlap):
     """The inverse of `I + overlap`, `(..., C, C)`, strictly lower triangular.
 
     Blocks on the diagonal are joined in pairs: the inverse of `[[A, 0], [C,
-    D]]` is `[[A', 0], [-D' C A', D']]`. LAPACK's solver of many small systems
-    is slower, and can block for ever in XLA on a CPU of two cores.
+    D]]` is `[[A', 0], [-D' C A', D']]`. A solver of triangular systems was
+    faster, but its gradient blocked for ever in XLA on a CPU of two cores.
     """
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1

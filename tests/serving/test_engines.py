@@ -46,7 +46,7 @@ def exported(request, only_signatures, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def log():
-    """What each engine gave, by families, as far as tests have run."""
+    """Results of each engine, by families, of the tests that have run."""
     return {}
 
 

@@ -11,7 +11,7 @@ TYPES = {"tensor(float)": "float32", "tensor(int32)": "int32"}
 
 
 class TritonPythonModel:
-    """What the server loads, by this name."""
+    """The model that the server loads, by this name."""
 
     def initialize(self, arguments):
         folder = pathlib.Path(arguments["model_repository"])
