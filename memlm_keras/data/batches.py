@@ -78,7 +78,13 @@ class EpochBatches(keras.utils.PyDataset):
 
 
 class TokenBatches(EpochBatches):
-    """Batches of a text of `num_tokens` tokens; each row is a part of it."""
+    """Batches of a text of `num_tokens` tokens; each row is a part of it.
+
+    A corpus sets `document_starts`, the offsets at which documents begin, also
+    where contexts do not end with them.
+    """
+
+    document_starts = None
 
     def __init__(self, tokens, batch_size, shuffle, seed, end_of_sentence_id):
         super().__init__(batch_size, shuffle, seed)
@@ -216,6 +222,8 @@ class Batches(TokenBatches):
         self.context_of = context_of
         if self.has_documents:
             self._starts = _checked_starts(document_starts, self.num_tokens)
+            if context_of == "document":
+                self.document_starts = self._starts
             self._ends = np.append(self._starts[1:], self.num_tokens)
         elif shuffle:
             raise ValueError(

@@ -171,6 +171,7 @@ class Corpus:
             context_of="sentence" if sentences else "document",
         )
         batches.vocabulary = self.vocabulary
+        batches.document_starts = split.document_starts
         return batches
 
     def sentence_batches(self, split, batch_size=20, **kwargs):
@@ -185,13 +186,15 @@ class Corpus:
         """
         from memlm_keras.data.batches import SentenceBatches
 
+        split = split_of(self, split)
         batches = SentenceBatches(
-            split_of(self, split).tokens,
+            split.tokens,
             batch_size=batch_size,
             end_of_sentence_id=self.vocabulary.end_of_sentence_id,
             **kwargs,
         )
         batches.vocabulary = self.vocabulary
+        batches.document_starts = split.document_starts
         return batches
 
 

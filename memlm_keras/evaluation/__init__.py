@@ -21,6 +21,8 @@ from memlm_keras.evaluation.neural_cache import choose_cache
 from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import sentence_losses
+from memlm_keras.evaluation.recency import RecencyPerplexity
+from memlm_keras.evaluation.recency import perplexity_by_recency
 from memlm_keras.evaluation.reconstruction import Reconstruction
 from memlm_keras.evaluation.reconstruction import reconstruction
 from memlm_keras.evaluation.stimuli import StimulusSurprisal
@@ -47,6 +49,7 @@ __all__ = [
     "MinimalPairs",
     "PairAccuracy",
     "Perplexity",
+    "RecencyPerplexity",
     "Reconstruction",
     "StimulusSurprisal",
     "Suite",
@@ -63,6 +66,7 @@ __all__ = [
     "minimal_pairs",
     "monte_carlo_perplexity",
     "perplexity",
+    "perplexity_by_recency",
     "read_minimal_pairs",
     "read_stimuli",
     "read_suites",

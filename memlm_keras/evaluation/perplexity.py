@@ -1,6 +1,6 @@
 """Perplexity, of whole texts and by sentence."""
 
-import collections
+import copy
 import dataclasses
 import math
 
@@ -68,7 +68,7 @@ class Perplexity:
             loss=-float(np.sum(scores.astype("float64") * weights)),
             predicted_tokens=predicted,
             total_tokens=batches.num_tokens,
-            protocol=_protocol(model, batches) + note,
+            protocol=protocol_of(model, batches) + note,
             causal=model.causal,
             **fields,
         )
@@ -196,34 +196,32 @@ def sentence_losses(model, batches, verbose=0):
     >>> losses, tokens = memlm_keras.evaluation.sentence_losses(lm, batches)
     >>> perplexity = np.exp(losses.sum() / tokens.sum())
     """
+    losses = token_losses(model, batches, verbose)
+    starts = sentence_starts(batches.tokens, batches.end_of_sentence_id)
+    sums = np.add.reduceat(losses, starts)
+    return sums, np.diff([*starts, len(losses)])
+
+
+def token_losses(model, batches, verbose=0):
+    """Losses of the tokens of a text, in the order of the text: float64
+    `(tokens,)`. Arguments and errors are those of `sentence_losses`."""
     require_method("score_batches", model)
     require_beginning(batches)
     scores, weights = model.score_batches(batches, verbose=verbose)
-    (targets,) = concatenate_batches((targets,) for _, targets, _ in batches)
-    targets = targets.astype("int64")
-
-    def by_row(numbers):
-        # A row continues in the same row of the next batch, and its last
-        # sentence may continue in the row below.
-        rows = numbers.reshape(-1, batches.batch_size, numbers.shape[1])
-        return rows.swapaxes(0, 1).ravel()
-
-    predicted = by_row(weights) > 0
-    losses = -by_row(scores)[predicted].astype("float64")
-    end = batches.end_of_sentence_id
-    read, starts = _sentences(by_row(targets)[predicted], end)
-    sums = np.add.reduceat(losses, starts)
-    places = collections.defaultdict(collections.deque)
-    for index, sentence in enumerate(read):
-        places[sentence].append(index)
-    text, starts = _sentences(np.asarray(batches.tokens, "int64"), end)
-    if collections.Counter(text) != collections.Counter(read):
+    # Batches of the same text whose tokens are their own positions.
+    numbered = copy.copy(batches)
+    numbered.tokens = np.arange(batches.num_tokens)
+    (places,) = concatenate_batches((targets,) for _, targets, _ in numbered)
+    places = places[weights > 0]
+    counts = np.bincount(places, minlength=batches.num_tokens)
+    if np.any(counts != 1):
         raise ValueError(
             "`batches` must hold each sentence of their text once, and whole. "
             f"Received: {type(batches).__name__} that do not"
         )
-    order = [places[sentence].popleft() for sentence in text]
-    return sums[order], np.diff([*starts, len(batches.tokens)])
+    losses = np.zeros(batches.num_tokens)
+    losses[places] = -scores[weights > 0].astype("float64")
+    return losses
 
 
 def require_method(name, model):
@@ -245,7 +243,7 @@ def require_beginning(batches):
         )
 
 
-def _protocol(model, batches):
+def protocol_of(model, batches):
     state = (
         f"state reset at each {batches.context_of}"
         if batches.has_documents
@@ -310,9 +308,3 @@ def _salton2017(batches, scores, weights):
         "each sentence not predicted, but all tokens with <eos> divided by",
         divided_by=batches.num_tokens,
     )
-
-
-def _sentences(tokens, end_of_sentence_id):
-    """The sentences of a text as bytes, and their offsets."""
-    starts = sentence_starts(tokens, end_of_sentence_id)
-    return [part.tobytes() for part in np.split(tokens, starts[1:])], starts

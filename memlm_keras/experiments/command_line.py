@@ -181,6 +181,7 @@ COMMANDS = {
                 options.VERBOSE,
                 *options.READING,
                 *options.MEASURES,
+                *options.BY,
             ),
         ),
         Command(

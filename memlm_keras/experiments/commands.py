@@ -300,6 +300,13 @@ def evaluate(positional, values, command):
     verbose = values.pop("verbose")
     measures = take(options.MEASURES, values)
     folders = [run_folder.find(path) for path in positional.run]
+    by = take(options.BY, values)
+    if "by" in by:
+        return _evaluate_by(
+            positional.run, folders, values, by, measures, verbose, command
+        )
+    for name, value in by.items():
+        raise UsageError(f"{name} needs --by=recency. Received: {name}={value}")
     if len(folders) > 1:
         _evaluate_mean(positional.run, folders, {**values, **measures}, verbose)
     elif folders[0] is None:
@@ -312,19 +319,7 @@ def _evaluate_run(folder, values, measures, verbose):
     """Measures a run, on its own text or on another."""
     kind = kind_of(folder.recipe()["preset"])
     measures = read_options(options.MEASURES, measures, kind)
-    if kind == options.KNESER_NEY:
-        # No file keeps the model, as counting takes seconds.
-        experiment = again(folder)
-        _, model = experiment.task.count(experiment, verbose)
-        vocabulary = experiment.corpus.vocabulary
-    else:
-        model = folder.model()
-        vocabulary = model.vocabulary
-        experiment = None if values else again(folder)
-    if values:
-        experiment = of_run(folder, **values)
-        # Another text is read with the model's vocabulary.
-        experiment.corpus = experiment.dataset.load(vocabulary)
+    experiment, model = _experiment_of(folder, values, verbose)
     measuring.check(experiment, measures)
     results = experiment.task.measure(experiment, model, verbose)
     before = {} if values else folder.results() or {}
@@ -339,21 +334,52 @@ def _evaluate_run(folder, values, measures, verbose):
     print_numbers(results)
 
 
+def _experiment_of(folder, values, verbose):
+    """The experiment of a run, with the text of `values` if there are any, and
+    its model."""
+    if kind_of(folder.recipe()["preset"]) == options.KNESER_NEY:
+        # No file keeps the model, as counting takes seconds.
+        experiment = again(folder)
+        _, model = experiment.task.count(experiment, verbose)
+        vocabulary = experiment.corpus.vocabulary
+    else:
+        model = folder.model()
+        vocabulary = model.vocabulary
+        experiment = None if values else again(folder)
+    if values:
+        experiment = of_run(folder, **values)
+        # Another text is read with the model's vocabulary.
+        experiment.corpus = experiment.dataset.load(vocabulary)
+    return experiment, model
+
+
 def _evaluate_file(path, values, measures, verbose):
     """Measures a language model without its run folder."""
-    if "dataset" not in values:
-        raise UsageError(
-            f"{path} is a model without its run folder, which would say what "
-            "text to measure it on. Give --dataset, or name the run folder."
-        )
+    _require_no_measures(path, measures)
+    model, _, batches = _file_and_text(path, values)
+    print_numbers(measuring.perplexities(model, batches, verbose))
+
+
+def _require_no_measures(path, measures):
     for name, value in measures.items():
         raise UsageError(
             f"{name} needs the run folder of a model. Received: {name}={value} "
             f"and {path}, a file without one"
         )
-    dataset = values.pop("dataset")
+
+
+def _file_and_text(path, values):
+    """A language model without its run folder, the corpus of `values`, and a
+    function from a split to batches."""
+    if "dataset" not in values:
+        raise UsageError(
+            f"{path} is a model without its run folder, which would say what "
+            "text to measure it on. Give --dataset, or name the run folder."
+        )
+    reading = {**values}
+    dataset = reading.pop("dataset")
     kind = options.LANGUAGE_MODEL
-    reading = read_options(options.READING, values, kind)
+    reading = read_options(options.READING, reading, kind)
     model = run_folder.load_model(path)
     if not hasattr(model, "score_batches"):
         raise UsageError(
@@ -378,7 +404,7 @@ def _evaluate_file(path, values, measures, verbose):
             return corpus.batches(split, 1, 100, documents=documents)
         return corpus.sentence_batches(split, _ROWS, length_multiple=_MULTIPLE)
 
-    print_numbers(measuring.perplexities(model, batches, verbose))
+    return model, corpus, batches
 
 
 def _evaluate_mean(paths, folders, given, verbose):
@@ -417,6 +443,62 @@ def _evaluate_mean(paths, folders, given, verbose):
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")
     print_numbers(results)
+
+
+def _evaluate_by(paths, folders, values, by, measures, verbose, command):
+    """Measures runs side by side, by how far back each word occurred."""
+    for name, value in measures.items():
+        if name != "cache_size":
+            raise UsageError(
+                f"{name} is not measured by recency. Received: {name}={value}"
+            )
+    if len({*paths}) < len(paths):
+        raise UsageError(
+            f"Several runs must be different ones. Received: {' '.join(paths)}"
+        )
+    for folder in folders:
+        if folder is not None:
+            kind = kind_of(folder.recipe()["preset"])
+            read_options(options.BY, by, kind)
+            if len(folders) == 1:
+                read_options(options.MEASURES, measures, kind)
+    process.import_keras()
+    from memlm_keras.experiments import recency
+
+    recency.compare(
+        _side_by_side(paths, folders, values, measures, verbose),
+        by.get("split", "test"),
+        verbose,
+        command,
+        by.get("out"),
+        by.get("plot"),
+    )
+
+
+def _side_by_side(paths, folders, values, measures, verbose):
+    """Yields name, model, corpus and a function from a split to batches of each
+    run, and with `cache_size` those of models with a cache: of runs without a
+    mixture of their own."""
+    names = [_name_of(path) for path in paths]
+    names = names if len({*names}) == len(names) else paths
+    for name, path, folder in zip(names, paths, folders):
+        if folder is None:
+            _require_no_measures(path, measures)
+            yield name, *_file_and_text(path, values)
+            continue
+        experiment, model = _experiment_of(folder, values, verbose)
+        batches = functools.partial(
+            datasets.evaluation_batches, experiment, model
+        )
+        yield name, model, experiment.corpus, batches
+        alone = getattr(model, "mixture", model) is None
+        if measures and (alone or len(paths) == 1):
+            measuring.check(experiment, measures)
+            before = {} if values else folder.results() or {}
+            cached, _ = measuring.add_cache(
+                experiment, model, measures, verbose, before.get("cache")
+            )
+            yield f"{name} with a cache", cached, experiment.corpus, batches
 
 
 def print_numbers(results):

@@ -25,6 +25,8 @@ _ROWS = 50
 # Steps that are learned from at once, and segments of the validation text, as
 # in Krause et al. (2018) and their code; a preset may have its own.
 _DYNAMIC = {"steps": 5, "segments": 6000}
+# Settings of a cache.
+_CACHE = ("size", "theta", "weight")
 # Rows of the gradient statistics, as there.
 _DYNAMIC_ROWS = 100
 
@@ -124,8 +126,14 @@ def perplexities(model, batches, verbose, also=()):
     }
 
 
-def _cached(experiment, model, asked, verbose):
-    """The model with the best cache, and its settings."""
+def add_cache(experiment, model, asked, verbose, before=None):
+    """The model with the best cache, and its settings; `before` has those of
+    an earlier measurement, if any."""
+    if before and before["size"] == asked["cache_size"]:
+        settings = {name: before[name] for name in _CACHE}
+        return model.with_mixture(
+            memlm.mixtures.NeuralCache(**settings)
+        ), settings
     chosen = memlm.evaluation.choose_cache(
         model,
         evaluation_batches(experiment, model, "validation"),
@@ -135,13 +143,12 @@ def _cached(experiment, model, asked, verbose):
             "size": asked["cache_size"],
         },
     ).cache
-    return model.with_mixture(chosen), {
-        name: getattr(chosen, name) for name in ("size", "theta", "weight")
-    }
+    settings = {name: getattr(chosen, name) for name in _CACHE}
+    return model.with_mixture(chosen), settings
 
 
 def _with_cache(experiment, model, asked, verbose):
-    cached, settings = _cached(experiment, model, asked, verbose)
+    cached, settings = add_cache(experiment, model, asked, verbose)
     batches = functools.partial(evaluation_batches, experiment, cached)
     return {**settings, **perplexities(cached, batches, verbose)}
 
@@ -155,7 +162,7 @@ def _check_cache(experiment, asked):
 
 
 def _dynamic_with_cache(experiment, model, asked, verbose):
-    cached, settings = _cached(experiment, model, asked, verbose)
+    cached, settings = add_cache(experiment, model, asked, verbose)
     name = "Dynamic evaluation with a cache"
     return {**settings, **_dynamic(experiment, cached, asked, verbose, name)}
 

@@ -461,6 +461,27 @@ MEASURES = (
     ),
 )
 
+# Perplexities of parts of a text.
+BY = (
+    Option(
+        "by",
+        str,
+        "Perplexity by whether and how far back each word occurred before in "
+        "its document, of several runs side by side. With --cache_size, also "
+        "of each model with a cache.",
+        choices=("recency",),
+        kinds=(LANGUAGE_MODEL, KNESER_NEY),
+    ),
+    Option(
+        "split",
+        str,
+        "For --by: text to measure; by default test.",
+        choices=("validation", "test"),
+    ),
+    Option("out", str, "For --by: JSON file to write too."),
+    Option("plot", str, "For --by: PNG picture to write."),
+)
+
 SENTENCE = Option(
     "sentence",
     str,

@@ -1,9 +1,11 @@
 """`memlm evaluate`, and what runs without a model are told."""
 
+import json
 import re
 import shutil
 
 import pytest
+from corpus_files import write_splits
 
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments.run_folder import RunFolder
@@ -148,3 +150,63 @@ def test_a_text_that_has_moved(memlm, run, folder):
     assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
     told = memlm(*f"{again}nowhere".split())
     refused(told, "no file, folder or corpus nowhere")
+
+
+# === By recency ===
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_perplexity_by_recency(memlm, train, folder):
+    """A model, a count, a model with a pointer, and a cache, side by side."""
+    train("daniluk2017/lstm")
+    train("merity2017/ptb_pointer_sentinel")
+    assert memlm("train", "kneser_ney_2", "--dataset=text").status == 0
+    runs = sorted((folder / "runs").iterdir())
+    assert len(runs) == 3
+    asked = ("--by=recency", "--cache_size=9", "--verbose=0")
+    written = ("--out=found.json", "--plot=found.png")
+    told = memlm("evaluate", *runs, *asked, *written)
+    assert told.status == 0, told.err
+    found = json.loads((folder / "found.json").read_text())
+    names = {run.name for run in runs} | {f"{NAME} with a cache"}
+    assert set(found["runs"]) == names
+    for run in runs:
+        values, total = found["runs"][run.name], results_of(run)["test"]
+        assert values["perplexity"] == pytest.approx(total["perplexity"])
+        assert sum(values["losses"]) == pytest.approx(total["loss"])
+        assert sum(found["tokens"]) == total["total_tokens"]
+    assert "| never before |" in told.out and "| all |" in told.out
+    assert (folder / "found.png").read_bytes().startswith(b"\x89PNG")
+    told = memlm("evaluate", runs[0], "--by=recency", "--split=validation")
+    expected = results_of(runs[0])["validation"]["perplexity"]
+    assert f"perplexity {expected:.2f}" in told.out
+
+
+def test_recency_of_a_file_and_of_another_text(memlm, run, folder):
+    shutil.copy(run / "model.keras", folder / "alone.keras")
+    files = (run, "alone.keras", "--by=recency", "--verbose=0")
+    told = memlm("evaluate", *files, "--dataset=text", "--out=found.json")
+    assert told.status == 0, told.err
+    one, other = json.loads((folder / "found.json").read_text())[
+        "runs"
+    ].values()
+    assert one["losses"] == pytest.approx(other["losses"], rel=1e-4)
+
+
+def test_wrong_requests_by_recency(memlm, train, folder, classifier):
+    train("daniluk2017/lstm")
+    run = folder / "runs" / NAME
+    evaluate = ("evaluate", run, "--by=recency", "--verbose=0")
+    refused(memlm("evaluate", run, "--split=test"), "split needs --by=recency")
+    refused(memlm("evaluate", run, "--by=length"), "by must be one of recency")
+    refused(memlm(*evaluate, "--dynamic"), "dynamic is not measured by recency")
+    refused(memlm("evaluate", run, run, "--by=recency"), "different ones")
+    told = memlm("evaluate", classifier, "--by=recency", "--dataset=text")
+    refused(told, "is of a EntailmentClassifier")
+    shutil.copy(run / "model.keras", folder / "alone.keras")
+    told = memlm("evaluate", "alone.keras", "--by=recency", "--cache_size=9")
+    refused(told, "cache_size needs the run folder")
+    write_splits(folder / "other", unknown=False)
+    train("daniluk2017/lstm", dataset="other")
+    told = memlm("evaluate", *(folder / "runs").iterdir(), *evaluate[2:])
+    refused(told, "is of another text than")

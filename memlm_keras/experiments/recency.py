@@ -1,0 +1,112 @@
+"""`memlm evaluate --by=recency`: a table, a JSON file and a picture."""
+
+import numpy as np
+
+from memlm_keras import files
+from memlm_keras.evaluation import perplexity_by_recency
+from memlm_keras.experiments import run_folder
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.process import provenance
+from memlm_keras.experiments.report import markdown_table
+
+_NOTE = (
+    "Tokens by how many tokens back the same one last stood in its document. "
+    "Unknown words and ends of sentences are in no other line."
+)
+
+
+def compare(runs, split, verbose, command, out=None, plot=None):
+    """Measures models on the same text, and prints a table.
+
+    `runs` yields the name, model, corpus and a function from a split to batches
+    of each; `out` and `plot` are paths of files to write, or `None`."""
+    results, first = {}, None
+    for name, model, corpus, batches in runs:
+        first = first or (name, corpus)
+        if corpus.fingerprint != first[1].fingerprint:
+            raise UsageError(
+                f"{name} is of another text than {first[0]}, or of another "
+                "vocabulary."
+            )
+        result = perplexity_by_recency(model, batches(split), verbose=0)
+        results[name] = result
+        if verbose:
+            print(f"{name}: {result.total}", flush=True)
+    print("\n".join(["", *_table(results), "", _NOTE]))
+    if out is not None:
+        found = {
+            "corpus": first[1].name,
+            "split": split,
+            "bins": result.bins,
+            "tokens": result.tokens.tolist(),
+            "runs": {name: _values(each) for name, each in results.items()},
+            **provenance(command),
+        }
+        run_folder.write_json(out, found)
+    if plot is not None:
+        draw(results, plot, f"{first[1].name}, {split}")
+
+
+def _table(results):
+    """Lines of the perplexities, a column for each run."""
+    one = next(iter(results.values()))
+    rows = [
+        [bin, f"{tokens:,}", f"{share:.1%}", *map(_cell, perplexities)]
+        for bin, tokens, share, *perplexities in zip(
+            one.bins,
+            one.tokens,
+            one.shares,
+            *(each.perplexities for each in results.values()),
+        )
+    ]
+    totals = [each.total for each in results.values()]
+    rows.append(
+        [
+            "all",
+            f"{one.tokens.sum():,}",
+            "100.0%",
+            *(_cell(total.perplexity) for total in totals),
+        ]
+    )
+    return markdown_table(["tokens back", "tokens", "share", *results], rows)
+
+
+def _cell(perplexity):
+    return "" if np.isnan(perplexity) else f"{perplexity:,.2f}"
+
+
+def _values(result):
+    """A `RecencyPerplexity` as plain values; an empty bin has no perplexity."""
+    return {
+        "perplexity": result.total.perplexity,
+        "loss": result.total.loss,
+        "protocol": result.total.protocol,
+        "losses": result.losses.tolist(),
+        "perplexities": [
+            None if np.isnan(each) else each for each in result.perplexities
+        ],
+    }
+
+
+def draw(results, path, title):
+    """Draws the perplexity of each bin, a line for each run, as PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure((8, 5), layout="constrained")
+    axes = figure.subplots()
+    for name, result in results.items():
+        label = f"{name}: {result.total.perplexity:.1f} in all"
+        found, places = result.perplexities, range(len(result.bins))
+        (line,) = axes.plot(places[:-2], found[:-2], "o-", label=label)
+        axes.plot(places[-2:], found[-2:], "o", color=line.get_color())
+    ticks = [
+        f"{bin}\n{share:.1%}" for bin, share in zip(result.bins, result.shares)
+    ]
+    axes.set_xticks(range(len(ticks)), ticks, rotation=30, ha="right")
+    axes.set_yscale("log")
+    axes.set_title(title)
+    axes.set_xlabel("tokens back to the same word, and share of the text")
+    axes.set_ylabel("perplexity")
+    figure.legend(loc="outside lower center", fontsize="small")
+    with files.atomic_path(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=150)

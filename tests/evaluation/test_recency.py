@@ -1,0 +1,153 @@
+"""Perplexity by how far back a word occurred before."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras import LanguageModel
+from memlm_keras.data import Batches
+from memlm_keras.data import SentenceBatches
+from memlm_keras.data import Vocabulary
+from memlm_keras.data import load_text
+from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation import perplexity_by_recency
+
+END, UNKNOWN, SIZE = 0, 1, 12
+EDGES = (2, 5)
+BINS = ("never before", "1 to 2", "3 to 5", "more than 5")
+
+
+class Bigram:
+    """A model whose probabilities depend on the word before."""
+
+    causal = True
+
+    def __init__(self):
+        scores = np.random.default_rng(1).normal(size=(SIZE, SIZE))
+        self.scores = scores - np.log(np.exp(scores).sum(axis=1))[:, None]
+
+    def score_batches(self, batches, verbose=0):
+        read, targets, weights = zip(*batches)
+        time = max(array.shape[1] for array in targets)
+
+        def joined(arrays):
+            padded = [(0, 0), (0, 0)]
+            rows = []
+            for array in arrays:
+                padded[1] = (0, time - array.shape[1])
+                rows.append(np.pad(array, padded))
+            return np.concatenate(rows)
+
+        before = joined([inputs["token_ids"] for inputs in read])
+        return self.scores[before, joined(targets)], joined(weights)
+
+
+@pytest.fixture
+def tokens():
+    tokens = np.random.default_rng(0).integers(0, SIZE, 80).astype("int32")
+    tokens[-1] = END
+    return tokens
+
+
+def with_unknown(batches):
+    words = [f"w{number}" for number in range(SIZE - 2)]
+    batches.vocabulary = Vocabulary(words)
+    assert batches.vocabulary.unknown_id == UNKNOWN
+    return batches
+
+
+def reference(tokens, starts, losses):
+    """Tokens and losses of the bins, one token after the other."""
+    bins = {name: [] for name in (*BINS, "unknown word", "end of sentence")}
+    for place, token in enumerate(tokens):
+        if place in starts:
+            last = {}
+        back = place - last.get(token, -math.inf)
+        last[token] = place
+        if token == END:
+            name = "end of sentence"
+        elif token == UNKNOWN:
+            name = "unknown word"
+        elif back == math.inf:
+            name = "never before"
+        else:
+            name = BINS[1 + (back > 2) + (back > 5)]
+        bins[name].append(losses[place])
+    return bins
+
+
+@pytest.mark.parametrize("rows, time", [(1, 7), (3, 4)])
+@pytest.mark.parametrize("starts", [None, [0, 13, 14, 50]])
+def test_bins_are_those_of_the_reference(tokens, rows, time, starts):
+    model = Bigram()
+    batches = with_unknown(Batches(tokens, rows, time, document_starts=starts))
+    starts = starts or [0]
+    before = np.concatenate([[END], tokens[:-1]])
+    if len(starts) > 1:
+        before[starts] = END
+    losses = -model.scores[before, tokens]
+    expected = reference(tokens, starts, losses)
+    result = perplexity_by_recency(model, batches, EDGES, verbose=0)
+    assert result.bins == tuple(expected)
+    np.testing.assert_array_equal(
+        result.tokens, [len(each) for each in expected.values()]
+    )
+    sums = [sum(each) for each in expected.values()]
+    np.testing.assert_allclose(result.losses, sums, rtol=1e-12)
+    assert result.shares.sum() == pytest.approx(1)
+    np.testing.assert_allclose(
+        result.perplexities,
+        [np.exp(np.mean(each)) for each in expected.values()],
+    )
+    whole = perplexity(model, batches, verbose=0)
+    assert result.total.perplexity == pytest.approx(whole.perplexity)
+    assert whole.protocol in result.total.protocol
+
+
+def test_documents_count_where_the_state_is_carried(tmp_path):
+    """Batches of a corpus know documents that the model reads on from."""
+    lines = ["# one", "the sea the man", "# two", "the man"]
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(lines * 2))
+    corpus = load_text(path, path, path, document_start="#", cache_dir=tmp_path)
+    size = len(corpus.vocabulary)
+    lm = LanguageModel(size, 4, [keras.layers.LSTM(4)])
+    results = [
+        perplexity_by_recency(lm, batches, verbose=0)
+        for batches in (
+            corpus.batches("test", 1, 5),
+            corpus.batches("test", 2, 5, documents=True),
+            corpus.batches("test", 2, 5, sentences=True),
+            corpus.sentence_batches("test", 2),
+        )
+    ]
+    assert len(corpus.test.document_starts) == 4
+    for result in results:
+        np.testing.assert_array_equal(result.tokens, results[0].tokens)
+        assert "in the same document" in result.total.protocol
+    # Of five and four different words, as documents.
+    assert results[0].tokens[0] == 2 * (5 + 4)
+    np.testing.assert_allclose(results[2].losses, results[3].losses, rtol=1e-5)
+
+
+def test_it_prints_a_line_for_each_bin(tokens, capsys):
+    result = perplexity_by_recency(Bigram(), Batches(tokens, 1, 9), EDGES)
+    printed = capsys.readouterr().out
+    assert str(result) in printed
+    assert "never before" in printed and "in the same text" in printed
+    # Nobody says which word is unknown.
+    assert result.tokens[-2] == 0 and np.isnan(result.perplexities[-2])
+
+
+@pytest.mark.parametrize("edges", [(5, 2), (0, 3), (2.5,), (3, 3)])
+def test_wrong_edges(tokens, edges):
+    with pytest.raises(ValueError, match="`edges` must be increasing integers"):
+        perplexity_by_recency(Bigram(), Batches(tokens, 1, 9), edges)
+
+
+def test_sentences_that_are_cut_are_refused(tokens):
+    batches = SentenceBatches(tokens, 2, longest=3)
+    with pytest.raises(ValueError, match="each sentence of their text once"):
+        perplexity_by_recency(Bigram(), batches, verbose=0)
