@@ -37,6 +37,7 @@ MEMORY = {
     "attentive_combined": lambda: memories.Attentive("combined", window=3),
     "induction": lambda: memories.InductionAttention(window=3),
     "delta_rule": lambda: memories.DeltaRule(2, 3, kernel_size=3, decay=True),
+    "holographic": lambda: memories.DeltaRule(UNITS // 2, 3, holographic=True),
     "memory_block": lambda: memories.MemoryBlock(
         window=3, kernel_initializer=keras.initializers.RandomUniform(-1, 1)
     ),
@@ -58,6 +59,7 @@ COMBINATIONS = [
     ("gru_rnn", "attentive_combined"),
     ("lstm", "induction"),
     ("lstm", "delta_rule"),
+    ("cell", "holographic"),
     ("lstm", "memory_block"),
     ("none", "memory_network"),
 ]

@@ -8,6 +8,7 @@ pairs, so that no step of a loop has to join the halves.
 Shapes below: B batch, H units, N_c copies.
 """
 
+import numpy as np
 from keras import ops
 
 # Kinds of keys: each number is divided by its modulus, or by this bound if the
@@ -65,6 +66,21 @@ def _modulus(vector, key):
     square = vector[0] * vector[0] + vector[1] * vector[1]
     # The root of the maximum has a finite gradient at zero.
     return ops.sqrt(ops.maximum(square, KEYS[key] ** 2))
+
+
+def permutations_from(seed):
+    """Returns an initializer of permutations `(N_c, H / 2)`, of which the first
+    is the identity."""
+
+    def draw(shape, dtype):
+        copies, numbers = shape
+        random = np.random.default_rng(seed)
+        drawn = [random.permutation(numbers) for _ in range(copies - 1)]
+        return ops.convert_to_tensor(
+            np.array([np.arange(numbers), *drawn]), dtype=dtype
+        )
+
+    return draw
 
 
 def matrix_of(permutations, dtype):

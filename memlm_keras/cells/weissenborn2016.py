@@ -9,7 +9,6 @@ Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
 """
 
 import keras
-import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_one_of
@@ -103,18 +102,10 @@ class AssociativeCell(DistinctKernels, ProjectedCell):
         return 2 if self.source_key == "separate" else 1
 
     def build(self, inputs_shape):
-        def draw(shape, dtype):
-            copies, numbers = shape
-            random = np.random.default_rng(self.seed)
-            drawn = [random.permutation(numbers) for _ in range(copies - 1)]
-            return ops.convert_to_tensor(
-                np.array([np.arange(numbers), *drawn]), dtype=dtype
-            )
-
         self.permutations = self.add_weight(
             name="permutations",
             shape=(self.num_copies, self.memory_units // 2),
-            initializer=draw,
+            initializer=complex_vectors.permutations_from(self.seed),
             dtype="int32",
             trainable=False,
         )

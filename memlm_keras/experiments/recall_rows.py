@@ -35,9 +35,9 @@ def _associative_lstm(key):
     )
 
 
-def _delta_rule(**arguments):
+def _delta_rule(num_heads=2, key_dim=16, **arguments):
     return lambda window: memlm_keras.memory.DeltaRule(
-        num_heads=2, key_dim=16, negative_eigenvalues=True, **arguments
+        num_heads, key_dim, negative_eigenvalues=True, **arguments
     )
 
 
@@ -81,6 +81,15 @@ ROWS = {
     "delta_rule": RecallRow(memory=_delta_rule()),
     "delta_rule_convolution": RecallRow(memory=_delta_rule(kernel_size=4)),
     "delta_rule_previous": RecallRow(memory=_delta_rule(previous_keys=True)),
+    "delta_rule_holographic": RecallRow(
+        memory=_delta_rule(
+            num_heads=32,
+            key_dim=8,
+            value_dim=1,
+            previous_keys=True,
+            holographic=True,
+        )
+    ),
     "memory_block_15": RecallRow(
         memory=_memory("MemoryBlock"), window=15, expected_failure=_WORDS
     ),

@@ -16,6 +16,7 @@ from keras import ops
 from keras.src.backend import rnn
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.cells import complex_vectors
 from memlm_keras.gradients import with_gradient
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
@@ -66,6 +67,17 @@ class DeltaRule(DistinctKernels, Memory):
       convolution, which begins as the identity.
     * `previous_keys`: `k_t` is made of `h_{t-1}`, as in `InductionAttention`. A
       value is found by what came before it. The first step writes nothing.
+    * `holographic`: keys, queries and values are complex. With `W^k h_t` as N
+      complex numbers, divided by their moduli to get `r_t`, and permutations
+      `P_1 ... P_K`, the key of head n is
+
+          k_t = [P_1 r_t, ..., P_K r_t]_n / sqrt(K)
+
+      and a query so of `W^q h_t`. The real and the imaginary part of `v_t -
+      k_t^H S_{t-1}` have a rate each, `(N 2)` in all, and `r_t = q_t^H S_t`.
+      With values of one number, this is the memory of Weissenborn (2016): N
+      numbers in K redundant copies. With more, those of a head share its
+      copies and its rates.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -76,29 +88,38 @@ class DeltaRule(DistinctKernels, Memory):
     | of the last outputs | `convolution`, for queries, keys and values | `(kernel_size, 3 k)` |
     | `W^r` | `context_kernel` | `(N V, k)` |
     | `W^x` | `output_kernel` | `(k, k)` |
+    | `P_1 ... P_K` | `permutations` | `(K, N)` int32, not trained |
+
+    With `holographic`, the first two have `2 N` columns, and N is `2 N` in the
+    shapes of `value_kernel`, `rate_kernel`, `rate_bias` and `context_kernel`:
+    real parts of all heads before imaginary parts.
 
     Args:
         num_heads: integer, N.
         key_dim: integer, K, the size of a key. A head holds at most as many
             unrelated associations.
-        value_dim: integer, V; `None` for `k / num_heads`.
+        value_dim: integer, V; `None` for `k / num_heads`, or half of it if
+            `holographic`, since sizes then count complex numbers.
         negative_eigenvalues: whether rates are in (0, 2), not in (0, 1).
         decay: whether associations fade by a learned gate.
         kernel_size: integer, number of outputs that a query, a key and a value
             are made of.
         previous_keys: whether keys are those of the step before.
+        holographic: whether keys are permuted copies of one complex key.
         kernel_initializer: initializer of matrices, except those of the
             convolution.
         **kwargs: arguments of `Memory`.
 
     See `Memory` for calls, which do not use `token_ids`. Outputs and `h*` are
-    `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, with
-    `{"window": (B, slots, k)}` for the last outputs if `kernel_size` or
-    `previous_keys` need them.
+    `(B, T, k)`. The state is `{"associations": (B, N, K, V)}` in float32, or
+    `(B, N, 2 K, V)` if `holographic`, real parts before imaginary parts. If
+    `kernel_size` or `previous_keys` need the last outputs, it also has
+    `{"window": (B, slots, k)}`.
 
     Raises:
         ValueError: for a size that is not a positive integer, and for units
-            that `num_heads` does not divide if `value_dim` is `None`.
+            that `num_heads`, or its double, does not divide if `value_dim` is
+            `None`.
 
     Example:
 
@@ -107,6 +128,13 @@ class DeltaRule(DistinctKernels, Memory):
     >>> _, state = memory(outputs, return_state=True)
     >>> keras.ops.shape(state["associations"])
     (2, 2, 8, 8)
+
+    The memory of Weissenborn (2016) with four copies of 16 units:
+
+    >>> memory = memlm_keras.memory.DeltaRule(8, key_dim=4, holographic=True)
+    >>> _, state = memory(outputs, return_state=True)
+    >>> keras.ops.shape(state["associations"])
+    (2, 8, 8, 1)
     """  # noqa: E501
 
     attends = False
@@ -120,6 +148,7 @@ class DeltaRule(DistinctKernels, Memory):
         decay=False,
         kernel_size=1,
         previous_keys=False,
+        holographic=False,
         kernel_initializer="glorot_uniform",
         **kwargs,
     ):
@@ -136,18 +165,18 @@ class DeltaRule(DistinctKernels, Memory):
         self.decay = decay
         self.kernel_size = kernel_size
         self.previous_keys = previous_keys
+        self.holographic = holographic
+        # Real numbers of a number, of which each is a step of the recurrence.
+        self.parts = 2 if holographic else 1
 
     def build(self, outputs_shape):
-        k, heads = outputs_shape[-1], self.num_heads
+        k, heads = outputs_shape[-1], self.parts * self.num_heads
         values = self.value_dim or equal_parts(self, k, heads)
+        keys = heads if self.holographic else heads * self.key_dim
         size = self.kernel_size + self.previous_keys
         self.recent = SlidingWindow(size, (k,), self.compute_dtype, True)
-        self.query_kernel = self.add_kernel(
-            "query_kernel", (k, heads * self.key_dim)
-        )
-        self.key_kernel = self.add_kernel(
-            "key_kernel", (k, heads * self.key_dim)
-        )
+        self.query_kernel = self.add_kernel("query_kernel", (k, keys))
+        self.key_kernel = self.add_kernel("key_kernel", (k, keys))
         self.value_kernel = self.add_kernel("value_kernel", (k, heads * values))
         self.context_kernel = self.add_kernel(
             "context_kernel", (heads * values, k)
@@ -156,10 +185,22 @@ class DeltaRule(DistinctKernels, Memory):
         self.rate_kernel = self.add_kernel("rate_kernel", (k, heads))
         self.rate_bias = self.add_weight((heads,), "zeros", name="rate_bias")
         if self.decay:
-            self.decay_kernel = self.add_kernel("decay_kernel", (k, heads))
+            self.decay_kernel = self.add_kernel(
+                "decay_kernel", (k, self.num_heads)
+            )
             # A half is left after 38 steps.
             self.decay_bias = self.add_weight(
-                (heads,), keras.initializers.Constant(4.0), name="decay_bias"
+                (self.num_heads,),
+                keras.initializers.Constant(4.0),
+                name="decay_bias",
+            )
+        if self.holographic:
+            self.permutations = self.add_weight(
+                (self.key_dim, self.num_heads),
+                complex_vectors.permutations_from(seed=0),
+                dtype="int32",
+                trainable=False,
+                name="permutations",
             )
         if self.kernel_size > 1:
             # Queries, keys and values, which begin as the last output.
@@ -172,8 +213,9 @@ class DeltaRule(DistinctKernels, Memory):
             )
 
     def initial_state(self, batch_size):
-        values = self.value_kernel.shape[1] // self.num_heads
-        shape = (batch_size, self.num_heads, self.key_dim, values)
+        values = self.value_kernel.shape[1] // self.rate_kernel.shape[1]
+        keys = self.parts * self.key_dim
+        shape = (batch_size, self.num_heads, keys, values)
         state = {"associations": ops.zeros(shape, "float32")}
         if self.recent.slots:
             state["window"] = self.recent.initial_state(batch_size)["window"]
@@ -190,6 +232,7 @@ class DeltaRule(DistinctKernels, Memory):
             values,
             *gates,
             ops.cast(state["associations"], "float32"),
+            self.parts,
         )
         shape = ops.shape(outputs)[:2]
         context = ops.reshape(context, (*shape, self.context_kernel.shape[0]))
@@ -204,13 +247,15 @@ class DeltaRule(DistinctKernels, Memory):
         """Returns what is read of each earlier value, from an empty state.
 
         A read is a sum of values, `r_t = sum_i weights[t, i] v_i`. The weights
-        follow from all queries, keys and rates, and can be negative.
+        follow from all queries, keys and rates, and can be negative. With
+        `holographic`, the real and the imaginary part of a step are two of
+        `2 T` steps.
 
         Args:
             outputs: float tensor `(B, T, k)`, without padding.
 
         Returns:
-            Float32 tensor `(B, N, T, T)`, zero for `i > t`.
+            Float32 tensor `(B, N, T, T)`, zero for later values.
 
         Example:
 
@@ -221,17 +266,17 @@ class DeltaRule(DistinctKernels, Memory):
         (1, 2, 5, 5)
         """
         outputs = ops.convert_to_tensor(outputs, self.compute_dtype)
-        batch_size, time, _ = ops.shape(outputs)
-        state = self.initial_state(batch_size)
+        state = self.initial_state(ops.shape(outputs)[0])
         (queries, keys, _, *gates), _ = self._projected(outputs, state)
+        batch_size, time, _, size = ops.shape(keys)
         # Values of which each is the step at which it is written.
         steps = ops.broadcast_to(
             ops.eye(time)[None, :, None],
             (batch_size, time, self.num_heads, time),
         )
-        empty = (batch_size, self.num_heads, self.key_dim, time)
+        empty = ops.zeros((batch_size, self.num_heads, size, time))
         weights, _ = read_and_write(
-            queries, keys, steps, *gates, ops.zeros(empty)
+            queries, keys, steps, *gates, empty, self.parts
         )
         return ops.transpose(weights, (0, 2, 1, 3))
 
@@ -240,7 +285,7 @@ class DeltaRule(DistinctKernels, Memory):
         state of the last outputs."""
         sources, new_state = self._sources(outputs, state, mask)
         queries, keys, values = (
-            self._by_head(ops.matmul(source, kernel))
+            ops.matmul(source, kernel)
             for source, kernel in zip(
                 sources, (self.query_kernel, self.key_kernel, self.value_kernel)
             )
@@ -252,13 +297,34 @@ class DeltaRule(DistinctKernels, Memory):
         decays = None
         if self.decay:
             decays = ops.matmul(outputs, self.decay_kernel) + self.decay_bias
-            decays = ops.log_sigmoid(self._by_head(decays))
+            decays = ops.log_sigmoid(ops.cast(decays, "float32"))
+            if self.holographic:
+                # All that was written fades once in a step.
+                decays = ops.concatenate([decays, ops.zeros_like(decays)], -1)
+            decays = self._by_head(decays)
         if mask is not None:
             # A step of padding writes nothing, and nothing fades.
-            valid = ops.cast(mask, "float32")[..., None, None]
-            rates = rates * valid
-            decays = None if decays is None else decays * valid
-        return (unit(queries), unit(keys), values, rates, decays), new_state
+            valid = ops.repeat(ops.cast(mask, "float32"), self.parts, axis=1)
+            rates = rates * valid[..., None, None]
+            if decays is not None:
+                decays = decays * valid[..., None, None]
+        queries, keys = map(self._as_keys, (queries, keys))
+        return (queries, keys, self._by_head(values), rates, decays), new_state
+
+    def _as_keys(self, vectors):
+        """Vectors of length one, `(B, T, N, K)`, or two of twice that size for
+        each step, which read and write real and imaginary parts."""
+        if not self.holographic:
+            return unit(self._by_head(vectors))
+        pair = complex_vectors.split(ops.cast(vectors, "float32"))
+        re, im = complex_vectors.permute(
+            complex_vectors.normalize(pair, "unit"),
+            complex_vectors.matrix_of(self.permutations, "float32"),
+        )
+        batch_size, time = ops.shape(vectors)[:2]
+        keys = ops.concatenate([re, im, -im, re], axis=2)
+        shape = (batch_size, 2 * time, 2 * self.key_dim, self.num_heads)
+        return transposed(ops.reshape(keys, shape)) / self.key_dim**0.5
 
     def _sources(self, outputs, state, mask):
         """Returns what queries, keys and values are made of, each `(B, T, k)`,
@@ -286,9 +352,10 @@ class DeltaRule(DistinctKernels, Memory):
         return sources, new_state
 
     def _by_head(self, tensor):
-        """Splits `(B, T, N n)` into `(B, T, N, n)`, in float32."""
-        size = tensor.shape[-1] // self.num_heads
-        shape = (*ops.shape(tensor)[:2], self.num_heads, size)
+        """Splits `(B, T, parts N n)` into `(B, parts T, N, n)`, in float32."""
+        size = tensor.shape[-1] // (self.parts * self.num_heads)
+        batch_size, time = ops.shape(tensor)[:2]
+        shape = (batch_size, self.parts * time, self.num_heads, size)
         return ops.cast(ops.reshape(tensor, shape), "float32")
 
     def get_config(self):
@@ -301,6 +368,7 @@ class DeltaRule(DistinctKernels, Memory):
             "decay",
             "kernel_size",
             "previous_keys",
+            "holographic",
         )
 
 
@@ -309,7 +377,9 @@ def unit(vectors):
     return ops.rms_normalization(vectors) / vectors.shape[-1] ** 0.5
 
 
-def read_and_write(queries, keys, values, rates, decays, associations):
+def read_and_write(
+    queries, keys, values, rates, decays, associations, writes=1
+):
     """Reads after each write of the delta rule, in chunks.
 
     Args:
@@ -318,15 +388,19 @@ def read_and_write(queries, keys, values, rates, decays, associations):
         rates: float32 tensor `(B, T, N, 1)`, `beta`.
         decays: float32 tensor `(B, T, N, 1)`, `log(alpha)`; `None` for zeros.
         associations: float32 tensor `(B, N, K, V)`, before the first step.
+        writes: integer, number of steps with orthogonal keys, all of which are
+            written before the first of them reads. It divides T and chunks.
 
     Returns:
         `(r, S)`, `(B, T, N, V)` and the associations after the last step.
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
-    # The last chunk of a known time is not much shorter than the others.
     count = (time + _CHUNK - 1) // _CHUNK
-    chunk = (time + count - 1) // count if static else _CHUNK
+    chunk = _CHUNK
+    if static:
+        # The last chunk is not much shorter than the others.
+        chunk = writes * ((time // writes + count - 1) // count)
 
     def in_chunks(tensor):
         missing = count * chunk - time
@@ -339,7 +413,10 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     )
     # The share that is left at step t of the write at step i, and at each step
     # of the associations before the chunk.
-    left, left_of_state = ops.tril(ops.ones((chunk, chunk))), 1.0
+    order = np.arange(chunk) // writes
+    left = ops.convert_to_tensor(order[:, None] >= order, "float32")
+    earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
+    left_of_state = 1.0
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
         # No exponent of a later write, which could overflow.
@@ -348,9 +425,9 @@ def read_and_write(queries, keys, values, rates, decays, associations):
     # In a chunk, the vector that step t adds to its key is
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
     # with the associations S before the chunk. So `d = added - known S`.
-    overlap = ops.tril(rates * left * ops.matmul(keys, transposed(keys)), -1)
+    overlap = rates * (left * earlier) * ops.matmul(keys, transposed(keys))
     added = rates * ops.concatenate([values, left_of_state * keys], axis=-1)
-    if chunk > 1:
+    if chunk > writes:
         added = solve(overlap, added)
     stops = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
     # At the end of the chunk.

@@ -10,6 +10,7 @@ from layers import normal
 from layers import tensor
 from layers import uniform
 
+from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.memory import DeltaRule
 from references import delta_rule as reference
 from references.finite_differences import assert_derivatives
@@ -27,8 +28,9 @@ SYMBOLS = {
     "decay_kernel": "w^a",
     "decay_bias": "b^a",
     "convolution": "convolution",
+    "permutations": "P",
 }
-CHOICES = ("negative_eigenvalues", "decay", "previous_keys")
+CHOICES = ("negative_eigenvalues", "decay", "previous_keys", "holographic")
 FORMS = {
     "plain": {},
     "negative_eigenvalues": {"negative_eigenvalues": True},
@@ -41,15 +43,19 @@ FORMS = {
         "kernel_size": 4,
         "previous_keys": True,
     },
+    "holographic": {"holographic": True},
 }
+FORMS["all_holographic"] = {**FORMS["all"], "holographic": True}
 every_form = pytest.mark.parametrize("form", FORMS)
-plain_and_all = pytest.mark.parametrize("form", ["plain", "all"])
+plain_and_all = pytest.mark.parametrize(
+    "form", ["plain", "all", "all_holographic"]
+)
 
 
 def make(units, **arguments):
     layer = DeltaRule(kernel_initializer=uniform(), **arguments)
     layer.build((None, None, units))
-    for seed, weight in enumerate(layer.weights):
+    for seed, weight in enumerate(layer.trainable_weights):
         if len(weight.shape) == 1 or weight.name == "convolution":
             weight.assign(normal(seed, *weight.shape))
     return layer
@@ -65,9 +71,12 @@ def state_of(layer, seed, batch_size):
 
 def expected_of(layer, outputs, state, values=None):
     """Predictions and state by the reference."""
-    weights = {}
-    values = layer.get_weights() if values is None else values
-    for weight, value in zip(layer.weights, values, strict=True):
+    weights = {
+        SYMBOLS[weight.name]: arrays(weight)
+        for weight in layer.non_trainable_weights
+    }
+    values = arrays(layer.trainable_weights) if values is None else values
+    for weight, value in zip(layer.trainable_weights, values, strict=True):
         value = np.asarray(value, "float64")
         # The reference multiplies by matrices from the left.
         weights[SYMBOLS[weight.name]] = (
@@ -120,10 +129,10 @@ def test_equals_the_reference(compiled, setting, seed):
 @plain_and_all
 @pytest.mark.parametrize("time", [32, 33, 200])
 def test_chunks_equal_the_recurrence(form, time, compiled):
-    layer = make(6, key_dim=4, **FORMS[form])
+    layer = make(8, key_dim=4, **FORMS[form])
     assert_equals_the_reference(
         layer,
-        normal(1, 2, time, 6),
+        normal(1, 2, time, 8),
         state_of(layer, 2, 2),
         reader(layer, compiled),
     )
@@ -135,21 +144,28 @@ def test_an_unknown_time(form):
     """As in a SavedModel, in which the number of chunks is not known."""
     import tensorflow as tf
 
-    layer = make(6, key_dim=4, **FORMS[form])
+    layer = make(8, key_dim=4, **FORMS[form])
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None, 6))])
+    @tf.function(input_signature=[tf.TensorSpec((None, None, 8))])
     def read(outputs):
         return layer(outputs, return_state=True)
 
     for time in (1, 32, 100):
-        outputs = normal(1, 2, time, 6)
+        outputs = normal(1, 2, time, 8)
         assert_close(read(outputs), layer(outputs, return_state=True))
 
 
-def test_2000_steps(compiled):
+@pytest.mark.parametrize("holographic", [False, True])
+def test_2000_steps(holographic, compiled):
     """Also of keys that are all alike, which one step must not multiply."""
-    layer = make(6, key_dim=4, decay=True, negative_eigenvalues=True)
-    outputs = 0.1 * normal(1, 1, 2000, 6) + normal(2, 6)
+    layer = make(
+        8,
+        key_dim=4,
+        decay=True,
+        negative_eigenvalues=True,
+        holographic=holographic,
+    )
+    outputs = 0.1 * normal(1, 1, 2000, 8) + normal(2, 8)
     assert_equals_the_reference(
         layer, outputs, state_of(layer, 3, 1), reader(layer, compiled)
     )
@@ -177,7 +193,7 @@ def test_gradients_equal_finite_differences(form, gradients):
         outputs, *rest = tensors
         (predictions, after), _ = layer.stateless_call(
             rest[len(names) :],
-            [],
+            layer.non_trainable_weights,
             outputs,
             state=dict(zip(names, rest)),
             return_state=True,
@@ -187,13 +203,15 @@ def test_gradients_equal_finite_differences(form, gradients):
             for name in names
         )
 
-    values = [outputs, *state.values(), *layer.get_weights()]
+    weights = arrays(layer.trainable_weights)
+    values = [outputs, *state.values(), *weights]
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
-def test_gradients_through_chunks(gradients):
-    layer = make(4, key_dim=3, **FORMS["all"])
-    outputs, toward = normal(1, 1, 70, 4), normal(2, 1, 70, 4)
+@pytest.mark.parametrize("form, time", [("all", 40), ("all_holographic", 20)])
+def test_gradients_through_chunks(form, time, gradients):
+    layer = make(4, key_dim=3, **FORMS[form])
+    outputs, toward = normal(1, 1, time, 4), normal(2, 1, time, 4)
     state = state_of(layer, 3, 1)
 
     def reference_loss(values):
@@ -203,11 +221,14 @@ def test_gradients_through_chunks(gradients):
     def loss(tensors):
         outputs, *weights = tensors
         predictions, _ = layer.stateless_call(
-            weights, [], outputs, state=arrays(state)
+            weights,
+            layer.non_trainable_weights,
+            outputs,
+            state=arrays(state),
         )
         return keras.ops.sum(predictions * tensor(toward))
 
-    values = [outputs, *layer.get_weights()]
+    values = [outputs, *arrays(layer.trainable_weights)]
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
@@ -246,18 +267,49 @@ def test_a_read_is_a_sum_of_values(form):
     layer = make(6, num_heads=2, key_dim=4, value_dim=3, **FORMS[form])
     outputs = normal(1, 2, 40, 6)
     weights = arrays(layer.read_weights(outputs))
-    assert weights.shape == (2, 2, 40, 40)
-    np.testing.assert_array_equal(np.triu(weights, 1), 0.0)
+    # Of a complex number, each part is a step of its own.
+    steps = np.arange(40 * layer.parts) // layer.parts
+    assert weights.shape == (2, 2, len(steps), len(steps))
+    later = steps > steps[:, None]
+    np.testing.assert_array_equal(weights[..., later], 0.0)
     sources, _ = layer._sources(tensor(outputs), layer.initial_state(2), None)
     values = arrays(keras.ops.matmul(sources[2], layer.value_kernel))
     context = np.einsum(
-        "bnti,binv->btnv", weights, values.reshape(2, 40, 2, 3)
-    ).reshape(2, 40, 6)
+        "bnti,binv->btnv", weights, values.reshape(2, len(steps), 2, 3)
+    ).reshape(2, 40, -1)
     context_kernel, output_kernel = (
         arrays(kernel) for kernel in (layer.context_kernel, layer.output_kernel)
     )
     expected = np.tanh(context @ context_kernel + outputs @ output_kernel)
     assert_close(layer(outputs), expected)
+
+
+def test_the_memory_of_weissenborn_2016_is_this_rule():
+    """Its cell writes its new state, at rates of one."""
+    numbers, copies, time = 5, 4, 12
+    cell = AssociativeGRUCell(
+        2 * numbers, copies, kernel_initializer=uniform(), key="unit"
+    )
+    inputs = normal(1, time, 2, 3)
+    cell.build((None, 3))
+    states = [keras.ops.zeros((2, size)) for size in cell.state_size]
+    outputs = []
+    for step in inputs:
+        projected = cell.project_inputs(tensor(step))
+        _, states, traced = cell.trace(projected, states)
+        both = [traced["key"], traced["state"]]
+        outputs.append(keras.ops.concatenate(both, axis=-1))
+    layer = DeltaRule(numbers, copies, value_dim=1, holographic=True)
+    width = 2 * numbers
+    layer.build((None, None, 2 * width))
+    layer.key_kernel.assign(np.eye(2 * width)[:, :width])
+    layer.value_kernel.assign(np.eye(2 * width)[:, width:])
+    layer.rate_kernel.assign(np.zeros((2 * width, width)))
+    layer.rate_bias.assign(np.full(width, 50.0))
+    _, state = layer(keras.ops.stack(outputs, axis=1), return_state=True)
+    memory = np.concatenate(arrays(cell.copies(states[1])), axis=1)
+    expected = memory.swapaxes(1, 2)[..., None] / copies**0.5
+    assert_close(state["associations"], expected)
 
 
 def test_a_convolution_begins_as_the_identity():
@@ -270,12 +322,13 @@ def test_a_convolution_begins_as_the_identity():
     assert_close(with_one(outputs), without(outputs))
 
 
+@pytest.mark.parametrize("holographic", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "mixed_bfloat16"])
-def test_low_precision(dtype):
+def test_low_precision(dtype, holographic):
     """The associations stay in float32."""
-    sizes = {"key_dim": 3, "kernel_size": 2}
+    sizes = {"key_dim": 3, "kernel_size": 2, "holographic": holographic}
     layer, exact = DeltaRule(**sizes, dtype=dtype), DeltaRule(**sizes)
-    outputs = normal(1, 2, 40, 6)
+    outputs = normal(1, 2, 40, 8)
     predictions, state = layer(outputs, return_state=True)
     assert dtype_of(state["associations"]) == "float32"
     exact.build(outputs.shape)

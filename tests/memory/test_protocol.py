@@ -41,6 +41,14 @@ MEMORIES = {
         kernel_initializer=RANGE,
         **given,
     ),
+    "holographic": lambda **given: memories.DeltaRule(
+        *(3, 2),
+        kernel_size=2,
+        decay=True,
+        holographic=True,
+        kernel_initializer=RANGE,
+        **given,
+    ),
     "single": lambda **given: memories.Attentive("single", 4, RANGE, **given),
     "combined": lambda **given: memories.Attentive(
         "combined", 4, RANGE, **given
@@ -58,7 +66,7 @@ MEMORIES = {
 OF_WORDS = {"memory_block", "bidirectional", "memory_network"}
 OUTPUT_UNITS = {"key_value": 6, "key_value_predict": 4, "ngram": 4}
 ATTENDED = {"single": 4, "combined": 4, "ngram": 0, "projection": 0}
-ATTENDED |= {"bidirectional": 4, "delta_rule": 0}
+ATTENDED |= {"bidirectional": 4, "delta_rule": 0, "holographic": 0}
 
 every_memory = pytest.mark.parametrize("name", MEMORIES)
 every_causal = pytest.mark.parametrize(
@@ -193,6 +201,7 @@ LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
                 "decay": True,
                 "kernel_size": 2,
                 "previous_keys": True,
+                "holographic": True,
             },
         ),
         (memories.NGram, {"order": 7}),
@@ -336,7 +345,9 @@ def test_no_loop_over_time(name):
     # JAX loops over the slots, and others may cut a long time into blocks.
     additive = {"attention", "key_value", "key_value_predict", "combined"}
     over_slots = {"while"} if name in additive else ()
-    assert_no_loop_over_time(layer, UNITS, (18, 31), over_slots)
+    # A step of complex numbers is two of a chunk.
+    times = (9, 16) if name == "holographic" else (18, 31)
+    assert_no_loop_over_time(layer, UNITS, times, over_slots)
 
 
 @pytest.mark.backend(one_in=2)
@@ -348,12 +359,13 @@ def test_an_empty_memory_gives_finite_gradients(name, gradients):
     def loss(tensors):
         outputs, *weights = tensors
         (read, _, attention), _ = everything(layer.stateless_call)(
-            weights, [], outputs
+            weights, layer.non_trainable_weights, outputs
         )
         return keras.ops.sum(read) + keras.ops.sum(attention**2)
 
     outputs = np.zeros((2, 1, UNITS), "float32")
-    for gradient in gradients(loss, [outputs, *layer.get_weights()]):
+    weights = arrays(layer.trainable_weights)
+    for gradient in gradients(loss, [outputs, *weights]):
         assert np.all(np.isfinite(gradient))
 
 

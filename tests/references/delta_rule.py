@@ -2,13 +2,17 @@
 
 `weights` are matrices by the symbols of the class, vectors as columns of the
 right side; `state` holds `associations` `(B, N, K, V)` and, if outputs before
-the current one are read, `window` `(B, slots, k)`.
+the current one are read, `window` `(B, slots, k)`. With permutations `P`, all
+numbers are complex, and the last or second half of a vector or of a matrix of
+associations has the imaginary parts.
 """
 
 import numpy as np
 
 # What Keras adds to the mean square.
 EPSILON = 1e-7
+# A complex number with a smaller modulus is divided by this.
+LEAST_MODULUS = 2.0**-10
 
 
 def sigmoid(x):
@@ -18,6 +22,37 @@ def sigmoid(x):
 def unit(x):
     """A vector of length one, but for Keras' epsilon."""
     return x / np.sqrt(np.sum(x**2) + EPSILON * len(x))
+
+
+def complex_of(x):
+    """Complex numbers from real parts and imaginary parts."""
+    re, im = np.split(x, 2)
+    return re + 1j * im
+
+
+def reals(x):
+    """Inverse of `complex_of`; real numbers stay."""
+    return np.concatenate([x.real, x.imag]) if np.iscomplexobj(x) else x
+
+
+def key_of_head(vector, n, heads, permutations):
+    """A key of length one: a part of the vector, or one of each copy."""
+    if permutations is None:
+        return unit(np.split(vector, heads)[n])
+    r = complex_of(vector)
+    r = r / np.maximum(np.abs(r), LEAST_MODULUS)
+    copies = [r[permutation][n] for permutation in permutations]
+    return np.array(copies) / np.sqrt(len(permutations))
+
+
+def change_of(S, key, value, rate):
+    """The matrix that a write adds."""
+    missing = value - key.conj() @ S
+    if np.iscomplexobj(rate):
+        written = rate.real * missing.real + 1j * (rate.imag * missing.imag)
+    else:
+        written = rate * missing
+    return np.outer(key, written)
 
 
 def convolved(recent, taps):
@@ -33,7 +68,9 @@ def delta_rule(
     """Predictions `(B, T, k)`, and the state after the last step."""
     batch_size, time, k = outputs.shape
     associations = np.array(state["associations"], "float64")
-    heads, key_dim, value_dim = associations.shape[1:]
+    permutations = weights.get("P")
+    numbers = np.array if permutations is None else complex_of
+    heads = associations.shape[1]
     window = np.asarray(
         state.get("window", np.zeros((batch_size, 0, k))), "float64"
     )
@@ -58,15 +95,19 @@ def delta_rule(
                 alpha = sigmoid(weights["w^a"] @ h + weights["b^a"])
             read = []
             for n in range(heads):
-                keys = slice(n * key_dim, (n + 1) * key_dim)
-                k_n = unit(key[keys])
-                v_n = v[n * value_dim : (n + 1) * value_dim]
-                S = alpha[n] * associations[row, n]
-                S = S + beta[n] * np.outer(k_n, v_n - S.T @ k_n)
-                associations[row, n] = S
-                read.append(S.T @ unit(q[keys]))
+                S = alpha[n] * numbers(associations[row, n])
+                S = S + change_of(
+                    S,
+                    key_of_head(key, n, heads, permutations),
+                    np.split(numbers(v), heads)[n],
+                    numbers(beta)[n],
+                )
+                q_n = key_of_head(q, n, heads, permutations)
+                read.append(q_n.conj() @ S)
+                associations[row, n] = reals(S)
             predictions[row, step] = np.tanh(
-                weights["W^r"] @ np.concatenate(read) + weights["W^x"] @ h
+                weights["W^r"] @ reals(np.concatenate(read))
+                + weights["W^x"] @ h
             )
         if window.shape[1]:
             windows[row] = recent[-window.shape[1] :]
