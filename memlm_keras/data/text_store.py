@@ -78,6 +78,19 @@ class TextSource:
                 yield part, begins
                 begins = False
 
+    def documents(self):
+        """Yields the sentences of each document, as a list."""
+        document, begun = [], 0
+        for sentence, begins in self.sentences():
+            begun += begins
+            # Lines before the first title belong to the first document.
+            if begins and begun > 1:
+                yield document
+                document = []
+            document.append(sentence)
+        _check(self, 1, begun)
+        yield document
+
     def _lines(self):
         advance = _progress(self.path.name, self.files)
         for file in self.files:
@@ -149,6 +162,42 @@ def files_identity(files):
     """Absolute path, size and time of last change of each file, for JSON."""
     stats = [(file.resolve(), file.stat()) for file in files]
     return [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in stats]
+
+
+def read_documents(paths, document_start=None, part=1, parts=1):
+    """Yields the name and the list of lines of each document of files and of
+    folders of `.txt` files, or of one of `parts` equal parts in their order.
+
+    Each file is a document, named by its path; or a match of `document_start`
+    begins one, whose number in the file is in its name too."""
+    sources = [
+        TextSource(file, document_start=document_start)
+        for path in paths
+        for file in TextSource(path).files
+    ]
+    counts = [1] * len(sources)
+    if document_start is not None:
+        counts = [sum(1 for _ in source.documents()) for source in sources]
+    places = [
+        (place, number)
+        for place, count in enumerate(counts)
+        for number in range(count)
+    ]
+    if parts > len(places):
+        raise ValueError(
+            f"{len(places)} documents cannot be divided into {parts} parts, "
+            "which need one each."
+        )
+    bounds = [len(places) * each // parts for each in (part - 1, part)]
+    chosen = set(places[slice(*bounds)])
+    for place in sorted({place for place, _ in chosen}):
+        source = sources[place]
+        for number, lines in enumerate(source.documents()):
+            if (place, number) in chosen:
+                name = str(source.path)
+                if document_start is not None:
+                    name += f":{number + 1}"
+                yield name, lines
 
 
 def _progress(name, files):

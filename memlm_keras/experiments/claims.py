@@ -196,10 +196,11 @@ class ClaimRun(runs.Run):
 
     def __init__(self, experiment, running, run_dir, kept):
         self.experiment = experiment
+        self.recipe = experiment.recipe
         self.running = running
         self.folder = pathlib.Path(run_dir, experiment.name)
         self.kept = pathlib.Path(kept, experiment.name)
-        recipe = {k: v for k, v in experiment.recipe.items() if k != "data_dir"}
+        recipe = {k: v for k, v in self.recipe.items() if k != "data_dir"}
         command = runs.command_of(recipe, **running)
         losses = self.kept / LOSSES
         super().__init__(
@@ -209,7 +210,7 @@ class ClaimRun(runs.Run):
 
     def train(self, stop):
         failure = runs.train_in_process(
-            self.folder, self.experiment.recipe, self.running, stop
+            self.folder, self.recipe, self.running, stop
         )
         if failure is None:
             runs.in_fresh_process(keep, self.folder, self.kept)
@@ -263,9 +264,7 @@ def claims(positional, values, command):
     missing = [run for run in every if run.results is None]
     failed = 0
     if values.get("queue"):
-        print(f"{len(missing)} of {len(every)} runs are missing:")
-        for run in missing:
-            print(f"  {run.title}")
+        runs.print_missing(every)
         return 0
     if not values.get("finished_only"):
         # A corpus that cannot be read is an error before any training.

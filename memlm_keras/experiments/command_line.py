@@ -138,6 +138,9 @@ _RATE = Option(
     "of SGD.",
 )
 _FINISHED_ONLY = "Train nothing, and write the results of finished runs."
+_COMMANDS_ONLY = (
+    "Train nothing, and print the command of each missing run, one a line."
+)
 
 COMMANDS = {
     command.name: command
@@ -195,9 +198,10 @@ COMMANDS = {
             "surprisal",
             "Prints surprisal, entropy and rank of each word of a text file "
             "with one sentence a line, as a tab-separated table; for several "
-            "models, of their average. A .csv or .tsv file with a column of "
-            "sentences keeps its columns.",
-            {"RUN": "+", "FILE": None},
+            "models, of their average. Several files, and the .txt files of a "
+            "folder, are documents, each read from the initial state. A .csv "
+            "or .tsv file with a column of sentences keeps its columns.",
+            {"RUN": "+", "FILE": "+"},
             (
                 Option(
                     "unit",
@@ -224,6 +228,19 @@ COMMANDS = {
                     "tokens",
                     bool,
                     "A line for each piece of a word, for models of pieces.",
+                ),
+                Option(
+                    "document_start",
+                    str,
+                    "Regular expression that matches the first line of each "
+                    "document; by default each file is one.",
+                ),
+                Option(
+                    "shard",
+                    str,
+                    "PART/PARTS, such as 3/16: read this part of the documents "
+                    "alone, and write it to a file named after --out and the "
+                    "part; nothing is done if this file exists.",
                 ),
                 Option(
                     "sentence",
@@ -435,6 +452,7 @@ COMMANDS = {
                 Option("rows", str, "Rows, with commas; by default all."),
                 Option("seeds", str, "Seeds, such as 0,1,2.", default="0"),
                 Option("finished_only", bool, _FINISHED_ONLY),
+                Option("list", bool, _COMMANDS_ONLY),
                 Option(
                     "grid",
                     list,
@@ -464,9 +482,7 @@ COMMANDS = {
                     default="small",
                     choices=("small", "paper"),
                 ),
-                Option(
-                    "queue", bool, "Show the missing runs, and train nothing."
-                ),
+                Option("queue", bool, _COMMANDS_ONLY),
                 Option("finished_only", bool, _FINISHED_ONLY),
                 Option(
                     "minutes",

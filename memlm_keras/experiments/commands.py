@@ -15,6 +15,7 @@ import shlex
 import sys
 
 import memlm_keras as memlm
+from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import comparison
@@ -41,6 +42,7 @@ _TOP_K = 10
 _ROWS, _MULTIPLE = 64, 8
 
 # Options of `memlm surprisal` for tables of sentences.
+_TABLES = (".csv", ".tsv")
 _OF_STIMULI = ("sentence", "regions", "by", "frequency", "spillover")
 
 # === Presets ===
@@ -239,6 +241,12 @@ def table(positional, values, command):
     rows, seeds = values.pop("rows", None), _integers(values.pop("seeds"))
     finished_only = values.pop("finished_only", False)
     overwrite = values.pop("overwrite", False)
+    only_list = values.pop("list", False)
+    if only_list and (finished_only or overwrite):
+        raise UsageError(
+            "--list prints the commands of missing runs, and does nothing "
+            "else. Leave out --finished_only and --overwrite."
+        )
     run_dir, dataset = values.pop("run_dir"), values.pop("dataset", None)
     passed = {
         **take(options.RUNNING, values),
@@ -254,6 +262,9 @@ def table(positional, values, command):
         overrides=read_options(options.OVERRIDES.values(), values),
         measures=measures,
     )
+    if only_list:
+        runs.list_missing(seeds, passed)
+        return 0
     failed = runs.fill(seeds, passed, finished_only, overwrite, command)
     return 1 if failed else 0
 
@@ -551,55 +562,140 @@ def _summary(total, length):
 
 
 def surprisal(positional, values, command):
-    """Writes a table of the words of a file, a line each."""
+    """Writes a table of the words of files, a line each."""
     if "segment_length" in values and "rate" not in values:
         raise UsageError("--segment_length is for --rate.")
-    suffix = pathlib.Path(positional.file).suffix.lower()
-    is_table = suffix in (".csv", ".tsv")
-    for name in _OF_STIMULI:
-        if name in values and not is_table:
-            raise UsageError(f"--{name} needs a .csv or .tsv file.")
-    model, vocabulary = _model_of(positional.run, values.get("rate"))
-    if is_table:
-        return _stimuli(positional, values, model, vocabulary)
-    lines = list(memlm.data.text_store.read_lines(positional.file))
-    if not any(map(str.strip, lines)):
-        raise UsageError(f"{positional.file} has no word.")
-    surprisals = memlm.evaluation.surprisal(
-        model,
-        lines,
-        vocabulary,
-        unit=values["unit"],
-        reset=values.get("reset", False),
-        segment_length=values.get("segment_length"),
+    paths = [*positional.run, *positional.file]
+    # The last path is a text, and so are all from the first file that is no
+    # model on.
+    first = 1
+    while first < len(paths) - 1 and not (
+        pathlib.Path(paths[first]).is_file()
+        and _suffix(paths[first]) != ".keras"
+    ):
+        first += 1
+    runs, texts = paths[:first], paths[first:]
+    has_documents = (
+        len(texts) > 1
+        or pathlib.Path(texts[0]).is_dir()
+        or "document_start" in values
     )
-    if not values.get("tokens"):
-        surprisals = surprisals.by_word(vocabulary or model.vocabulary)
-    if "out" in values:
-        surprisals.write(values["out"])
+    tables = [path for path in texts if _suffix(path) in _TABLES]
+    for name in _OF_STIMULI:
+        if name in values and not tables:
+            raise UsageError(f"--{name} needs a .csv or .tsv file.")
+    if tables and (has_documents or "shard" in values):
+        raise UsageError(
+            f"A table is read alone and whole, and {tables[0]} is a table. "
+            "Several files, folders, --document_start and --shard are of texts."
+        )
+    out, part = values.get("out"), (1, 1)
+    if "shard" in values:
+        if not has_documents:
+            raise UsageError(
+                f"--shard divides documents, and {texts[0]} is one. Give "
+                "several files, a folder of .txt files, or --document_start."
+            )
+        part, out = _shard(values["shard"], out)
+        if out.exists():
+            print(f"{out} is finished. Delete it to make it again.")
+            return
+    model, vocabulary = _model_of(runs, values.get("rate"))
+    if tables:
+        return _stimuli(texts[0], runs, values, model, vocabulary)
+    from memlm_keras.models.surprisal import table_text
+
+    vocabulary = vocabulary or model.vocabulary
+    store = memlm.data.text_store
+    if has_documents:
+        start = values.get("document_start")
+        documents = store.read_documents(texts, start, *part)
     else:
-        print(surprisals.to_tsv(), end="")
-    if unknown := surprisals.unknown.sum():
+        # It may be a pipe.
+        documents = [(texts[0], list(store.read_lines(texts[0])))]
+    count = unknown = 0
+    with (
+        _writing(out) as file,
+        # The table alone goes to the standard output.
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        for name, lines in documents:
+            if not any(map(vocabulary.tokenizer.tokenize, lines)):
+                continue
+            surprisals = memlm.evaluation.surprisal(
+                model,
+                lines,
+                vocabulary,
+                unit=values["unit"],
+                reset=values.get("reset", False),
+                segment_length=values.get("segment_length"),
+            )
+            if not values.get("tokens"):
+                surprisals = surprisals.by_word(vocabulary)
+            columns = surprisals.columns()
+            if has_documents:
+                columns = {"document": [name] * len(surprisals), **columns}
+            header, _, rows = table_text(columns).partition("\n")
+            file.write(rows if count else f"{header}\n{rows}")
+            count += len(surprisals)
+            unknown += surprisals.unknown.sum()
+        if not count:
+            raise UsageError(f"There is no word in {' '.join(texts)}.")
+    if unknown:
         print(
-            f"{unknown} of {len(surprisals)} tokens are the unknown word, or "
-            "are read as it.",
+            f"{unknown} of {count} tokens are the unknown word, or are read as "
+            "it.",
             file=sys.stderr,
         )
 
 
-def _stimuli(positional, values, model, vocabulary):
+def _suffix(path):
+    return pathlib.Path(path).suffix.lower()
+
+
+def _shard(text, out):
+    """The numbers of `--shard`, and the file of the shard."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    part, parts = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= part <= parts:
+        raise UsageError(
+            "--shard must be a part and the number of parts, such as 3/16. "
+            f"Received: {text!r}"
+        )
+    if out is None:
+        raise UsageError(
+            "--shard needs --out: --out=words.tsv writes part 3 of 16 to "
+            "words-03-of-16.tsv."
+        )
+    out = pathlib.Path(out)
+    name = f"{out.stem}-{part:0{len(str(parts))}}-of-{parts}{out.suffix}"
+    return (part, parts), out.with_name(name)
+
+
+@contextlib.contextmanager
+def _writing(path):
+    """A file that is written whole or not at all, or the standard output."""
+    if path is None:
+        yield sys.stdout
+        return
+    with files.atomic_path(path) as temporary:
+        with open(temporary, "w", encoding="utf-8") as file:
+            yield file
+
+
+def _stimuli(path, runs, values, model, vocabulary):
     """Writes a table of the words or regions of a table of sentences."""
     if values.get("tokens"):
         raise UsageError("--tokens needs a text file, not a table.")
     if "by" in values and "regions" not in values:
         raise UsageError("--by needs --regions.")
     evaluation = memlm.evaluation
-    rows = evaluation.read_stimuli(positional.file)
+    rows = evaluation.read_stimuli(path)
     names = [name for name in rows[0] if name.lower() == "sentence"]
     sentence = values.get("sentence", names[0] if names else None)
     if sentence is None:
         raise UsageError(
-            f"{positional.file} has no column called sentence: name one with "
+            f"{path} has no column called sentence: name one with "
             f"--sentence. Received: {', '.join(rows[0])}"
         )
     vocabulary = vocabulary or model.vocabulary
@@ -607,10 +703,10 @@ def _stimuli(positional, values, model, vocabulary):
     if "frequency" in values:
         text = values["frequency"]
         if text == "train":
-            folder = run_folder.find(positional.run[0])
+            folder = run_folder.find(runs[0])
             if folder is None:
                 raise UsageError(
-                    f"{positional.run[0]} has no run folder, which would say "
+                    f"{runs[0]} has no run folder, which would say "
                     "what text it was trained on. Give --frequency=FILE."
                 )
             # The table alone goes to the standard output.

@@ -7,6 +7,7 @@ import math
 import multiprocessing
 import os
 import pathlib
+import shlex
 import subprocess
 import sys
 import threading
@@ -25,7 +26,8 @@ class Run:
     """A run of `run_all`, which calls `train(stop)` unless it has results.
 
     `train` trains or continues until `stop()` is true, and sets `results`; it
-    returns why there are none, or `None`.
+    returns why there are none, or `None`. `print_missing` reads `folder`,
+    `recipe` and `running`, as `train_in_process` takes them.
     """
 
     def __init__(self, title, results=None):
@@ -88,6 +90,16 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
     return sum(run.failed for run in runs)
 
 
+def print_missing(runs):
+    """Prints the command of each run without results, a line each; how many
+    there are goes to the standard error."""
+    missing = [run for run in runs if run.results is None]
+    print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
+    for run in missing:
+        arguments = _arguments(run.folder, run.recipe, run.running)
+        print(shlex.join(["memlm", *arguments]))
+
+
 def _joined(*texts):
     return "; ".join(filter(None, texts))
 
@@ -103,9 +115,8 @@ def command_of(recipe, **running):
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
 
 
-def train_in_process(folder, recipe, running, stop):
-    """Runs `memlm train` in its own process, which frees its memory, and logs
-    to `log.txt`; returns why it failed, or `None`."""
+def _arguments(folder, recipe, running):
+    """Arguments of `memlm` that train a run in its folder."""
     running = {
         **running,
         "run_dir": folder.parent,
@@ -113,6 +124,12 @@ def train_in_process(folder, recipe, running, stop):
         # A progress bar would fill the log with every step.
         "verbose": 2,
     }
+    return ["train", *command_of(recipe, **running)]
+
+
+def train_in_process(folder, recipe, running, stop):
+    """Runs `memlm train` in its own process, which frees its memory, and logs
+    to `log.txt`; returns why it failed, or `None`."""
     log = folder / "log.txt"
     paths = [str(_PACKAGE), os.environ.get("PYTHONPATH")]
     try:
@@ -123,8 +140,7 @@ def train_in_process(folder, recipe, running, stop):
                     sys.executable,
                     "-m",
                     "memlm_keras",
-                    "train",
-                    *command_of(recipe, **running),
+                    *_arguments(folder, recipe, running),
                 ],
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -3,9 +3,11 @@
 Each run is `memlm train` in its own process, to measure its peak memory.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import pathlib
+import sys
 
 import numpy as np
 
@@ -122,24 +124,7 @@ class TableRuns:
         Returns:
             Integer, the number of runs that failed.
         """
-        rows = [row for _ in seeds for row in self.rows]
-        recipes = [
-            {
-                "preset": preset_of(row),
-                "dataset": self.dataset,
-                "seed": seed,
-                "overrides": self.overrides,
-                "changes": dict(row.changes),
-            }
-            for seed in seeds
-            for row in self.rows
-        ]
-        # Reads corpora and makes models, which takes memory.
-        described = runs.in_fresh_process(describe, recipes)
-        queue = [
-            TableRun(self, row, found, {**(running or {}), **self.asked})
-            for row, found in zip(rows, described, strict=True)
-        ]
+        queue = self._runs(seeds, running)
         for run in queue:
             if overwrite:
                 RunFolder(run.folder).move_aside()
@@ -163,6 +148,34 @@ class TableRuns:
         self._choose(queue)
         print(f"See {self.folder / 'table.md'}")
         return failed
+
+    def list_missing(self, seeds, running=None):
+        """Prints the commands of the runs that `fill` would train."""
+        queue = self._runs(seeds, running)
+        for run in queue:
+            run.read(any_epochs=False)
+        runs.print_missing(queue)
+
+    def _runs(self, seeds, running):
+        """The runs of all rows with the first seed, then with the next."""
+        rows = [row for _ in seeds for row in self.rows]
+        recipes = [
+            {
+                "preset": preset_of(row),
+                "dataset": self.dataset,
+                "seed": seed,
+                "overrides": self.overrides,
+                "changes": dict(row.changes),
+            }
+            for seed in seeds
+            for row in self.rows
+        ]
+        # Reads corpora and makes models, which takes memory.
+        described = runs.in_fresh_process(describe, recipes)
+        return [
+            TableRun(self, row, found, {**(running or {}), **self.asked})
+            for row, found in zip(rows, described, strict=True)
+        ]
 
     def _check_dataset(self):
         made_for = self.table.dataset
@@ -424,20 +437,22 @@ def describe(recipes):
     """Returns names, recipes and settings of experiments from the arguments of
     `experiment_of`; raises `UsageError` for an override that no row uses."""
     described, used, corpora = [], set(), {}
-    for recipe in recipes:
-        experiment = experiment_of(**recipe)
-        used |= set(experiment.overrides)
-        key = (experiment.dataset.sentences, experiment.kind)
-        if key in corpora:
-            experiment.corpus = corpora[key]
-        corpora[key] = experiment.corpus
-        described.append(
-            {
-                "name": experiment.name,
-                "recipe": experiment.recipe,
-                "settings": experiment.settings,
-            }
-        )
+    # Commands alone go to the standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        for recipe in recipes:
+            experiment = experiment_of(**recipe)
+            used |= set(experiment.overrides)
+            key = (experiment.dataset.sentences, experiment.kind)
+            if key in corpora:
+                experiment.corpus = corpora[key]
+            corpora[key] = experiment.corpus
+            described.append(
+                {
+                    "name": experiment.name,
+                    "recipe": experiment.recipe,
+                    "settings": experiment.settings,
+                }
+            )
     unused = {name for r in recipes for name in r["overrides"]} - used
     if unused:
         raise UsageError(f"No row of the table has a use for {min(unused)}.")

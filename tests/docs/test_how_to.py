@@ -215,6 +215,7 @@ def check_command(command, arguments, folder, monkeypatch):
         with monkeypatch.context() as patch, pytest.raises(WouldTrain):
             patch.setattr(experiment.Experiment, "run", would_train)
             patch.setattr(table.TableRuns, "fill", would_train)
+            patch.setattr(table.TableRuns, "list_missing", would_train)
             status = command_line.main(arguments)
             pytest.fail(f"{command}: exit status {status}")
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import stats
 from memlm_keras import __version__
 from memlm_keras import presets
 from memlm_keras.experiments import claims
+from memlm_keras.experiments import command_line
 from memlm_keras.experiments.claims import Difference
 from memlm_keras.experiments.claims import Losses
 from memlm_keras.experiments.paper_claims import CLAIMS
@@ -244,7 +246,7 @@ def small(monkeypatch):
 def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     told = memlm("claims", "kong2019", "--queue")
     assert told.status == 0, told.err
-    assert "2 of 2 runs are missing" in told.out
+    assert "2 of 2 runs are missing" in told.err
     # The rate is of no use to a model without noise.
     vanilla = next(x for x in told.out.splitlines() if "vanilla" in x)
     assert "--rate" not in vanilla and "--scale=0.02" in vanilla
@@ -263,9 +265,8 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     document = (folder / "claims" / "claims.md").read_text()
     assert "| 1 |" in document and "A GRU reads" in document
     assert "| 0 of 1 |" in document and "2 of 2 runs are fin" in document
-    assert (
-        "0 of 2 runs are missing" in memlm("claims", "kong2019", "--queue").out
-    )
+    told = memlm("claims", "kong2019", "--queue")
+    assert "0 of 2 runs are missing" in told.err and not told.out
     # Seeds that are kept beyond those asked for count.
     for log in logs:
         more = log.with_name(log.name.replace("seed0", "seed2"))
@@ -315,7 +316,14 @@ def test_what_cannot_be_asked_is_told(memlm, small, arguments, message):
 @pytest.mark.parametrize("name", ["kong2019", "kong2019/noise"])
 def test_claims_are_asked_for_by_paper_or_by_name(memlm, small, name):
     told = memlm("claims", name, "--queue")
-    assert told.status == 0 and "2 of 2 runs are missing" in told.out
+    assert told.status == 0 and "2 of 2 runs are missing" in told.err
+    # Each line is a command.
+    for line in told.out.splitlines():
+        program, command, *arguments = shlex.split(line)
+        assert (program, command) == ("memlm", "train")
+        positional, values = command_line.COMMANDS["train"].parse(arguments)
+        assert positional.preset.startswith("kong2019/")
+        assert values["run_dir"] == "runs" and values["epochs"] == 1
 
 
 def test_a_corpus_that_cannot_be_read_ends_it(memlm, folder, small):

@@ -155,11 +155,114 @@ def test_surprisals_of_a_file(memlm, run, folder):
     assert told.err == "memlm: No such file or directory: none.txt\n"
     (folder / "empty.txt").write_text("\n")
     told = memlm("surprisal", run, "empty.txt")
-    assert told.status == 2 and "empty.txt has no word" in told.err
+    assert told.status == 2 and "no word in empty.txt" in told.err
     told = memlm("attention", run, "the man", "--out=map.html")
     assert told.status == 2 and "attends to nothing" in told.err
     told = memlm("surprisal", run, "stimuli.txt", "--unit=shannons")
     assert told.status == 2
+
+
+DOCUMENTS = [
+    "the man saw the sea\nthe man\n",
+    "\n",
+    "a zebra saw the man\n",
+    "the sea\n\nthe man saw\n",
+    "the man\nthe man saw\n",
+]
+
+
+def test_surprisals_of_documents_are_divided(memlm, run, folder):
+    """Parts in their order are the whole; each document is read alone."""
+    (folder / "texts").mkdir()
+    paths = [f"texts/{number}.txt" for number in range(len(DOCUMENTS))]
+    for path, text in zip(paths, DOCUMENTS):
+        (folder / path).write_text(text)
+    told = memlm("surprisal", run, "texts")
+    assert told.status == 0, told.err
+    assert "1 of 29 tokens are the unknown word" in told.err
+    header, *rows = told.out.splitlines()
+    assert header.startswith("document\tsentence\tposition\tword\t")
+    alone = []
+    for path in paths:
+        if path != paths[1]:
+            _, *found = memlm("surprisal", run, path).out.splitlines()
+            alone += [f"{path}\t{row}" for row in found]
+    assert rows == alone
+    assert memlm("surprisal", run, *paths).out == told.out
+
+    # The number of a part has the digits of the last.
+    joined = []
+    for part in range(1, 4):
+        flags = ("--out=out/words.tsv", f"--shard={part}/3")
+        part_of = memlm("surprisal", run, *paths, *flags)
+        assert part_of.status == 0 and not part_of.out, part_of.err
+        table = (folder / f"out/words-{part}-of-3.tsv").read_text()
+        first, *found = table.splitlines()
+        assert first == header
+        joined += found
+    assert joined == rows
+    assert len(list((folder / "out").iterdir())) == 3
+    (folder / "out/words-3-of-3.tsv").write_text("kept")
+    again = memlm("surprisal", run, "texts", *flags)
+    assert again.status == 0
+    assert "words-3-of-3.tsv is finished. Delete it" in again.out
+    assert (folder / "out/words-3-of-3.tsv").read_text() == "kept"
+    flags = ("--out=words.tsv", "--shard=05/10")
+    told = memlm("surprisal", run, *paths, *paths, *flags)
+    assert told.status == 0, told.err
+    assert (folder / "words-05-of-10.tsv").read_text().count("texts/4.txt") == 7
+
+    # What a document teaches is forgotten before the next.
+    flags = ("--rate=0.5", "--reset")
+    _, *learned = memlm("surprisal", run, *paths, *flags).out.splitlines()
+    _, *last = memlm("surprisal", run, paths[-1], *flags).out.splitlines()
+    assert learned[-7:] == [f"{paths[-1]}\t{row}" for row in last]
+
+
+def test_documents_of_one_file(memlm, run, folder):
+    (folder / "novel.txt").write_text(
+        "the sea\n= one\nthe man\n= two\nthe man saw\n= three\nthe sea\n"
+    )
+    start = "--document_start== "
+    told = memlm("surprisal", run, "novel.txt", start)
+    _, *rows = told.out.splitlines()
+    names = [row.partition("\t")[0] for row in rows]
+    # Lines before the first title belong to the first document.
+    counts = [names.count(f"novel.txt:{number}") for number in (1, 2, 3)]
+    assert counts == [9, 7, 6] and sum(counts) == len(names)
+    joined = []
+    for part in (1, 2):
+        flags = (start, f"--shard={part}/2", "--out=words.tsv")
+        told = memlm("surprisal", run, "novel.txt", *flags)
+        assert told.status == 0, told.err
+        table = (folder / f"words-{part}-of-2.tsv").read_text()
+        joined += table.splitlines()[1:]
+    assert joined == rows
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["a.txt", "--shard=1/2", "--out=o"], "divides documents, and a.txt"),
+        (["a.txt", "b.txt", "--shard=1/2"], "--shard needs --out"),
+        (["a.txt", "b.txt", "--shard=3/2", "--out=o"], "Received: '3/2'"),
+        (["a.txt", "b.txt", "--shard=0/2", "--out=o"], "Received: '0/2'"),
+        (["a.txt", "b.txt", "--shard=half", "--out=o"], "such as 3/16"),
+        (["a.txt", "b.txt", "--shard=1/3", "--out=o"], "2 documents cannot be"),
+        (["a.txt", "none.txt"], "There is no file or folder none.txt"),
+        (["a.txt", "items.csv"], "items.csv is a table"),
+        (["items.csv", "--shard=1/2", "--out=o"], "items.csv is a table"),
+        (["a.txt", "--document_start=("], "must be a regular expression"),
+        (["a.txt", "--document_start=="], "No line of a.txt begins a document"),
+    ],
+)
+def test_documents_that_cannot_be_read(memlm, folder, arguments, message):
+    for name in ("a.txt", "b.txt", "items.csv"):
+        (folder / name).write_text("the man\n")
+    told = memlm("surprisal", "memlm/embedded_lstm", *arguments)
+    assert told.status and message in told.err, told.err
+    assert told.err.count("\n") == 1 and not told.out
+    assert not list(folder.glob("o*"))
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import shlex
 
 import keras
 import pytest
@@ -212,8 +213,22 @@ def test_a_real_table(memlm, folder):
         "--window=3",
         "--epochs=1",
     )
+    told = memlm(*arguments, "--list")
+    assert told.status == 0 and "2 of 2 runs are missing" in told.err
+    assert not list((folder / "runs").glob("*/*"))
+    # A scheduler runs one of the commands.
+    rnn, attention = map(shlex.split, told.out.splitlines())
+    assert attention[:3] == ["memlm", "train", "daniluk2017/attention"]
+    assert memlm(*rnn[1:]).status == 0
+    told = memlm(*arguments, "--list")
+    assert told.out.splitlines() == [shlex.join(attention)]
     told = memlm(*arguments)
     assert told.status == 0, told.out + told.err
+    assert told.out.count("finished before") == 1
+    told_again = memlm(*arguments, "--list")
+    assert not told_again.out and "0 of 2 runs" in told_again.err
+    told = memlm(*arguments, "--list", "--overwrite")
+    assert told.status == 2 and "Leave out --finished_only" in told.err
     (table,) = (folder / "runs").glob("*/table.csv")
     rnn, attention = read_csv(table)
     (run,) = (folder / "runs").glob("*-attention-*")
