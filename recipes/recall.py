@@ -1,19 +1,16 @@
 r"""Recall tasks: which models answer questions about what they have read.
 
-    python recipes/recall.py --epochs=3 \
+    python recipes/recall.py --filler=zeros --epochs=3 \
         --rows=lstm,pointer_sentinel,attention_without_lstm
     python recipes/recall.py                     # all models, 4 pairs
     python recipes/recall.py --pairs=2,4,8,16    # accuracy by number of pairs
-    python recipes/recall.py --task=copy --distances=1,5,10,20,40
-    python recipes/recall.py --task=binding --people=2,4,8
-    python recipes/recall.py --rows=attention,key_value --setting=large --shift
-    python recipes/recall.py --setting=zoology_64 --units=64,128,256,512
+    python recipes/recall.py --task=copy --distances=1,10
+    python recipes/recall.py --setting=mix       # one model for 4 to 32 pairs
+    python recipes/recall.py --setting=zoology_mix --units=64,128,256
 
-The first takes about a minute, the second about 90 minutes of a CPU core.
-
-Tasks: multi-query associative recall (Arora et al., 2023, "Zoology"), copying
-from a distance, and binding people to things. Finished runs are read, so the
-same command continues. Exit status 2: wrong use, nothing was trained.
+The first takes about a minute, the second about 90 minutes of a CPU core. Tasks
+are multi-query associative recall (Arora et al., 2023, "Zoology"), copying from
+a distance, and binding people to things. The same command goes on.
 """
 
 import sys
@@ -54,15 +51,13 @@ COUNT = flags.IntegerParser(lower_bound=1)
 FLAGS = flags.FLAGS
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_enum("task", "mqar", [*TASKS], "The task.")
-flags.DEFINE_enum(
-    "setting", "small", [*SETTINGS], "Sizes; large: 8,192 words; rates: three."
-)
+flags.DEFINE_enum("setting", "small", [*SETTINGS], "Sizes and training.")
 names = f"Models: {', '.join(ROWS)}."
 define("rows", ",".join(ROWS), names, flags.EnumParser([*ROWS]))
 define("pairs", None, "Pairs of mqar, instead of the setting's.", COUNT)
 define("distances", "1,5,10,20,40", "Of copy.", COUNT)
 define("people", "2,4,8", "Of binding.", COUNT)
-flags.DEFINE_enum("filler", "zeros", ["zeros", "uniform"], "Filler of mqar.")
+flags.DEFINE_enum("filler", "uniform", ["uniform", "zeros"], "Filler of mqar.")
 flags.DEFINE_integer("forgetting", 0, "Keys of mqar that get another value.")
 define("units", "64", "Sizes of the models.", COUNT)
 define("seeds", "0", "Random seeds.", flags.IntegerParser(lower_bound=0))
@@ -72,7 +67,7 @@ flags.DEFINE_string("run_dir", "runs/recall", "Folder of runs and pictures.")
 
 
 def main(arguments):
-    """Runs the recipe; returns the exit status."""
+    """Runs the recipe; returns the exit status, 2 if nothing was trained."""
     try:
         require_effect(arguments)
         process.import_keras(FLAGS.backend)

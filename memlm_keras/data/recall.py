@@ -10,6 +10,8 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data.batches import EpochBatches
 
 FILLERS = ("zeros", "uniform")
+# Between the seeds of the tasks of a mix.
+_APART = 10_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +32,8 @@ class MQAR:
         vocabulary_size: Integer, V.
         length: Integer, T, tokens of a row.
         pairs: Integer, D, keys of a row, each queried once.
-        filler: `"zeros"`, or `"uniform"` for any id in place of each zero.
+        filler: `"uniform"` for random ids at all other steps, as Zoology has
+            had since 2024, or `"zeros"`, which is easier.
         forgetting: Integer, keys that are given a new value.
         power: Float, a.
 
@@ -50,7 +53,7 @@ class MQAR:
     vocabulary_size: int = 8192
     length: int = 64
     pairs: int = 4
-    filler: str = "zeros"
+    filler: str = "uniform"
     forgetting: int = 0
     power: float = 0.01
 
@@ -130,6 +133,94 @@ class MQAR:
         targets = values[:, : self.pairs].copy()
         np.put_along_axis(targets, rewritten, values[:, self.pairs :], axis=1)
         return _integers(token_ids, positions, targets)
+
+
+@dataclasses.dataclass(frozen=True)
+class MQARMix:
+    """Rows of `MQAR` of several lengths, which one model is trained on.
+
+    The present README of Zoology trains on 4 to 64 pairs, and tests on 4 to 256
+    in rows of up to 1,024 tokens (the setting `zoology_mix` of
+    `recipes/recall.py`).
+
+    Args:
+        training: Tuple of `(pairs, length, rows)`, the rows of an epoch.
+        test: The same, of the test.
+        vocabulary_size, filler, forgetting: As for `MQAR`.
+
+    Raises:
+        ValueError: As `MQAR`.
+
+    Example:
+
+    >>> task = memlm_keras.data.recall.MQARMix(
+    ...     ((2, 16, 100),), ((2, 16, 50), (4, 32, 50)), vocabulary_size=64
+    ... )
+    >>> batches = task.batches("test", batch_size=25)
+    >>> [batches[index][0]["token_ids"].shape for index in range(4)]
+    [(25, 16), (25, 16), (25, 32), (25, 32)]
+    """
+
+    training: tuple
+    test: tuple
+    vocabulary_size: int = 8192
+    filler: str = "uniform"
+    forgetting: int = 0
+
+    def __post_init__(self):
+        for part in ("training", "test"):
+            self.tasks(part)
+
+    @property
+    def length(self):
+        """Number of tokens of the longest rows."""
+        return max(length for _, length, _ in self.training + self.test)
+
+    @property
+    def chance(self):
+        """Mean accuracy over the test rows of a guess among a row's values."""
+        rows = sum(rows for _, _, rows in self.test)
+        return sum(rows / pairs for pairs, _, rows in self.test) / rows
+
+    def tasks(self, part):
+        """List of the `MQAR` of `"training"` or `"test"`."""
+        return [
+            MQAR(
+                self.vocabulary_size,
+                length,
+                pairs,
+                self.filler,
+                self.forgetting,
+            )
+            for pairs, length, _ in getattr(self, part)
+        ]
+
+    def batches(self, part, batch_size=64, seed=0, rows=None, **arguments):
+        """Makes `MixedBatches`.
+
+        Args:
+            part: `"training"` or `"test"`.
+            rows: Integer, rows of each task, instead of those of the mix.
+            **arguments: `fresh` and `shuffle` of `RecallBatches`.
+        """
+        numbers = [rows or each for _, _, each in getattr(self, part)]
+        return MixedBatches(
+            [
+                RecallBatches(
+                    task,
+                    number,
+                    batch_size,
+                    seed=seed + _APART * i,
+                    **arguments,
+                )
+                for i, (task, number) in enumerate(
+                    zip(self.tasks(part), numbers)
+                )
+            ],
+            shuffle=arguments.get("shuffle", False),
+            seed=seed,
+            equal_rows=part == "test",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,6 +429,60 @@ class RecallBatches(EpochBatches):
             np.pad(array, missing) for array in (*arrays, weights)
         )
         inputs = {"token_ids": token_ids, "positions": positions}
+        return inputs, targets, weights
+
+
+class MixedBatches(EpochBatches):
+    """The batches of several `RecallBatches`, each of one task.
+
+    Args:
+        parts: List of `RecallBatches` of one batch size.
+        shuffle: Whether they are in another order every epoch.
+        equal_rows: Whether the weights of each row have the sum 1, so that an
+            accuracy is a mean over rows, however many queries they have.
+    """
+
+    varies_in_time = True
+
+    def __init__(self, parts, shuffle=False, seed=0, equal_rows=False):
+        super().__init__(parts[0].batch_size, shuffle, seed)
+        self.parts = list(parts)
+        self.equal_rows = equal_rows
+        self._edges = np.cumsum([part.batches_per_epoch for part in parts])
+        self.batches_per_epoch = int(self._edges[-1])
+        self._order = np.arange(self.batches_per_epoch)
+        self.start_at(0)
+
+    @property
+    def largest_id(self):
+        """Largest token id that a task may draw."""
+        return max(part.largest_id for part in self.parts)
+
+    @property
+    def predicted_tokens(self):
+        """Number of targets of a whole epoch."""
+        return sum(part.predicted_tokens for part in self.parts)
+
+    def identity(self):
+        parts = [part.identity() for part in self.parts]
+        return {**super().identity(), "parts": parts}
+
+    def start_at(self, epoch, batch=0):
+        super().start_at(epoch, batch)
+        for part in self.parts:
+            part.start_at(epoch)
+
+    def _shuffle(self, generator):
+        self._order = generator.permutation(self.batches_per_epoch)
+
+    def _batch(self, index):
+        index = self._order[index]
+        number = np.searchsorted(self._edges, index, "right")
+        part = self.parts[number]
+        index -= self._edges[number] - part.batches_per_epoch
+        inputs, targets, weights = part[int(index)]
+        if self.equal_rows:
+            weights = weights / weights.shape[1]
         return inputs, targets, weights
 
 

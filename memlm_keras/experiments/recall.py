@@ -6,6 +6,7 @@ In results, `row` is a model, and `training_rows` counts its sequences.
 import collections
 import dataclasses
 import pathlib
+import statistics
 import time
 
 import keras
@@ -19,6 +20,7 @@ from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.process import provenance
+from memlm_keras.experiments.recall_rows import PUBLISHED
 from memlm_keras.experiments.recall_rows import ROWS
 from memlm_keras.experiments.recall_rows import SETTINGS
 from memlm_keras.models import LanguageModel
@@ -95,7 +97,7 @@ def make_model(row, setting, task, units=64, shift=False):
         memory=row.memory and row.memory(window),
         mixture=row.mixture and row.mixture(window),
         # Two embeddings side by side do not have the size of one.
-        tie_embeddings=setting.zoology and row.layer is not None,
+        tie_embeddings=row.tied or (setting.zoology and row.layer is not None),
         initializer=_INITIALIZERS[setting.zoology],
     )
 
@@ -216,16 +218,30 @@ def make_runs(
     """Lists of `RecallRun`s by the task's number of `AXES`."""
     sizes = SETTINGS[setting]
     make = {
+        "mix": lambda name: recall.MQARMix(
+            sizes.training,
+            sizes.test,
+            sizes.vocabulary_size,
+            filler,
+            forgetting,
+        ),
         "mqar": lambda pairs: recall.MQAR(
             sizes.vocabulary_size, sizes.length, pairs, filler, forgetting
         ),
         "copy": recall.Copy,
         "binding": recall.Binding,
     }
-    made = {}
+    kind, made = task, {}
+    if sizes.training and task == "mqar":
+        if numbers:
+            raise ValueError(
+                f"pairs are those of the setting. Received: setting={setting}, "
+                f"a mix, and pairs={numbers}"
+            )
+        kind, numbers = "mix", ["mixed"]
     for number in numbers or [sizes.pairs]:
         try:
-            one = make[task](number)
+            one = make[kind](number)
         except ValueError as error:
             raise ValueError(
                 f"{task}, {AXES[task]} {number}: {error}"
@@ -256,25 +272,33 @@ def rates_of(row, setting):
     return setting.rates
 
 
+def make_batches(task, setting, seed):
+    """Makes batches for training, held-out batches, and a list of those of the
+    test, one for each task of a mix."""
+    size, held_out = setting.batch_size, _TEST_SEED + seed
+    train = {"fresh": not setting.zoology, "shuffle": setting.zoology}
+    make = recall.RecallBatches
+    if not isinstance(task, recall.MQARMix):
+        return (
+            make(task, setting.rows, size, seed=seed, **train),
+            make(task, setting.validation_rows, size, seed=held_out + 1),
+            [make(task, 3_000, size, seed=held_out)],
+        )
+    # As in Zoology: rows of the test are longer.
+    test_size = size // 8 if setting.zoology else size
+    rows = setting.validation_rows
+    return (
+        task.batches("training", size, seed, **train),
+        task.batches("test", test_size, held_out + 1, rows),
+        task.batches("test", test_size, held_out).parts,
+    )
+
+
 def _train(what, task, path, verbose):
     row, setting = ROWS[what["row"]], SETTINGS[what["setting"]]
     keras.utils.set_random_seed(what["seed"])
     model = make_model(row, setting, task, what["units"], what["shift"])
-
-    def batches(rows, seed, **arguments):
-        return recall.RecallBatches(
-            task, rows, setting.batch_size, seed=seed, **arguments
-        )
-
-    held_out = _TEST_SEED + what["seed"]
-    train = batches(
-        setting.rows,
-        what["seed"],
-        fresh=not setting.zoology,
-        shuffle=setting.zoology,
-    )
-    test = batches(3_000, held_out)
-    validation = batches(setting.validation_rows, held_out + 1)
+    train, validation, tests = make_batches(task, setting, what["seed"])
     model.compile(
         make_optimizer(setting, what["rate"], len(train) * what["most_epochs"]),
         weighted_metrics=["accuracy"],
@@ -295,11 +319,14 @@ def _train(what, task, path, verbose):
         ],
     ).history
     seconds = time.time() - begin
-    accuracy = model.evaluate(test, verbose=0, return_dict=True)["accuracy"]
+    accuracies = [
+        float(model.evaluate(part, verbose=0, return_dict=True)["accuracy"])
+        for part in tests
+    ]
     epochs = len(log["loss"])
     results = {
         **what,
-        "accuracy": float(accuracy),
+        "accuracy": statistics.mean(accuracies),
         "chance": task.chance,
         "state_bytes": state_bytes(model),
         "parameters": model.count_params(),
@@ -307,6 +334,9 @@ def _train(what, task, path, verbose):
         "seconds": round(seconds, 1),
         **provenance(),
     }
+    if len(tests) > 1:
+        names = [f"{t.task.pairs} pairs, {t.task.length} tokens" for t in tests]
+        results["accuracies"] = dict(zip(names, accuracies))
     records = [
         {"epoch": 1 + epoch, **{k: round(v[epoch], 5) for k, v in log.items()}}
         for epoch in range(epochs)
@@ -348,6 +378,8 @@ def write(runs, task, setting, run_dir):
 def slug(task):
     """Name of the folder of a task, such as `mqar-512-64-4-zeros-0-0.01`."""
     values = dataclasses.asdict(task).values()
+    # The tasks of a mix are those of its setting.
+    values = [value for value in values if not isinstance(value, tuple)]
     return "-".join([type(task).__name__.lower(), *map(str, values)])
 
 
@@ -436,6 +468,12 @@ def draw_bytes(results, path, title):
             color=f"C{index % 10}",
             marker="osD^v"[index // 10],
         )
+    if SETTINGS[results[0]["setting"]].training:
+        for marker, (name, points) in zip("x+1234|_", PUBLISHED.items()):
+            label = f"{name}, published"
+            axes.plot(
+                *zip(*points), color="grey", marker=marker, lw=0.5, label=label
+            )
     axes.axhline(results[0]["chance"], color="grey", linestyle=":")
     axes.set_xscale("log")
     axes.set_ylim(-0.03, 1.03)

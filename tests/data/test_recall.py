@@ -11,6 +11,7 @@ from memlm_keras.data import recall
 from memlm_keras.data.recall import MQAR
 from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
+from memlm_keras.data.recall import MQARMix
 from memlm_keras.data.recall import RecallBatches
 
 
@@ -290,3 +291,58 @@ def test_identities_of_other_batches_differ():
 def test_largest_id_is_of_the_whole_vocabulary():
     assert RecallBatches(MQAR(), 3).largest_id == 8191
     assert RecallBatches(Binding(2, names=5), 3).largest_id == 12
+
+
+# === Mixes ===
+
+MIX = MQARMix(((2, 16, 10), (4, 32, 7)), ((2, 16, 3), (8, 64, 6)), 64, "zeros")
+
+
+def test_a_mix_has_the_rows_of_its_tasks():
+    assert MIX.tasks("training") == [
+        MQAR(64, 16, 2, "zeros"),
+        MQAR(64, 32, 4, "zeros"),
+    ]
+    assert MIX.length == 64 and MIX.chance == (3 / 2 + 6 / 8) / 9
+    batches = MIX.batches("training", 4, seed=3)
+    assert len(batches) == 3 + 2 and batches.largest_id == 63
+    assert batches.predicted_tokens == 2 * 10 + 4 * 7
+    lengths = [batches[i][0]["token_ids"].shape[1] for i in range(5)]
+    assert lengths == [16, 16, 16, 32, 32]
+    weights = [batches[i][2].sum() for i in range(5)]
+    assert weights == [8, 8, 4, 16, 12]
+    first = rows_of(RecallBatches(MIX.tasks("training")[0], 10, 4, seed=3))
+    assert rows_of(batches)[:10] == first
+
+
+def test_rows_of_a_test_count_alike():
+    batches = MIX.batches("test", 4, rows=5)
+    for index in range(len(batches)):
+        weights = batches[index][2]
+        assert set(weights.sum(axis=1).round(6)) <= {0.0, 1.0}
+    assert sum(batches[i][2].sum() for i in range(4)) == pytest.approx(10)
+
+
+def test_epochs_of_a_mix_are_shuffled_and_fresh():
+    batches = MIX.batches("training", 4, shuffle=True, fresh=True)
+    shapes, rows = [], []
+    for epoch in range(6):
+        batches.start_at(epoch)
+        items = [batches[index][0]["token_ids"] for index in range(5)]
+        shapes.append(tuple(item.shape[1] for item in items))
+        rows.append({tuple(row) for item in items for row in item if row.any()})
+    assert len(set(shapes)) > 1
+    assert {tuple(sorted(each)) for each in shapes} == {(16, 16, 16, 32, 32)}
+    assert not set.intersection(*rows)
+    batches.start_at(2, 3)
+    assert len(batches) == 2
+    assert tuple(batches[0][0]["token_ids"].shape) == (4, shapes[2][3])
+    identities = [
+        str(MIX.batches("training", 4, seed=seed).identity()) for seed in (0, 1)
+    ]
+    assert identities[0] != identities[1]
+
+
+def test_sizes_of_a_mix_must_fit():
+    with pytest.raises(ValueError, match="`length` must be even and at least"):
+        MQARMix(((2, 16, 5),), ((5, 16, 5),))

@@ -10,11 +10,14 @@ import pytest
 from memlm_keras.data.recall import MQAR
 from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
+from memlm_keras.data.recall import MQARMix
 from memlm_keras.experiments import recall
 from memlm_keras.experiments import recall_rows
 
 LOGS = pathlib.Path(__file__).parents[2] / "docs/results/logs/recall"
 TASK = MQAR(16, length=12, pairs=2)
+PARTS = ((1, 4, 6), (2, 8, 6))
+MIX = MQARMix(PARTS, (*PARTS, (3, 16, 6)), vocabulary_size=16)
 
 
 # === Runs ===
@@ -146,6 +149,44 @@ def test_training_stops_where_it_is_learnt(run, monkeypatch):
     assert run()["training_rows"] == 8
 
 
+@pytest.mark.parametrize("zoology", [False, True])
+def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
+    setting = recall_rows.RecallSetting(
+        vocabulary_size=16,
+        rows=12,
+        batch_size=8,
+        epochs=1,
+        rates=(0.1, 0.01),
+        validation_rows=4,
+        zoology=zoology,
+        training=MIX.training,
+        test=MIX.test,
+    )
+    monkeypatch.setattr(recall, "SETTINGS", {"mixed": setting})
+    arguments = ("mqar", None, "mixed", tmp_path, ["gru"], [4], [0])
+    runs = recall.make_runs(*arguments, "uniform", 0, shift=False, verbose=0)
+    ((run,),) = runs.values()
+    assert run.task == MIX and run.results is None
+    run.train()
+    found = run.results
+    assert list(found["accuracies"]) == [
+        "1 pairs, 4 tokens",
+        "2 pairs, 8 tokens",
+        "3 pairs, 16 tokens",
+    ]
+    assert found["accuracy"] == pytest.approx(
+        sum(found["accuracies"].values()) / 3
+    )
+    assert found["training_rows"] == 12
+    assert found["chance"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    recall.write(runs, "mqar", "mixed", tmp_path)
+    picture = tmp_path / "mqar_mixed_mixed_bytes.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    arguments = ("mqar", [2], *arguments[2:])
+    with pytest.raises(ValueError, match="pairs are those of the setting"):
+        recall.make_runs(*arguments, "uniform", 0, shift=False)
+
+
 # === Reports ===
 
 RESULTS = {
@@ -262,6 +303,7 @@ def test_pictures_are_drawn(tmp_path, capsys):
 
 
 def test_tasks_have_folders_of_their_own():
-    tasks = [TASK, MQAR(16, 12, 2, "uniform"), Copy(2), Binding(2)]
+    tasks = [TASK, MQAR(16, 12, 2, "zeros"), Copy(2), Binding(2), MIX]
     slugs = [recall.slug(task) for task in tasks]
-    assert slugs[0] == "mqar-16-12-2-zeros-0-0.01" and len(set(slugs)) == 4
+    assert slugs[1] == "mqar-16-12-2-zeros-0-0.01" and len(set(slugs)) == 5
+    assert slugs[4] == "mqarmix-16-uniform-0"

@@ -68,13 +68,29 @@ def test_windows_are_the_papers_or_as_long_as_rows(window):
     assert recall.state_bytes(model) == 4 * (lstm + slots + filled)
 
 
+@pytest.mark.parametrize("name", recall_rows.ROWS)
+def test_bytes_of_state_are_all_that_a_step_keeps(name):
+    row, setting = recall_rows.ROWS[name], recall_rows.RecallSetting()
+    model = recall.make_model(row, setting, TASK, units=8, shift=True)
+    state = model.initial_state(1)
+    for token_id in range(3):
+        _, state = model.step(np.array([[token_id]], "int32"), state)
+    kept = sum(keras.ops.convert_to_numpy(v).nbytes for v in state.values())
+    assert recall.state_bytes(model) == kept
+
+
 def test_settings_of_zoology_are_the_papers():
     found = {
         (s.length, s.pairs, s.batch_size)
         for name, s in recall_rows.SETTINGS.items()
-        if name.startswith("zoology") and s.zoology
+        if name.startswith("zoology") and s.zoology and not s.training
     }
     assert found == {(64, 4, 512), (128, 8, 512), (256, 16, 256)}
+    mix = recall_rows.SETTINGS["zoology_mix"]
+    assert mix.rows == sum(rows for _, _, rows in mix.training) == 180_000
+    assert [pairs for pairs, _, _ in mix.test] == [4 * 2**i for i in range(7)]
+    assert mix.test[-1] == (256, 1024, 1000) and mix.zoology
+    np.testing.assert_allclose(mix.rates, np.logspace(-3, -1.5, 4), rtol=0.02)
     setting = recall_rows.SETTINGS["zoology_64"]
     assert setting.rows == 100_000 and setting.epochs == 64
     model = recall.make_model(
