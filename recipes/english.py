@@ -69,7 +69,7 @@ def main(_):
         warmup_steps=updates // 50,
         decay_steps=updates - updates // 50,
     )
-    model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0))
+    model.compile(memlm.training.FusedAdam(rate, global_clipnorm=1.0))
     path = run_dir / "checkpoint.npz"
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=250)
     print(f"{model.count_params():,} parameters, {updates:,} updates")

@@ -237,6 +237,7 @@ PUBLIC_NAMES = {
     "memlm_keras.training": [
         "Checkpoint",
         "FreezeEmbeddings",
+        "FusedAdam",
         "HalveOnDrop",
         "Nats",
         "Perplexity",

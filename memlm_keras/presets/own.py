@@ -45,7 +45,7 @@ class OwnRow(UniformRow):
 
     def optimizer(self):
         return serialized(
-            "keras.optimizers.Adam",
+            "memlm_keras.training.FusedAdam",
             learning_rate=self.learning_rate,
             global_clipnorm=5.0,
         )

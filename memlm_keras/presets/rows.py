@@ -101,7 +101,9 @@ class Row(abc.ABC):
     def optimizer(self):
         """Returns the Keras optimizer, serialized or not."""
         return serialized(
-            "keras.optimizers.Adam", learning_rate=0.001, global_clipnorm=5.0
+            "memlm_keras.training.FusedAdam",
+            learning_rate=0.001,
+            global_clipnorm=5.0,
         )
 
     def loss(self):

@@ -13,10 +13,12 @@ from memlm_keras.training.losses import Perplexity
 from memlm_keras.training.losses import SentenceCrossEntropy
 from memlm_keras.training.losses import TokenCrossEntropy
 from memlm_keras.training.losses import TokenLoss
+from memlm_keras.training.optimizers import FusedAdam
 
 __all__ = [
     "Checkpoint",
     "FreezeEmbeddings",
+    "FusedAdam",
     "HalveOnDrop",
     "Nats",
     "Perplexity",

@@ -96,24 +96,29 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class TimeEstimate(keras.callbacks.Callback):
-    """Prints how long training may take, after its first `seconds`.
+    """Prints how long training may take, from its third and fourth second.
 
-    The first batch, in which functions are compiled, is not counted.
+    The first batches, in which functions are compiled and memory is allocated,
+    are slower and not counted.
     """
 
-    def __init__(self, seconds=2.0):
+    seconds = 2.0
+
+    def __init__(self):
         super().__init__()
-        self.seconds = seconds
-        self._first = None
+        self._started = self._begin = None
         self._printed = False
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
-        if self._first is None:
-            self._first = batch, now
-        elif not self._printed and now - self._first[1] >= self.seconds:
+        if self._started is None:
+            self._started = now
+        elif self._begin is None:
+            if now - self._started >= self.seconds:
+                self._begin = batch, now
+        elif not self._printed and now - self._begin[1] >= self.seconds:
             self._printed = True
-            first, begin = self._first
+            first, begin = self._begin
             steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
             if steps and batch > first:
                 epoch = (now - begin) / (batch - first) * steps

@@ -45,7 +45,8 @@ def settings(name):
         "embedding": model["embedding_dim"],
         "tied": model.get("tie_embeddings"),
         "range": drawn["config"]["maxval"],
-        "optimizer": preset["optimizer"]["class_name"],
+        # The papers name the equations, not how they are computed.
+        "optimizer": preset["optimizer"]["class_name"].removeprefix("Fused"),
         "rate": optimizer["learning_rate"],
         "clip": optimizer.get("global_clipnorm"),
         "loss": "sum" if "loss" in preset else "mean",

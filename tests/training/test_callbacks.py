@@ -1,5 +1,7 @@
 """Learning-rate halving, NaN, throughput."""
 
+import time
+
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from memlm_keras.training import Checkpoint
 from memlm_keras.training import StopOnNaN
 from memlm_keras.training import Throughput
 from memlm_keras.training import halve_after
+from memlm_keras.training.callbacks import TimeEstimate
 
 pytestmark = pytest.mark.backend
 
@@ -155,3 +158,16 @@ def test_throughput_counts_tokens_of_the_epoch():
         logs.history[name] for name in ("seconds", "tokens_per_second")
     )
     assert seconds * rate == pytest.approx(50)
+
+
+def test_the_estimate_leaves_out_slow_first_batches(monkeypatch, capsys):
+    estimate = TimeEstimate()
+    estimate.set_params({"steps": 1000, "epochs": 3})
+    clock = 0.0
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    for batch in range(50):
+        clock += 1.0 if batch < 3 else 0.1
+        estimate.on_train_batch_end(batch)
+    (line,) = capsys.readouterr().out.strip().splitlines()
+    assert line.startswith("An epoch takes about 2 minutes; 3 epochs")
+    assert line.endswith("5 minutes.")

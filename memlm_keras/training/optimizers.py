@@ -1,0 +1,56 @@
+"""Adam in one pass over the weights."""
+
+import keras
+
+
+@keras.saving.register_keras_serializable(package="memlm_keras")
+class FusedAdam(keras.optimizers.Adam):
+    """`keras.optimizers.Adam`, with PyTorch's fused kernel on PyTorch.
+
+    The equations, arguments and variables are those of Keras' Adam, so each
+    continues the training of the other. Keras computes them one operation after
+    the other, and each reads and writes arrays of the size of the weights. For
+    a large vocabulary, that takes as long as the model's own step. On
+    TensorFlow and JAX, where XLA fuses the operations, nothing is different.
+
+    Args:
+        learning_rate, beta_1, beta_2, epsilon, amsgrad, **kwargs: as for
+            `keras.optimizers.Adam`.
+
+    Example:
+
+    >>> optimizer = memlm_keras.training.FusedAdam(0.25, global_clipnorm=5.0)
+    >>> float(optimizer.learning_rate)
+    0.25
+    """
+
+    def update_step(self, gradient, variable, learning_rate):
+        """Updates a variable by its gradient, of the same shape."""
+        if keras.backend.backend() != "torch":
+            return super().update_step(gradient, variable, learning_rate)
+        import torch
+        from torch.optim.adam import adam
+
+        index = self._get_variable_index(variable)
+        largest = [self._velocity_hats[index].value] if self.amsgrad else []
+        # The kernel counts the step itself. Its epsilon is added to the
+        # corrected root, and that of Keras to the root itself.
+        step = self.iterations.value.to(torch.float32)
+        corrected = 1.0 - self.beta_2 ** (float(step) + 1.0)
+        with torch.no_grad():
+            adam(
+                [variable.value],
+                [gradient.to(variable.value.dtype)],
+                [self._momentums[index].value],
+                [self._velocities[index].value],
+                largest,
+                [step],
+                fused=True,
+                amsgrad=self.amsgrad,
+                beta1=self.beta_1,
+                beta2=self.beta_2,
+                lr=float(learning_rate),
+                weight_decay=0.0,
+                eps=self.epsilon / corrected**0.5,
+                maximize=False,
+            )

@@ -1,0 +1,90 @@
+"""FusedAdam beside Keras' Adam and the equations."""
+
+import keras
+import numpy as np
+import pytest
+
+from memlm_keras.training import FusedAdam
+
+pytestmark = pytest.mark.backend
+SHAPES = [(5, 3), (4,)]
+
+
+def trained(optimizer, gradients):
+    """Values of two variables of ones after steps with these gradients."""
+    variables = [keras.Variable(np.ones(shape, "float32")) for shape in SHAPES]
+    for step in gradients:
+        step = [keras.ops.convert_to_tensor(gradient) for gradient in step]
+        optimizer.apply_gradients(zip(step, variables))
+    return [keras.ops.convert_to_numpy(variable) for variable in variables]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"amsgrad": True},
+        {"epsilon": 0.1, "beta_1": 0.5, "beta_2": 0.9},
+        {"global_clipnorm": 0.5},
+        {"weight_decay": 0.1},
+    ],
+)
+def test_steps_are_those_of_keras(random, arguments):
+    gradients = [
+        [random.normal(size=shape).astype("float32") for shape in SHAPES]
+        for _ in range(7)
+    ]
+    ours, theirs = (
+        trained(adam(0.01, **arguments), gradients)
+        for adam in (FusedAdam, keras.optimizers.Adam)
+    )
+    for value, expected in zip(ours, theirs):
+        np.testing.assert_allclose(value, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_two_steps_follow_the_equations(random):
+    gradients = [[random.normal(size=shape) for shape in SHAPES] for _ in "ab"]
+    values = trained(
+        FusedAdam(0.02, epsilon=0.3),
+        [[g.astype("float32") for g in step] for step in gradients],
+    )
+    for place, value in enumerate(values):
+        expected, first, second = np.ones(SHAPES[place]), 0.0, 0.0
+        for step, gradient in enumerate(g[place] for g in gradients):
+            first = 0.9 * first + 0.1 * gradient
+            second = 0.999 * second + 0.001 * gradient**2
+            rate = 0.02 * np.sqrt(1 - 0.999 ** (step + 1))
+            rate /= 1 - 0.9 ** (step + 1)
+            expected -= rate * first / (np.sqrt(second) + 0.3)
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+def test_training_continues_with_the_other_adam(random, tmp_path):
+    def model(optimizer):
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+        model.compile(optimizer, "mse")
+        return model
+
+    x, y = random.normal(size=(8, 3)), random.normal(size=(8, 2))
+    first = model(keras.optimizers.Adam(0.1))
+    first.fit(x, y, epochs=2, verbose=0)
+    other = model(FusedAdam(0.1))
+    other.optimizer.build(other.trainable_variables)
+    other.set_weights(first.get_weights())
+    state = {}
+    first.optimizer.save_own_variables(state)
+    other.optimizer.load_own_variables(
+        {name: np.array(value) for name, value in state.items()}
+    )
+    for either in (first, other):
+        either.fit(x, y, epochs=2, verbose=0, shuffle=False)
+    for value, expected in zip(other.get_weights(), first.get_weights()):
+        np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_config_round_trip():
+    config = keras.optimizers.serialize(FusedAdam(0.1, global_clipnorm=2.0))
+    revived = keras.optimizers.deserialize(config)
+    assert type(revived) is FusedAdam
+    assert revived.get_config() == config["config"]
