@@ -89,24 +89,33 @@ def _values(result):
 
 
 def draw(results, path, title):
-    """Draws the perplexity of each bin, a line for each run, as PNG."""
+    """Draws the perplexity of each bin, a line for each run, and of several
+    their ratio to the first, as PNG."""
     from matplotlib.figure import Figure
 
-    figure = Figure((8, 5), layout="constrained")
-    axes = figure.subplots()
+    first, *others = results.values()
+    panels = 2 if others else 1
+    figure = Figure((8, 2 + 3 * panels), layout="constrained")
+    above, *below = figure.subplots(panels, sharex=True, squeeze=False)[:, 0]
+    places = range(len(first.bins))
     for name, result in results.items():
         label = f"{name}: {result.total.perplexity:.1f} in all"
-        found, places = result.perplexities, range(len(result.bins))
-        (line,) = axes.plot(places[:-2], found[:-2], "o-", label=label)
-        axes.plot(places[-2:], found[-2:], "o", color=line.get_color())
-    ticks = [
-        f"{bin}\n{share:.1%}" for bin, share in zip(result.bins, result.shares)
-    ]
-    axes.set_xticks(range(len(ticks)), ticks, rotation=30, ha="right")
-    axes.set_yscale("log")
-    axes.set_title(title)
-    axes.set_xlabel("tokens back to the same word, and share of the text")
-    axes.set_ylabel("perplexity")
-    figure.legend(loc="outside lower center", fontsize="small")
+        found = result.perplexities
+        for axes, values in zip(
+            (above, *below), (found, found / first.perplexities)
+        ):
+            (line,) = axes.plot(places[:-2], values[:-2], "o-", label=label)
+            axes.plot(places[-2:], values[-2:], "o", color=line.get_color())
+    above.set_yscale("log")
+    above.set_title(title)
+    above.set_ylabel("perplexity")
+    for axes in below:
+        axes.set_ylabel("ratio to the first")
+    last = [above, *below][-1]
+    ticks = [f"{n}\n{share:.1%}" for n, share in zip(first.bins, first.shares)]
+    last.set_xticks(places, ticks, rotation=30, ha="right")
+    last.set_xlabel("tokens back to the same word, and share of the text")
+    handles, labels = above.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", fontsize="small")
     with files.atomic_path(path) as temporary:
         figure.savefig(temporary, format="png", dpi=150)
