@@ -5,7 +5,8 @@
 They have a memory, a pointer, smoothing, other cells, averaged weights or other
 sizes, and otherwise the options that `memlm train --dataset=novel.txt` would
 choose. The last one combines smoothing, key-value-predict and a pointer. Runs
-that are finished are not repeated.
+that are finished are not repeated. RUN_DIR/trained/VARIANT-seed0 is a trained
+model for `memlm evaluate`, `memlm pairs` and so on.
 """
 
 import dataclasses
@@ -16,6 +17,7 @@ from absl import flags
 
 import memlm_keras as memlm
 from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import choose_preset
 from memlm_keras.presets import own
 from memlm_keras.presets.rows import projected_rnn
@@ -26,7 +28,9 @@ flags.DEFINE_string("dataset", "embedded", "As of `memlm train`.")
 flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
 flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
-flags.DEFINE_float("dropout", None, "In place of that of the rule.")
+flags.DEFINE_float("dropout", None, "In place of the rule's.")
+flags.DEFINE_integer("epochs", None, "In place of the rule's.")
+flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -38,7 +42,7 @@ class Variant(own.OwnRow):
     embedding_dim: int | None = 200
     # Class in `memlm_keras.memory`, and its arguments.
     memory: str | None = None
-    window: int | None = None
+    arguments: dict = dataclasses.field(default_factory=dict)
     # Class in `memlm_keras.cells`; `None` is an LSTM.
     cell: str | None = None
     pointer: bool = False
@@ -51,8 +55,7 @@ class Variant(own.OwnRow):
         if self.memory:
             model["memory"] = serialized(
                 f"memlm_keras.memory.{self.memory}",
-                window=self.window,
-                kernel_initializer=self.weights,
+                **{"kernel_initializer": self.weights, **self.arguments},
             )
         if self.cell:
             cell = f"memlm_keras.cells.{self.cell}"
@@ -89,22 +92,35 @@ class Variant(own.OwnRow):
         return {}
 
 
+WIDE = {"memory": "Projection", "arguments": {"activation": None, "units": 200}}
+INDUCTION = {"memory": "InductionAttention", "arguments": {"window": 100}}
 # From +-0.3, 600 units do not learn.
 PARTS = {
     "units": 600,
     "memory": "KeyValuePredict",
-    "window": 5,
+    "arguments": {"window": 5},
     "initial_range": 0.1,
 }
 VARIANTS = {
     "lstm": Variant(),
-    "lstm_400": Variant(units=400, embedding_dim=400),
-    "induction": Variant(memory="InductionAttention", window=100),
-    "induction_0.1": Variant(
-        memory="InductionAttention", window=100, initial_range=0.1
-    ),
+    # As many parameters as with a memory.
+    "lstm_wide": Variant(units=248, **WIDE),
     "lstm_0.1": Variant(initial_range=0.1),
-    "attention": Variant(memory="Attention", window=10),
+    "induction": Variant(**INDUCTION),
+    "induction_0.1": Variant(**INDUCTION, initial_range=0.1),
+    "attention": Variant(
+        memory="Attention", arguments={"window": 100}, initial_range=0.1
+    ),
+    "delta_rule": Variant(
+        memory="DeltaRule",
+        arguments={
+            "num_heads": 4,
+            "key_dim": 48,
+            "decay": True,
+            "residual": True,
+            "kernel_initializer": "glorot_uniform",
+        },
+    ),
     "key_value_predict": Variant(**PARTS),
     "pointer": Variant(pointer=True),
     "smoothing": Variant(smoothing=0.2),
@@ -118,26 +134,28 @@ def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
     memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
-    choice = choose_preset(FLAGS.dataset, num_sampled=0)
-    options = choice.options
-    if FLAGS.dropout is not None:
-        options = {**options, "dropout": FLAGS.dropout}
+    given = {
+        name: FLAGS[name].value
+        for name in ("dropout", "epochs", "num_sampled")
+        if FLAGS[name].value is not None
+    }
+    choice = choose_preset(FLAGS.dataset, **given)
+    epochs = given.pop("epochs", choice.running.get("epochs"))
+    options = choice.options | given
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
     for name in FLAGS.variant or VARIANTS:
         for seed in FLAGS.seed:
             preset = f"ablation/{name}"
             experiment = Experiment(preset, FLAGS.dataset, seed=seed, **options)
             run_dir = pathlib.Path(FLAGS.run_dir, f"{name}-seed{seed}")
-            found = experiment.run(run_dir, **choice.running, verbose=2)
-            perplexities = [
-                f"{found[split]['perplexity']:.1f}"
-                for split in ("validation", "test")
-            ]
-            lines.append(
-                LINE.format(
-                    name, f"{found['parameters']:,}", seed, *perplexities
-                )
-            )
+            found = experiment.run(run_dir, epochs=epochs, verbose=2)
+            # Other commands take this folder in place of a run.
+            trained = pathlib.Path(FLAGS.run_dir, "trained", run_dir.name)
+            RunFolder(run_dir).model().save_to_preset(trained)
+            cells = [name, f"{found['parameters']:,}", str(seed)]
+            for split in ("validation", "test"):
+                cells.append(f"{found[split]['perplexity']:.1f}")
+            lines.append(LINE.format(*cells))
             print("\n".join(lines), flush=True)
 
 

@@ -78,6 +78,8 @@ class DeltaRule(DistinctKernels, Memory):
       With values of one number, this is the memory of Weissenborn (2016): N
       numbers in K redundant copies. With more, those of a head share its
       copies and its rates.
+    * `residual`: `h*_t = h_t + W^r [r_t of all heads]`. What is read is added
+      to the output, which needs no `W^x` and trains as without a memory.
 
     | symbol | weight | shape |
     |---|---|---|
@@ -106,6 +108,7 @@ class DeltaRule(DistinctKernels, Memory):
             are made of.
         previous_keys: whether keys are those of the step before.
         holographic: whether keys are permuted copies of one complex key.
+        residual: whether what is read is added to the output.
         kernel_initializer: initializer of matrices, except those of the
             convolution.
         **kwargs: arguments of `Memory`.
@@ -149,6 +152,7 @@ class DeltaRule(DistinctKernels, Memory):
         kernel_size=1,
         previous_keys=False,
         holographic=False,
+        residual=False,
         kernel_initializer="glorot_uniform",
         **kwargs,
     ):
@@ -168,6 +172,7 @@ class DeltaRule(DistinctKernels, Memory):
         self.holographic = holographic
         # Real numbers of a number, of which each is a step of the recurrence.
         self.parts = 2 if holographic else 1
+        self.residual = residual
 
     def build(self, outputs_shape):
         k, heads = outputs_shape[-1], self.parts * self.num_heads
@@ -181,7 +186,8 @@ class DeltaRule(DistinctKernels, Memory):
         self.context_kernel = self.add_kernel(
             "context_kernel", (heads * values, k)
         )
-        self.output_kernel = self.add_kernel("output_kernel", (k, k))
+        if not self.residual:
+            self.output_kernel = self.add_kernel("output_kernel", (k, k))
         self.rate_kernel = self.add_kernel("rate_kernel", (k, heads))
         self.rate_bias = self.add_weight((heads,), "zeros", name="rate_bias")
         if self.decay:
@@ -237,10 +243,13 @@ class DeltaRule(DistinctKernels, Memory):
         shape = ops.shape(outputs)[:2]
         context = ops.reshape(context, (*shape, self.context_kernel.shape[0]))
         context = ops.cast(context, outputs.dtype)
-        outputs = ops.tanh(
-            ops.matmul(context, self.context_kernel)
-            + ops.matmul(outputs, self.output_kernel)
-        )
+        context = ops.matmul(context, self.context_kernel)
+        if self.residual:
+            outputs = outputs + context
+        else:
+            outputs = ops.tanh(
+                context + ops.matmul(outputs, self.output_kernel)
+            )
         return outputs, new_state, ops.zeros((*shape, 0), outputs.dtype)
 
     def read_weights(self, outputs):
@@ -369,6 +378,7 @@ class DeltaRule(DistinctKernels, Memory):
             "kernel_size",
             "previous_keys",
             "holographic",
+            "residual",
         )
 
 

@@ -30,13 +30,20 @@ SYMBOLS = {
     "convolution": "convolution",
     "permutations": "P",
 }
-CHOICES = ("negative_eigenvalues", "decay", "previous_keys", "holographic")
+CHOICES = (
+    "negative_eigenvalues",
+    "decay",
+    "previous_keys",
+    "holographic",
+    "residual",
+)
 FORMS = {
     "plain": {},
     "negative_eigenvalues": {"negative_eigenvalues": True},
     "decay": {"decay": True},
     "convolution": {"kernel_size": 3},
     "previous_keys": {"previous_keys": True},
+    "residual": {"residual": True},
     "all": {
         "negative_eigenvalues": True,
         "decay": True,

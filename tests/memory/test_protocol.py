@@ -202,6 +202,7 @@ LINEAR = {"composition": "linear", "gate_bias": False, "linear_kernel": True}
                 "kernel_size": 2,
                 "previous_keys": True,
                 "holographic": True,
+                "residual": True,
             },
         ),
         (memories.NGram, {"order": 7}),

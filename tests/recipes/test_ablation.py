@@ -9,13 +9,15 @@ import pytest
 from corpus_files import sentences
 from corpus_files import write_lines
 
+from memlm_keras import LanguageModel
+
 RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "ablation.py"
 
 
 @pytest.mark.slow
 def test_variants_are_trained_and_compared(tmp_path):
     write_lines(tmp_path / "novel.txt", sentences(80))
-    names = ["lstm", "induction", "smoothing", "average", "combined"]
+    names = ["lstm", "induction", "smoothing", "average", "delta_rule"]
     flags = [f"--variant={name}" for name in names]
     found = subprocess.run(
         [sys.executable, RECIPE, "--dataset=novel.txt", "--seed=3", *flags],
@@ -32,3 +34,9 @@ def test_variants_are_trained_and_compared(tmp_path):
         # Of 12 words; with these settings not all variants learn.
         assert 1 < float(validation) < 20 and 1 < float(test) < 20
     assert float(table[0][-1]) < 12
+    trained = tmp_path / "runs" / "ablation" / "trained"
+    assert {path.name for path in trained.iterdir()} == {
+        f"{name}-seed3" for name in names
+    }
+    lm = LanguageModel.from_preset(trained / "delta_rule-seed3")
+    assert lm.memory.residual

@@ -105,9 +105,11 @@ def delta_rule(
                 q_n = key_of_head(q, n, heads, permutations)
                 read.append(q_n.conj() @ S)
                 associations[row, n] = reals(S)
-            predictions[row, step] = np.tanh(
-                weights["W^r"] @ reals(np.concatenate(read))
-                + weights["W^x"] @ h
+            read = weights["W^r"] @ reals(np.concatenate(read))
+            predictions[row, step] = (
+                np.tanh(read + weights["W^x"] @ h)
+                if "W^x" in weights
+                else h + read
             )
         if window.shape[1]:
             windows[row] = recent[-window.shape[1] :]
