@@ -26,6 +26,8 @@ MODELS = {
     "memory_block": lambda: make("gru_rnn", "memory_block"),
     "memory_network": lambda: make("none", "memory_network"),
     "projection": lambda: make(memory="projection"),
+    "delta_rule": lambda: make(memory="delta_rule"),
+    "holographic": lambda: make(memory="holographic"),
     "pointer": lambda: make(
         memory="none", mixture=memlm.mixtures.PointerSentinel(window=4)
     ),

@@ -126,6 +126,7 @@ def test_failure_of_the_other_process(vocabulary, tmp_path, monkeypatch):
         (keras.layers.SimpleRNNCell, None, {"tie_embeddings": True}),
         (keras.layers.LSTM, memlm.memory.InductionAttention(2), {}),
         (keras.layers.LSTM, memlm.memory.DeltaRule(2, 4, decay=True), {}),
+        (keras.layers.LSTM, memlm.memory.DeltaRule(3, 2, holographic=True), {}),
         (
             lambda units: keras.layers.LSTM(units, dtype="mixed_bfloat16"),
             memlm.memory.Attention(2),

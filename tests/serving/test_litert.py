@@ -148,6 +148,13 @@ def with_delta_rule():
     )
 
 
+def with_holographic_delta_rule():
+    return memlm.LanguageModel(
+        *(11, 4, [keras.layers.LSTM(6)]),
+        memory=memlm.memory.DeltaRule(3, 2, decay=True, holographic=True),
+    )
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -156,6 +163,7 @@ def with_delta_rule():
         with_induction,
         with_states_that_move_on,
         with_delta_rule,
+        with_holographic_delta_rule,
     ],
 )
 def test_other_models(make, tmp_path):
@@ -167,12 +175,19 @@ def test_other_models(make, tmp_path):
     require_names(session)
 
 
-def test_int8_takes_a_quarter_and_is_close(vocabulary, tmp_path):
+@pytest.mark.parametrize(
+    "memory",
+    [
+        memlm.memory.KeyValuePredict(window=3),
+        memlm.memory.DeltaRule(4, 48),
+    ],
+)
+def test_int8_takes_a_quarter_and_is_close(memory, vocabulary, tmp_path):
     lm = memlm.LanguageModel(
         vocabulary=vocabulary,
         embedding_dim=96,
         recurrent=[keras.layers.LSTM(192)],
-        memory=memlm.memory.KeyValuePredict(window=3),
+        memory=memory,
     )
     sizes, files = {}, {None: "float.tflite", "int8": "int8.tflite"}
     for mode, name in files.items():

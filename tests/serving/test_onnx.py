@@ -96,6 +96,7 @@ def language_model(*recurrent, **arguments):
     return memlm.LanguageModel(11, 4, recurrent, **arguments)
 
 
+HOLOGRAPHIC = {"num_heads": 3, "key_dim": 2, "holographic": True}
 MODELS = {
     "ensemble": (ensemble, {"LSTM": 1, "GRU": 1}),
     "cells": (
@@ -127,6 +128,12 @@ MODELS = {
         lambda: language_model(
             keras.layers.GRU(6),
             memory=memlm.memory.DeltaRule(2, 4, kernel_size=3, decay=True),
+        ),
+        {"GRU": 1},
+    ),
+    "holographic": (
+        lambda: language_model(
+            keras.layers.GRU(6), memory=memlm.memory.DeltaRule(**HOLOGRAPHIC)
         ),
         {"GRU": 1},
     ),
