@@ -99,6 +99,24 @@ def test_any_reader_gets_the_same_probabilities(model, random, tmp_path):
     )
 
 
+def test_kenlm_gives_the_same_probabilities(text, random, tmp_path):
+    """KenLM puts `<s>` before a line and `</s>` after it."""
+    kenlm = pytest.importorskip("kenlm")
+    model = KneserNey(len(VOCABULARY), order=4, minimum_counts=[1, 1, 1, 2])
+    model.fit(text, verbose=0)
+    ngrams.write_arpa(model, tmp_path / "kn.arpa", VOCABULARY, verbose=0)
+    theirs = kenlm.Model(str(tmp_path / "kn.arpa"))
+    for tokens in random.integers(1, len(VOCABULARY), (50, 6)):
+        line = " ".join(VOCABULARY.tokens[token] for token in tokens)
+        scores = [score for score, *_ in theirs.full_scores(line)]
+        # KenLM computes in single precision.
+        np.testing.assert_allclose(
+            model.score(np.append(tokens, 0)),
+            np.array(scores) * np.log(10),
+            rtol=1e-5,
+        )
+
+
 def test_it_reads_what_it_wrote(model, random, tmp_path):
     path = tmp_path / "model.arpa"
     ngrams.write_arpa(model, path, VOCABULARY, verbose=0)
