@@ -219,7 +219,6 @@ class MQARMix:
             ],
             shuffle=arguments.get("shuffle", False),
             seed=seed,
-            equal_rows=part == "test",
         )
 
 
@@ -435,19 +434,18 @@ class RecallBatches(EpochBatches):
 class MixedBatches(EpochBatches):
     """The batches of several `RecallBatches`, each of one task.
 
+    Each row counts alike in Keras' accuracy, however many queries it has.
+
     Args:
         parts: List of `RecallBatches` of one batch size.
         shuffle: Whether they are in another order every epoch.
-        equal_rows: Whether the weights of each row have the sum 1, so that an
-            accuracy is a mean over rows, however many queries they have.
     """
 
     varies_in_time = True
 
-    def __init__(self, parts, shuffle=False, seed=0, equal_rows=False):
+    def __init__(self, parts, shuffle=False, seed=0):
         super().__init__(parts[0].batch_size, shuffle, seed)
         self.parts = list(parts)
-        self.equal_rows = equal_rows
         self._edges = np.cumsum([part.batches_per_epoch for part in parts])
         self.batches_per_epoch = int(self._edges[-1])
         self._order = np.arange(self.batches_per_epoch)
@@ -480,10 +478,7 @@ class MixedBatches(EpochBatches):
         number = np.searchsorted(self._edges, index, "right")
         part = self.parts[number]
         index -= self._edges[number] - part.batches_per_epoch
-        inputs, targets, weights = part[int(index)]
-        if self.equal_rows:
-            weights = weights / weights.shape[1]
-        return inputs, targets, weights
+        return part[int(index)]
 
 
 def _require_integers(task, **minima):

@@ -6,10 +6,10 @@ In results, `row` is a model, and `training_rows` counts its sequences.
 import collections
 import dataclasses
 import pathlib
-import statistics
 import time
 
 import keras
+import numpy as np
 from keras import ops
 
 from memlm_keras import files
@@ -323,10 +323,11 @@ def _train(what, task, path, verbose):
         float(model.evaluate(part, verbose=0, return_dict=True)["accuracy"])
         for part in tests
     ]
+    rows = [part.rows for part in tests]
     epochs = len(log["loss"])
     results = {
         **what,
-        "accuracy": statistics.mean(accuracies),
+        "accuracy": float(np.average(accuracies, weights=rows)),
         "chance": task.chance,
         "state_bytes": state_bytes(model),
         "parameters": model.count_params(),
@@ -470,7 +471,7 @@ def draw_bytes(results, path, title):
         )
     if SETTINGS[results[0]["setting"]].training:
         for marker, (name, points) in zip("x+1234|_", PUBLISHED.items()):
-            label = f"{name}, published"
+            label = f"{name}, published, zoology_mix"
             axes.plot(
                 *zip(*points), color="grey", marker=marker, lw=0.5, label=label
             )

@@ -315,14 +315,6 @@ def test_a_mix_has_the_rows_of_its_tasks():
     assert rows_of(batches)[:10] == first
 
 
-def test_rows_of_a_test_count_alike():
-    batches = MIX.batches("test", 4, rows=5)
-    for index in range(len(batches)):
-        weights = batches[index][2]
-        assert set(weights.sum(axis=1).round(6)) <= {0.0, 1.0}
-    assert sum(batches[i][2].sum() for i in range(4)) == pytest.approx(10)
-
-
 def test_epochs_of_a_mix_are_shuffled_and_fresh():
     batches = MIX.batches("training", 4, shuffle=True, fresh=True)
     shapes, rows = [], []

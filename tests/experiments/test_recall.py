@@ -82,7 +82,8 @@ def test_epochs_are_at_least_one(run, epochs):
 
 def test_kept_logs_are_read():
     """Those that docs/results/recall.md rests on."""
-    tasks = {"MQAR": MQAR, "Copy": Copy, "Binding": Binding}
+    kinds = (MQAR, MQARMix, Copy, Binding)
+    tasks = {kind.__name__: kind for kind in kinds}
     paths = list(LOGS.rglob("results.json"))
     for path in paths:
         kept = json.loads(path.read_text())
@@ -98,8 +99,8 @@ def test_kept_logs_are_read():
             epochs=kept["most_epochs"],
             **{name: kept[name] for name in named},
         )
-        # One for each rate.
-        assert kept in [results for _, results in run.finished]
+        # One for each rate that was run.
+        assert kept in [each[1] for each in run.finished if each]
     assert len(paths) > 100
 
 
@@ -185,6 +186,22 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
     arguments = ("mqar", [2], *arguments[2:])
     with pytest.raises(ValueError, match="pairs are those of the setting"):
         recall.make_runs(*arguments, "uniform", 0, shift=False)
+
+
+def test_rows_of_a_mix_count_alike():
+    """Whatever their number of queries, and where batches are filled up."""
+    row, setting = recall_rows.ROWS["gru"], recall_rows.RecallSetting()
+    mix = MQARMix(PARTS, ((1, 4, 90), (3, 16, 90)), vocabulary_size=8)
+    model = recall.make_model(row, setting, mix, units=4)
+    model.compile("sgd", weighted_metrics=["accuracy"])
+    batches = mix.batches("test", batch_size=40)
+
+    def accuracy(part):
+        return model.evaluate(part, verbose=0, return_dict=True)["accuracy"]
+
+    found = [accuracy(part) for part in batches.parts]
+    assert len({*found, 0.0}) == 3
+    assert accuracy(batches) == pytest.approx(sum(found) / 2, abs=1e-6)
 
 
 # === Reports ===
