@@ -15,6 +15,7 @@ LOGS = {
     "daniluk2017": ["small"],
     "defaults": ["defaults", "ablation"],
     "kong2019": ["small", "together"],
+    "natural_text": ["natural_text"],
     "quickstart": ["quickstart"],
     "recall": ["recall"],
     "salton2017": ["small"],
@@ -31,6 +32,8 @@ def measured(page):
     by_seed = collections.defaultdict(list)
 
     def add(place, value):
+        if isinstance(value, list):
+            value = dict(enumerate(value))
         if isinstance(value, dict):
             for key, entry in value.items():
                 add((*place, key), entry)
