@@ -265,7 +265,7 @@ def _fitted(preset, own, tokens):
         if drawn := getattr(row, "initial_range", None):
             # Outputs then are as large as the paper's.
             fitted["initial_range"] = round(drawn / scale**0.5, 3)
-    if row.optimizer()["class_name"] == "FusedAdam":
+    if row.optimizer()["class_name"] in ("Adam", "FusedAdam"):
         fitted["learning_rate"] = ours.learning_rate
     return fitted
 

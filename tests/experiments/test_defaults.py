@@ -9,10 +9,12 @@ from corpus_files import sentences
 from corpus_files import write_lines
 
 import memlm_keras
+from memlm_keras import registry
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import choose_preset
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import defaults
+from memlm_keras.presets.rows import serialized
 
 from .conftest import results_of
 
@@ -165,6 +167,18 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     published = Experiment(KVP, str(novel))
     assert experiment.preset["units"] < published.preset["units"]
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
+
+
+@pytest.mark.parametrize(
+    "adam", ["keras.optimizers.Adam", "memlm_keras.training.FusedAdam"]
+)
+def test_a_row_with_either_adam_gets_the_rate(novel, monkeypatch, adam):
+    row = registry.find(KVP)[1]
+    optimizer = serialized(adam, learning_rate=0.1)
+    monkeypatch.setattr(type(row), "optimizer", lambda row: optimizer)
+    fitted = choose_preset(str(novel), KVP).options
+    own = registry.find("memlm/small")[1]
+    assert fitted["learning_rate"] == own.learning_rate
 
 
 def test_training_without_the_name_of_a_preset(

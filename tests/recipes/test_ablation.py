@@ -17,7 +17,8 @@ RECIPE = pathlib.Path(__file__).parents[2] / "recipes" / "ablation.py"
 @pytest.mark.slow
 def test_variants_are_trained_and_compared(tmp_path):
     write_lines(tmp_path / "novel.txt", sentences(80))
-    names = ["lstm", "induction", "smoothing", "average", "delta_rule"]
+    names = ["lstm", "induction", "smoothing", "average", "combined"]
+    names.append("delta_rule")
     flags = [f"--variant={name}" for name in names]
     found = subprocess.run(
         [sys.executable, RECIPE, "--dataset=novel.txt", "--seed=3", *flags],
