@@ -1,7 +1,11 @@
-"""Validators of arguments. Each raises a `ValueError` that names the remedy."""
+"""Arguments of constructors: their checks, and the arguments as plain values.
+
+Each check raises a `ValueError` that names the remedy.
+"""
 
 import numbers
 
+import keras
 import numpy as np
 
 
@@ -161,3 +165,30 @@ def require_state(received, expected, batch_size):
                 f"{name!r} of shape {shape} with {shape[0] if shape else 0} "
                 "rows"
             )
+
+
+def serialize(value):
+    """Returns a layer, a list of layers or `None` as plain values."""
+    if isinstance(value, (list, tuple)):
+        return [serialize(part) for part in value]
+    return keras.saving.serialize_keras_object(value)
+
+
+def config_of(layer, *names):
+    """Returns attributes of a layer as plain values, a dict by name."""
+    return {name: serialize(getattr(layer, name)) for name in names}
+
+
+def deserialize(config, custom_objects=None):
+    """Returns a config with objects for serialized ones, in lists too."""
+
+    def revive(value):
+        if isinstance(value, (list, tuple)):
+            return [revive(part) for part in value]
+        if isinstance(value, dict) and {"class_name", "config"} <= set(value):
+            return keras.saving.deserialize_keras_object(
+                value, custom_objects=custom_objects
+            )
+        return value
+
+    return {name: revive(value) for name, value in config.items()}

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from memlm_keras.serialization import config_of
+from memlm_keras.arguments import config_of
 
 
 class Int8Kernels:

@@ -25,7 +25,6 @@ GROUND = {
     "kernels",
     "masking",
     "registry",
-    "serialization",
     "trained",
     "version",
 }

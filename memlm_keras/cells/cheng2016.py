@@ -8,11 +8,11 @@ Shapes below: B batch, d input_dim, H units, L window.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import masked_softmax
-from memlm_keras.serialization import config_of
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

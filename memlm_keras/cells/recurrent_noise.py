@@ -9,10 +9,10 @@ before its loop over time.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_rate
 from memlm_keras.kernels import Int8Kernels
-from memlm_keras.serialization import config_of
 
 MASKS = ("step", "sequence")
 

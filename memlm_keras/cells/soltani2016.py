@@ -7,11 +7,11 @@ each step reads the last n outputs instead of one.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import Int8Kernels
 from memlm_keras.kernels import distinct
-from memlm_keras.serialization import config_of
 
 
 class HigherOrderCell(Int8Kernels, ProjectedCell):

@@ -11,14 +11,14 @@ Shapes below: B batch, H units of the memory, k units of the output, N_c copies.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import associative_backward
 from memlm_keras.cells import complex_vectors
 from memlm_keras.cells.projected_rnn import ProjectedCell
 from memlm_keras.kernels import DistinctKernels
-from memlm_keras.serialization import config_of
-from memlm_keras.serialization import deserialize
 
 SOURCE_KEYS = ("shared", "separate")
 

@@ -8,9 +8,9 @@ from keras import ops
 from keras.src.backend import set_keras_mask
 from keras.src.backend.common.variables import AutocastScope
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
-from memlm_keras.serialization import config_of
 
 
 def look_up(table, token_ids):

@@ -9,12 +9,12 @@ from keras import ops
 from keras.src.backend import get_keras_mask
 from keras.src.backend import set_keras_mask
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import take_steps
-from memlm_keras.serialization import config_of
 
 
 class Memory(keras.layers.Layer):

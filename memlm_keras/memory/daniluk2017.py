@@ -10,6 +10,7 @@ Shapes below: B batch, T time, L window, k units of one part of an output.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.kernels import Int8Kernels
@@ -19,7 +20,6 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
-from memlm_keras.serialization import config_of
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

@@ -15,6 +15,7 @@ from keras import ops
 # The loop over time of every Keras recurrent layer; it has no public name.
 from keras.src.backend import rnn
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
 from memlm_keras.gradients import with_gradient
@@ -23,7 +24,6 @@ from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import Memory
 from memlm_keras.memory.base import equal_parts
-from memlm_keras.serialization import config_of
 
 # The longest chunk. A longer one has fewer steps of the loop, but more products
 # of pairs of steps.

@@ -8,6 +8,7 @@ Shapes below: B batch, T time, W window, k units.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.kernels import DistinctKernels
@@ -18,7 +19,6 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.masking import take_steps
 from memlm_keras.memory.base import Memory
-from memlm_keras.serialization import config_of
 
 SCORES = ("single", "combined")
 

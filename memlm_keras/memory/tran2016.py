@@ -9,6 +9,7 @@ Shapes below: B batch, T time, n memory size, d units.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import look_up
@@ -18,7 +19,6 @@ from memlm_keras.masking import banded_sum
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import over_valid_steps
 from memlm_keras.memory.base import WordMemory
-from memlm_keras.serialization import config_of
 
 COMPOSITIONS = ("gated", "linear")
 

@@ -8,6 +8,7 @@ Shapes below: B batch, T time, N cache size, k units, V vocabulary.
 import keras
 from keras import ops
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
 from memlm_keras.masking import SlidingWindow
@@ -15,7 +16,6 @@ from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
 from memlm_keras.mixtures.base import mixed
-from memlm_keras.serialization import config_of
 
 # Values of theta and weight to try on a development text.
 THETAS = tuple(round(0.1 * step, 1) for step in range(11))

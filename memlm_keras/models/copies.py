@@ -3,12 +3,12 @@
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import deserialize
+from memlm_keras.arguments import serialize
 from memlm_keras.embeddings import Embedding
 from memlm_keras.heads import OutputProjection
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import layers
-from memlm_keras.serialization import deserialize
-from memlm_keras.serialization import serialize
 
 
 def copy_weights(model, copy, but=()):

@@ -6,15 +6,15 @@ import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_streaming
+from memlm_keras.arguments import serialize
 from memlm_keras.heads import token_losses
 from memlm_keras.models.backbone import pack_named
 from memlm_keras.models.backbone import unpack_named
 from memlm_keras.models.language_model import LanguageModel
 from memlm_keras.models.sequence_model import describe
 from memlm_keras.models.streaming import StreamingModel
-from memlm_keras.serialization import deserialize
-from memlm_keras.serialization import serialize
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")

@@ -7,9 +7,11 @@ import numpy as np
 from keras import ops
 from keras import tree
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.arguments import serialize
 from memlm_keras.heads import TiedProjection
 from memlm_keras.models import copies
 from memlm_keras.models import layers
@@ -24,8 +26,6 @@ from memlm_keras.models.sequence_model import warn_of_short_segments
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.streaming import concatenate_batches
 from memlm_keras.models.streaming import read_batches
-from memlm_keras.serialization import config_of
-from memlm_keras.serialization import serialize
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 from memlm_keras.training.losses import Perplexity

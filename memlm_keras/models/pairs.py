@@ -5,13 +5,13 @@ import numpy as np
 from keras import ops
 from keras import tree
 
+from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
+from memlm_keras.arguments import serialize
 from memlm_keras.embeddings import Embedding
 from memlm_keras.models import layers
 from memlm_keras.models.sequence_model import SequenceModel
-from memlm_keras.serialization import config_of
-from memlm_keras.serialization import serialize
 
 CONDITIONINGS = ("memory", "source")
 

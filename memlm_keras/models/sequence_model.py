@@ -15,10 +15,10 @@ from keras.src.backend.common.symbolic_scope import in_symbolic_scope
 
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
-from memlm_keras.serialization import deserialize
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
 

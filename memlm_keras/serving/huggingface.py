@@ -12,10 +12,10 @@ import keras
 
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.arguments import serialize
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.models import Ensemble
 from memlm_keras.models import LanguageModel
-from memlm_keras.serialization import serialize
 from memlm_keras.serving.export import FORMATS
 
 try:
