@@ -13,7 +13,6 @@ import shlex
 import sys
 import time
 
-import numpy as np
 from absl import app
 from absl import flags
 
@@ -21,6 +20,16 @@ import memlm_keras as memlm
 from memlm_keras.experiments import process
 from memlm_keras.experiments import recipe
 
+# Both give the size of the tied embeddings.
+MEMORIES = {
+    "projection": lambda: memlm.memory.Projection(
+        activation=None, units=FLAGS.embedding_dim
+    ),
+    # For an LSTM of that size.
+    "delta_rule": lambda: memlm.memory.DeltaRule(
+        num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
+    ),
+}
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
 flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
@@ -29,6 +38,7 @@ flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
 flags.DEFINE_integer("units", 400, "Units of the LSTM.", 1)
+flags.DEFINE_enum("memory", "projection", list(MEMORIES), "After the LSTM.")
 flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
 flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
@@ -53,14 +63,11 @@ def main(_):
         vocabulary=vocabulary,
         embedding_dim=FLAGS.embedding_dim,
         recurrent=[keras.layers.LSTM(FLAGS.units)],
-        # From the size of the LSTM to that of the tied embeddings.
-        memory=memlm.memory.Projection(
-            activation=None, units=FLAGS.embedding_dim
-        ),
+        memory=MEMORIES[FLAGS.memory](),
         tie_embeddings=True,
     )
     sizes = FLAGS.batch_size, FLAGS.segment_length
-    books = longest_first(corpus.train)
+    books = corpus.train.longest_first()
     batches = corpus.batches(books, *sizes, documents=True, shuffle=True)
     updates = FLAGS.epochs * batches.batches_per_epoch
     rate = keras.optimizers.schedules.CosineDecay(
@@ -76,7 +83,7 @@ def main(_):
     callbacks = [progress(batches), checkpoint]
     model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
     card = {
-        "description": f"An LSTM language model of {TEXT}.",
+        "description": f"An LSTM and {FLAGS.memory}, of {TEXT}.",
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
         "command": shlex.join(
@@ -104,14 +111,6 @@ def pieces(folder, path):
             **{"eos_id": 0, "unk_id": 1, "bos_id": -1},
         )
     return memlm.data.SubwordVocabulary.from_sentencepiece(path)
-
-
-def longest_first(split):
-    """Books in an order that fills the rows of batches evenly."""
-    books = np.split(split.tokens, split.document_starts[1:])
-    books.sort(key=len, reverse=True)
-    starts = np.cumsum([0, *map(len, books[:-1])])
-    return memlm.data.Split(np.concatenate(books), starts)
 
 
 def progress(batches):

@@ -299,6 +299,14 @@ class Split:
     def __len__(self):
         return len(self.tokens)
 
+    def longest_first(self):
+        """Returns the documents by falling length, which fills the rows of
+        batches evenly."""
+        documents = np.split(self.tokens, self.document_starts[1:])
+        documents.sort(key=len, reverse=True)
+        starts = np.cumsum([0, *map(len, documents[:-1])])
+        return Split(np.concatenate(documents), starts)
+
 
 def stored_split(source, vocabulary, cache_dir, name):
     """Memory-mapped `Split` of a source, encoded if the cache lacks it."""

@@ -307,6 +307,15 @@ def test_corpus_of_arrays():
         corpus.batches("dev", 2, 3)
 
 
+def test_documents_longest_first():
+    split = data.Split(np.arange(9), np.array([0, 2, 6]))
+    sorted_split = split.longest_first()
+    np.testing.assert_array_equal(
+        sorted_split.tokens, [2, 3, 4, 5, 6, 7, 8, 0, 1]
+    )
+    np.testing.assert_array_equal(sorted_split.document_starts, [0, 4, 7])
+
+
 def test_fingerprints_of_other_corpora_differ():
     def corpus(words, tokens=(3, 4, 0), starts=(0,)):
         split = data.Split(np.array(tokens, "int32"), np.array(starts))

@@ -25,7 +25,10 @@ FLAGS = (
 
 
 @pytest.mark.slow
-def test_books_become_a_trained_model(tmp_path):
+@pytest.mark.parametrize(
+    "memory", [[], ["--memory=delta_rule", "--units=4"]], ids=len
+)
+def test_books_become_a_trained_model(memory, tmp_path):
     pytest.importorskip("sentencepiece")
     for split, count in (("train", 6), ("valid", 1), ("test", 2)):
         write_documents(tmp_path / "books" / split, count=count)
@@ -33,7 +36,7 @@ def test_books_become_a_trained_model(tmp_path):
     for _ in range(2):
         # The second time, training has ended.
         ran = subprocess.run(
-            [sys.executable, RECIPE, *FLAGS, "--epochs=3"],
+            [sys.executable, RECIPE, *FLAGS, *memory, "--epochs=3"],
             cwd=tmp_path,
             env={
                 **os.environ,
