@@ -486,16 +486,41 @@ def sampled_losses(inputs, matrix, bias, targets, number, seed):
     share = math.log((size - first) / (number - first))
     corrections = ops.where(words < first, 0.0, share)
 
-    of_targets = ops.cast(look_up(matrix, targets), "float32")
-    at_target = ops.sum(
-        ops.cast(inputs, "float32") * of_targets, axis=-1, keepdims=True
-    ) + look_up(bias, targets[:, None])
-    rows = ops.cast(look_up(matrix, words), inputs.dtype)
-    logits = ops.cast(ops.matmul(inputs, ops.transpose(rows)), "float32")
-    logits = logits + look_up(bias, words) + corrections
-    logits = ops.where(ops.equal(words, targets[:, None]), -1e9, logits)
-    all_ = ops.concatenate([at_target, logits], axis=-1)
-    return ops.logsumexp(all_, axis=-1) - at_target[:, 0]
+    # At once, since the gradient of a lookup has the size of the table.
+    ids = ops.concatenate([targets, words])
+    rows, biases = look_up(matrix, ids), look_up(bias, ids)
+    count = ops.shape(targets)[0]
+    of_targets = ops.cast(rows[:count], "float32")
+    at_target = ops.sum(ops.cast(inputs, "float32") * of_targets, axis=-1)
+    at_target = at_target + biases[:count]
+    at_sample = _log_sums(
+        inputs,
+        ops.cast(rows[count:], inputs.dtype),
+        biases[count:] + corrections,
+        ops.equal(words, targets[:, None]),
+    )
+    return ops.softplus(at_sample - at_target)
+
+
+def _log_sums(inputs, rows, biases, hidden):
+    """Logarithms of the sums of exponentials of logits that are not hidden,
+    float32 `(positions,)`."""
+
+    def forward(inputs, rows, biases, hidden):
+        logits = ops.matmul(inputs, ops.transpose(rows))
+        logits = ops.cast(logits, "float32") + biases
+        total, softmax = _softmax(logits, hidden)
+        return total, (inputs, rows, softmax)
+
+    def backward(kept, upstream):
+        inputs, rows, softmax = kept
+        d_logits = softmax * upstream[:, None]
+        d_biases = ops.sum(d_logits, axis=0)
+        d_logits = ops.cast(d_logits, inputs.dtype)
+        d_rows = ops.matmul(ops.transpose(d_logits), inputs)
+        return ops.matmul(d_logits, rows), d_rows, d_biases, None
+
+    return with_gradient(forward, backward)(inputs, rows, biases, hidden)
 
 
 # === Operations that differ between backends ===
@@ -524,6 +549,21 @@ def _softmax_loss(logits, targets, gradient):
     words = ops.arange(logits.shape[-1], dtype=targets.dtype)
     one_hot = ops.cast(ops.equal(words, targets), "float32")
     return losses, ops.exp(logits - total) - one_hot
+
+
+def _softmax(logits, hidden):
+    """Logarithms of sums of exponentials, and the shares in the sums, of logits
+    that are not hidden."""
+    if keras.backend.backend() == "torch":
+        import torch
+
+        # Few passes: each takes as long as much arithmetic.
+        logits = logits.masked_fill_(hidden, -1e9)
+        shares = torch.log_softmax(logits, dim=-1)
+        return logits.amax(-1) - shares.amax(-1), shares.exp_()
+    logits = ops.where(hidden, -1e9, logits)
+    total = ops.logsumexp(logits, axis=-1)
+    return total, ops.exp(logits - total[:, None])
 
 
 def _add_product(total, left, right):
