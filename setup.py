@@ -42,7 +42,7 @@ setup(
     install_requires=[
         "keras>=3.15",
         "tensorflow>=2.21",
-        "tensorflow-text>=2.21",
+        "tensorflow-text>=2.21.1",
         "keras-nlp>=0.32",
         "numpy",
         "absl-py",

@@ -28,6 +28,8 @@ _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
 # Operations of a core in ten minutes. More cores than these are no faster.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
+# Operations that take as long as the update of a weight.
+_UPDATE = 180
 # A GPU counts as so many cores.
 _GPU = 64
 # Minutes of training for texts of up to so many tokens, for longer ones in
@@ -137,7 +139,7 @@ def choose_preset(dataset, preset=None, **given):
             "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
     if "epochs" not in given:
-        minutes = _minutes(preset, tokens, words)
+        minutes = _minutes(preset, tokens, words, size)
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
@@ -175,7 +177,7 @@ def _compared(preset, tokens, size, num_sampled):
     no time for enough epochs with all."""
     if num_sampled is not None:
         return min(num_sampled or size, size)
-    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size, size)
     samples = size > 2 * _NUM_SAMPLED and minutes > _allowed(tokens)
     return _NUM_SAMPLED if samples else size
 
@@ -185,10 +187,13 @@ def _allowed(tokens):
     return min(_MINUTES * max(tokens / _TOKENS, 1), _MOST_MINUTES)
 
 
-def _minutes(preset, tokens, words):
+def _minutes(preset, tokens, words, size):
     """Minutes of an epoch in which a target is compared with so many words,
-    with six operations a weight and token."""
+    with six operations a weight and token, and an update of all weights."""
+    row = registry.find(preset)[1]
+    updates = tokens / (row.batch_size * row.segment_length)
     operations = 6 * count_params(preset, words) * tokens
+    operations += _UPDATE * count_params(preset, size) * updates
     return 10 * operations / (_cores() * _OPERATIONS)
 
 
@@ -197,7 +202,7 @@ def _too_large(preset, tokens, size, num_sampled):
     if _bytes(preset, size) > _memory():
         return "needs more than half of the memory"
     words = _compared(preset, tokens, size, num_sampled)
-    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words, size)
     if minutes > _allowed(tokens):
         return (
             f"would take about {minutes:,.0f} min for {_ENOUGH_EPOCHS} epochs "

@@ -1,6 +1,7 @@
 """The process of an experiment: its backend, signals and provenance."""
 
 import contextlib
+import ctypes
 import importlib.util
 import json
 import os
@@ -60,6 +61,7 @@ def import_keras(name=None):
     choose_backend(name)
     if "memlm_keras.models" in sys.modules:
         return
+    _keep_memory()
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)
@@ -75,6 +77,16 @@ def import_keras(name=None):
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+
+
+def _keep_memory():
+    """Makes the C library keep the memory of arrays of up to 32 MiB for the
+    next ones: the kernel fills each new page with zeros."""
+    # Names of <malloc.h>: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
+    with contextlib.suppress(OSError):
+        glibc = ctypes.CDLL("libc.so.6")
+        glibc.mallopt(-1, 2**31 - 1)
+        glibc.mallopt(-3, 2**25)
 
 
 # === Signals ===

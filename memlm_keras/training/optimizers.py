@@ -25,15 +25,15 @@ class FusedAdam(keras.optimizers.Adam):
     """
 
     def _clip_gradients(self, grads):
-        # One pass for the norm and one in place, where Keras takes four.
+        # Keras squares the gradients into new arrays.
         if keras.backend.backend() != "torch" or not self.global_clipnorm:
             return super()._clip_gradients(grads)
         import torch
 
         norm = torch.nn.utils.get_total_norm(grads)
         scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        torch._foreach_mul_(grads, scale)
-        return grads
+        # Not a number for an infinite norm, as in Keras.
+        return torch._foreach_mul(grads, scale + (norm - norm))
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates a variable by its gradient, of the same shape."""

@@ -2,6 +2,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from corpus_files import write_sick
 import memlm_keras
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import commands
+from memlm_keras.experiments.process import _keep_memory
 
 from .conftest import NAME
 from .conftest import SMALL
@@ -838,3 +840,19 @@ def test_a_classifier(memlm, folder, without_keras):
     told = without_keras("train", "dual_am_gru_shared", *flags)
     assert told.status == 0, told.err
     assert "is finished, and is not trained again" in told.out
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc")
+def test_freed_memory_is_used_again():
+    """Without a page fault for each page of each array."""
+
+    def faults(rounds):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(rounds):
+            _ = [np.ones(2**22, "float32") for _ in range(4)]
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    _keep_memory()
+    faults(1)
+    # The arrays have 4 * 4096 pages.
+    assert faults(5) < 4096

@@ -26,6 +26,7 @@ def trained(optimizer, gradients):
         {"amsgrad": True},
         {"epsilon": 0.1, "beta_1": 0.5, "beta_2": 0.9},
         {"global_clipnorm": 0.5},
+        {"global_clipnorm": 500.0},
         {"weight_decay": 0.1},
     ],
 )
@@ -40,6 +41,13 @@ def test_steps_are_those_of_keras(random, arguments):
     )
     for value, expected in zip(ours, theirs):
         np.testing.assert_allclose(value, expected, rtol=2e-6, atol=2e-6)
+
+
+def test_an_infinite_gradient_is_seen():
+    gradients = [np.ones(shape, "float32") for shape in SHAPES]
+    gradients[0][0, 0] = np.inf
+    for value in trained(FusedAdam(0.01, global_clipnorm=1.0), [gradients]):
+        assert np.isnan(value).all()
 
 
 def test_two_steps_follow_the_equations(random):
