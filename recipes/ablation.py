@@ -5,8 +5,8 @@
 They have a memory, a pointer, smoothing, other cells, averaged weights or other
 sizes, and otherwise the options that `memlm train --dataset=novel.txt` would
 choose. The last one combines smoothing, key-value-predict and a pointer. Runs
-that are finished are not repeated. RUN_DIR/trained/VARIANT-seed0 is a trained
-model for `memlm evaluate`, `memlm pairs` and so on.
+that are finished are not repeated. RUN_DIR/VARIANT-seed0 is a RUN of `memlm
+pairs`, `memlm surprisal` and `memlm evaluate --dataset=novel.txt`.
 """
 
 import dataclasses
@@ -17,7 +17,6 @@ from absl import flags
 
 import memlm_keras as memlm
 from memlm_keras.experiments import Experiment
-from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import choose_preset
 from memlm_keras.presets import own
 from memlm_keras.presets.rows import projected_rnn
@@ -149,9 +148,6 @@ def main(argv):
             experiment = Experiment(preset, FLAGS.dataset, seed=seed, **options)
             run_dir = pathlib.Path(FLAGS.run_dir, f"{name}-seed{seed}")
             found = experiment.run(run_dir, epochs=epochs, verbose=2)
-            # Other commands take this folder in place of a run.
-            trained = pathlib.Path(FLAGS.run_dir, "trained", run_dir.name)
-            RunFolder(run_dir).model().save_to_preset(trained)
             cells = [name, f"{found['parameters']:,}", str(seed)]
             for split in ("validation", "test"):
                 cells.append(f"{found[split]['perplexity']:.1f}")

@@ -25,7 +25,6 @@ MEMORIES = {
     "projection": lambda: memlm.memory.Projection(
         activation=None, units=FLAGS.embedding_dim
     ),
-    # For an LSTM of that size.
     "delta_rule": lambda: memlm.memory.DeltaRule(
         num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
     ),
@@ -37,7 +36,7 @@ flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/english.")
 flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
-flags.DEFINE_integer("units", 400, "Units of the LSTM.", 1)
+flags.DEFINE_integer("units", 400, "Of the LSTM below a projection.", 1)
 flags.DEFINE_enum("memory", "projection", list(MEMORIES), "After the LSTM.")
 flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
 flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
@@ -59,10 +58,11 @@ def main(_):
     vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
     corpus = memlm.data.load_text(*folders, vocabulary=vocabulary)
     keras.utils.set_random_seed(FLAGS.seed)
+    units = {"projection": FLAGS.units}.get(FLAGS.memory, FLAGS.embedding_dim)
     model = memlm.LanguageModel(
         vocabulary=vocabulary,
         embedding_dim=FLAGS.embedding_dim,
-        recurrent=[keras.layers.LSTM(FLAGS.units)],
+        recurrent=[keras.layers.LSTM(units)],
         memory=MEMORIES[FLAGS.memory](),
         tie_embeddings=True,
     )
@@ -83,7 +83,8 @@ def main(_):
     callbacks = [progress(batches), checkpoint]
     model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
     card = {
-        "description": f"An LSTM and {FLAGS.memory}, of {TEXT}.",
+        "description": f"An LSTM language model of {TEXT}.",
+        "memory": FLAGS.memory,
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
         "command": shlex.join(

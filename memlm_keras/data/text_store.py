@@ -301,7 +301,12 @@ class Split:
 
     def longest_first(self):
         """Returns the documents by falling length, which fills the rows of
-        batches evenly."""
+        batches evenly; raises `ValueError` for a text without documents."""
+        if self.document_starts is None:
+            raise ValueError(
+                "`longest_first` needs a split with `document_starts`. "
+                "Received: document_starts=None"
+            )
         documents = np.split(self.tokens, self.document_starts[1:])
         documents.sort(key=len, reverse=True)
         starts = np.cumsum([0, *map(len, documents[:-1])])

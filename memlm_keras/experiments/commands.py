@@ -33,7 +33,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
 from memlm_keras.experiments.report import outcome
-from memlm_keras.experiments.tasks import kind_of
+from memlm_keras.experiments.tasks import resolve
 
 _END = "(end of sentence)"
 _TOP_K = 10
@@ -310,25 +310,37 @@ def evaluate(positional, values, command):
     """Measures a run again, with the measurements that are asked for."""
     verbose = values.pop("verbose")
     measures = take(options.MEASURES, values)
-    folders = [run_folder.find(path) for path in positional.run]
+    paths, folders = zip(*map(_path_and_folder, positional.run))
     by = take(options.BY, values)
     if "by" in by:
         return _evaluate_by(
-            positional.run, folders, values, by, measures, verbose, command
+            paths, folders, values, by, measures, verbose, command
         )
     for name, value in by.items():
         raise UsageError(f"{name} needs --by=recency. Received: {name}={value}")
     if len(folders) > 1:
-        _evaluate_mean(positional.run, folders, {**values, **measures}, verbose)
+        _evaluate_mean(paths, folders, {**values, **measures}, verbose)
     elif folders[0] is None:
-        _evaluate_file(positional.run[0], values, measures, verbose)
+        _evaluate_file(paths[0], values, measures, verbose)
     else:
         _evaluate_run(folders[0], values, measures, verbose)
 
 
+def _path_and_folder(path):
+    """A path of a run and its folder, or, where a script registered the run's
+    preset, the path of its model and `None`."""
+    folder = run_folder.find(path)
+    if folder is not None and folder.model_path.exists():
+        try:
+            resolve(folder.recipe()["preset"])
+        except UsageError:
+            return str(folder.model_path), None
+    return path, folder
+
+
 def _evaluate_run(folder, values, measures, verbose):
     """Measures a run, on its own text or on another."""
-    kind = kind_of(folder.recipe()["preset"])
+    kind = folder.kind
     measures = read_options(options.MEASURES, measures, kind)
     experiment, model = _experiment_of(folder, values, verbose)
     measuring.check(experiment, measures)
@@ -348,7 +360,7 @@ def _evaluate_run(folder, values, measures, verbose):
 def _experiment_of(folder, values, verbose):
     """The experiment of a run, with the text of `values` if there are any, and
     its model."""
-    if kind_of(folder.recipe()["preset"]) == options.KNESER_NEY:
+    if folder.kind == options.KNESER_NEY:
         # No file keeps the model, as counting takes seconds.
         experiment = again(folder)
         _, model = experiment.task.count(experiment, verbose)
@@ -374,8 +386,8 @@ def _evaluate_file(path, values, measures, verbose):
 def _require_no_measures(path, measures):
     for name, value in measures.items():
         raise UsageError(
-            f"{name} needs the run folder of a model. Received: {name}={value} "
-            f"and {path}, a file without one"
+            f"{name} needs the run folder of a preset. Received: "
+            f"{name}={value} and {path}"
         )
 
 
@@ -384,8 +396,9 @@ def _file_and_text(path, values):
     function from a split to batches."""
     if "dataset" not in values:
         raise UsageError(
-            f"{path} is a model without its run folder, which would say what "
-            "text to measure it on. Give --dataset, or name the run folder."
+            f"{path} is a model without the run folder of a preset, which "
+            "would say what text to measure it on. Give --dataset, or name the "
+            "run folder."
         )
     reading = {**values}
     dataset = reading.pop("dataset")
@@ -408,7 +421,7 @@ def _file_and_text(path, values):
     elif datasets.has_documents(corpus, documents):
         way += " (--documents begins each afresh)"
         way = "each document by itself" if documents else way
-    print(f"No run folder says how {path} was trained to read: it reads {way}.")
+    print(f"{path} reads {way}.")
 
     def batches(split):
         if model.causal:
@@ -427,7 +440,7 @@ def _evaluate_mean(paths, folders, given, verbose):
             f"Received: {name}={value} and {len(paths)} runs"
         )
     if None in folders:
-        raise UsageError("Several models are named by their run folders.")
+        raise UsageError("Several models must be run folders of presets.")
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise UsageError(
             f"Several runs must be different ones. Received: {' '.join(paths)}"
@@ -469,7 +482,7 @@ def _evaluate_by(paths, folders, values, by, measures, verbose, command):
         )
     for folder in folders:
         if folder is not None:
-            kind = kind_of(folder.recipe()["preset"])
+            kind = folder.kind
             read_options(options.BY, by, kind)
             if len(folders) == 1:
                 read_options(options.MEASURES, measures, kind)
@@ -794,10 +807,7 @@ def _model_of(paths, rate=None):
 def _load_or_count(path):
     """The model of a run, and the vocabulary of an n-gram model."""
     folder = run_folder.find(path)
-    if (
-        folder is None
-        or kind_of(folder.recipe()["preset"]) != options.KNESER_NEY
-    ):
+    if folder is None or folder.kind != options.KNESER_NEY:
         return _load(path, "score"), None
     # The table alone goes to the standard output.
     with contextlib.redirect_stdout(sys.stderr):

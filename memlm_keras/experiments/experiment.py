@@ -209,7 +209,7 @@ class Experiment:
 
         keras.utils.set_random_seed(self.seed)
         epochs, patience = self.epochs(epochs, patience)
-        run_folder.write_config(self.settings, self.recipe, command)
+        run_folder.write_config(self.settings, self.recipe, self.kind, command)
         if not self.task.is_trained:
             results = self.task.estimate(self)
             return run_folder.write_results(
@@ -369,7 +369,7 @@ def of_run(folder, **changes):
             "config.json says, and is not there now. Put it there again"
         )
         # Without its text, an n-gram model cannot be counted.
-        if kind_of(recipe["preset"]) != KNESER_NEY:
+        if folder.kind != KNESER_NEY:
             message += (
                 ", or say where it is: memlm evaluate "
                 f"{shlex.quote(str(folder.path))} --dataset=NEWPATH"

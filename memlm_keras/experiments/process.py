@@ -80,10 +80,12 @@ def import_keras(name=None):
 
 
 def _keep_memory():
-    """Makes the C library keep the memory of arrays of up to 32 MiB for the
-    next ones: the kernel fills each new page with zeros."""
+    """Makes glibc keep the memory of arrays of up to 32 MiB for the next ones:
+    the kernel fills each new page with zeros."""
+    if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
+        return
     # Names of <malloc.h>: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):
         glibc = ctypes.CDLL("libc.so.6")
         glibc.mallopt(-1, 2**31 - 1)
         glibc.mallopt(-3, 2**25)

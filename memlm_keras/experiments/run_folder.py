@@ -20,9 +20,9 @@ from memlm_keras.experiments.tasks import kind_of
 
 CONFIG = "config.json"
 RESULTS = "results.json"
-# Keys of `config.json` that are no settings: arguments of `Experiment`, and the
-# command.
-_RECIPE, _COMMAND = "experiment", "command"
+# Keys of `config.json` that are no settings: arguments of `Experiment`, the
+# command, and the kind of the model.
+_RECIPE, _COMMAND, _KIND = "experiment", "command", "kind"
 _REMEDY = (
     "Repair it, or give --overwrite to move the run aside and start again."
 )
@@ -116,7 +116,15 @@ class RunFolder:
     def settings(self):
         """The settings that identify the run."""
         config = self._read(CONFIG)
-        return {k: v for k, v in config.items() if k not in (_RECIPE, _COMMAND)}
+        others = (_RECIPE, _COMMAND, _KIND)
+        return {k: v for k, v in config.items() if k not in others}
+
+    @property
+    def kind(self):
+        """Kind of the run's model, also where a script registered its preset.
+        Folders of older versions do not have it."""
+        kind = self._read(CONFIG).get(_KIND)
+        return kind or kind_of(self.recipe()["preset"])
 
     def recipe(self):
         """Arguments of the run's `Experiment`."""
@@ -181,7 +189,7 @@ class RunFolder:
                 "model yet. This goes on: "
                 f"{shlex.join(kept) or 'the command that started it'}"
             )
-        if kind_of(self.recipe()["preset"]) == KNESER_NEY:
+        if self.kind == KNESER_NEY:
             raise FileNotFoundError(
                 f"{self.path} is of an n-gram model, which is counted again "
                 "for each use, and has no file. Use memlm evaluate or memlm "
@@ -197,11 +205,15 @@ class RunFolder:
         with files.atomic_path(self.model_path) as temporary:
             model.save(temporary)
 
-    def write_config(self, settings, recipe, command=None):
-        """Writes `config.json`: settings, all arguments of an `Experiment`, and
-        a command, by default that of the process."""
-        config = {**settings, _RECIPE: recipe, _COMMAND: command or typed()}
-        write_json(self.path / CONFIG, config)
+    def write_config(self, settings, recipe, kind, command=None):
+        """Writes `config.json`: settings, all arguments of an `Experiment`, the
+        kind of its model, and a command, by default that of the process."""
+        others = {
+            _RECIPE: recipe,
+            _KIND: kind,
+            _COMMAND: command or typed(),
+        }
+        write_json(self.path / CONFIG, settings | others)
 
     def write_results(self, settings, measured, epochs, patience, command=None):
         """Writes `results.json`, and returns its contents; `measured` is a dict

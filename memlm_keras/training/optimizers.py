@@ -26,7 +26,8 @@ class FusedAdam(keras.optimizers.Adam):
 
     def _clip_gradients(self, grads):
         # Keras squares the gradients into new arrays.
-        if keras.backend.backend() != "torch" or not self.global_clipnorm:
+        clips = (self.global_clipnorm or 0) > 0
+        if keras.backend.backend() != "torch" or not clips:
             return super()._clip_gradients(grads)
         import torch
 

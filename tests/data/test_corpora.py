@@ -314,6 +314,8 @@ def test_documents_longest_first():
         sorted_split.tokens, [2, 3, 4, 5, 6, 7, 8, 0, 1]
     )
     np.testing.assert_array_equal(sorted_split.document_starts, [0, 4, 7])
+    with pytest.raises(ValueError, match="needs a split with `document_st"):
+        data.Split(np.arange(9)).longest_first()
 
 
 def test_fingerprints_of_other_corpora_differ():

@@ -132,12 +132,28 @@ def test_a_run_that_is_not_finished(memlm, folder):
         (f"{typed} --overwrite", f"This goes on: {typed}\n"),
         (None, "This goes on: python "),
     ):
-        run.write_config(experiment.settings, experiment.recipe, command)
+        run.write_config(
+            experiment.settings, experiment.recipe, experiment.kind, command
+        )
         for verb in ("generate", "evaluate"):
             told = memlm(verb, "runs")
             assert told.status == 1 and "is not finished" in told.err
             assert told_of in told.err
     assert run.settings() == experiment.settings
+
+
+def test_a_run_of_a_preset_that_a_script_registered(memlm, run):
+    config = json.loads((run / "config.json").read_text())
+    config["experiment"]["preset"] = "mine/row"
+    (run / "config.json").write_text(json.dumps(config))
+    told = memlm("generate", run, "the", "--max_length=3")
+    assert told.status == 0, told.err
+    told = memlm("evaluate", run)
+    refused(told, "without the run folder of a preset", "Give --dataset")
+    told = memlm("evaluate", run, "--dataset=text", "--verbose=0")
+    assert perplexity_of(told) == pytest.approx(
+        results_of(run)["test"]["perplexity"], rel=0.2
+    )
 
 
 def test_a_text_that_has_moved(memlm, run, folder):

@@ -14,7 +14,7 @@ def run(tmp_path):
     """A run that was begun."""
     run = RunFolder(tmp_path / "run")
     assert run.open(SETTINGS) == "new"
-    run.write_config(SETTINGS, {"preset": "a/b"})
+    run.write_config(SETTINGS, {"preset": "a/b"}, "LanguageModel")
     return run
 
 

@@ -411,6 +411,31 @@ def test_losses_of_a_sample(words_first, arrays, targets):
     )
 
 
+def test_gradients_of_a_sample(arrays, targets, weights, gradients, random):
+    """Of a weighted sum, by finite differences of the reference."""
+    targets[:2] = V - 1, 11
+
+    def weighted(tensors):
+        inputs, matrix, bias = tensors
+        losses = projection.sampled_losses(
+            inputs, ops.transpose(matrix), bias, ops.array(targets), 9, 5
+        )
+        return ops.sum(weights * losses)
+
+    found = gradients(weighted, arrays)
+    for place, array in enumerate(arrays):
+        direction = random.normal(size=array.shape)
+        sums = []
+        for step in (1e-5, -1e-5):
+            moved = [np.array(other, "float64") for other in arrays]
+            moved[place] += step * direction
+            sums.append(np.sum(weights * sampled_of(moved, targets, 9, 5)))
+        expected = (sums[0] - sums[1]) / 2e-5
+        np.testing.assert_allclose(
+            np.sum(direction * found[place]), expected, rtol=1e-3, atol=1e-3
+        )
+
+
 @pytest.mark.backend("tensorflow")
 def test_gradients_of_a_sample_are_dense(arrays, targets):
     """Keras squares each entry of a sparse gradient, though rows repeat."""

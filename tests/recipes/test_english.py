@@ -25,9 +25,7 @@ FLAGS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "memory", [[], ["--memory=delta_rule", "--units=4"]], ids=len
-)
+@pytest.mark.parametrize("memory", [[], ["--memory=delta_rule"]], ids=len)
 def test_books_become_a_trained_model(memory, tmp_path):
     pytest.importorskip("sentencepiece")
     for split, count in (("train", 6), ("valid", 1), ("test", 2)):
