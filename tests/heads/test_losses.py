@@ -420,7 +420,7 @@ def test_gradients_of_a_sample(arrays, targets, weights, gradients, random):
         losses = projection.sampled_losses(
             inputs, ops.transpose(matrix), bias, ops.array(targets), 9, 5
         )
-        return ops.sum(weights * losses)
+        return ops.sum(ops.array(weights) * losses)
 
     found = gradients(weighted, arrays)
     for place, array in enumerate(arrays):
