@@ -421,7 +421,7 @@ def _file_and_text(path, values):
     elif datasets.has_documents(corpus, documents):
         way += " (--documents begins each afresh)"
         way = "each document by itself" if documents else way
-    print(f"{path} reads {way}.")
+    print(f"No preset says how {path} was trained to read: it reads {way}.")
 
     def batches(split):
         if model.causal:
