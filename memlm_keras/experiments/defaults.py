@@ -28,7 +28,8 @@ _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
 # Operations of a core in ten minutes. More cores than these are no faster.
 _OPERATIONS, _MOST_CORES = 1.5e13, 16
-# Operations that take as long as the update of a weight.
+# Operations that take as long as the update of a weight. Fits two cores within
+# a fifth; one core is faster than that.
 _UPDATE = 180
 # A GPU counts as so many cores.
 _GPU = 64
