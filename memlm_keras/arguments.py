@@ -1,11 +1,11 @@
 """Arguments of constructors: their checks, and the arguments as plain values.
 
-Each check raises a `ValueError` that names the remedy.
+Each check raises a `ValueError` that names the remedy. Commands that need no
+Keras use some, so Keras is imported late.
 """
 
 import numbers
 
-import keras
 import numpy as np
 
 
@@ -171,6 +171,8 @@ def serialize(value):
     """Returns a layer, a list of layers or `None` as plain values."""
     if isinstance(value, (list, tuple)):
         return [serialize(part) for part in value]
+    import keras
+
     return keras.saving.serialize_keras_object(value)
 
 
@@ -181,6 +183,7 @@ def config_of(layer, *names):
 
 def deserialize(config, custom_objects=None):
     """Returns a config with objects for serialized ones, in lists too."""
+    import keras
 
     def revive(value):
         if isinstance(value, (list, tuple)):

@@ -67,7 +67,7 @@ def fill(tmp_path, monkeypatch):
         perplexity = 80.0 if run.row.preset.endswith("/lstm") else 70.0
         perplexity += 2 * run.seed
         folder = RunFolder(run.folder)
-        folder.write_config(run.settings, run.recipe, run.kind)
+        folder.write_config(run.settings, run.recipe, "LanguageModel")
         if "attention" in run.row.preset:
             text = "position,weight\n-2,0.25\n-1,0.75\n"
             (run.folder / "mean_attention.csv").write_text(text)
