@@ -20,15 +20,7 @@ import memlm_keras as memlm
 from memlm_keras.experiments import process
 from memlm_keras.experiments import recipe
 
-# Both give the size of the tied embeddings.
-MEMORIES = {
-    "projection": lambda: memlm.memory.Projection(
-        activation=None, units=FLAGS.embedding_dim
-    ),
-    "delta_rule": lambda: memlm.memory.DeltaRule(
-        num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
-    ),
-}
+MEMORIES = ("projection", "delta_rule")
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
 flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
@@ -37,7 +29,7 @@ flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
 flags.DEFINE_integer("units", 400, "Of the LSTM below a projection.", 1)
-flags.DEFINE_enum("memory", "projection", list(MEMORIES), "After the LSTM.")
+flags.DEFINE_enum("memory", "projection", MEMORIES, "After the LSTM.")
 flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
 flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
@@ -58,12 +50,12 @@ def main(_):
     vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
     corpus = memlm.data.load_text(*folders, vocabulary=vocabulary)
     keras.utils.set_random_seed(FLAGS.seed)
-    units = {"projection": FLAGS.units}.get(FLAGS.memory, FLAGS.embedding_dim)
+    lstm, memory = lstm_and_memory()
     model = memlm.LanguageModel(
         vocabulary=vocabulary,
         embedding_dim=FLAGS.embedding_dim,
-        recurrent=[keras.layers.LSTM(units)],
-        memory=MEMORIES[FLAGS.memory](),
+        recurrent=[lstm],
+        memory=memory,
         tie_embeddings=True,
     )
     sizes = FLAGS.batch_size, FLAGS.segment_length
@@ -95,6 +87,19 @@ def main(_):
     folder = pathlib.Path(FLAGS.out, "memlm", "english")
     test = corpus.batches("test", 4, 64, documents=True)
     recipe.save_trained(model, folder, "int8", test, card)
+
+
+def lstm_and_memory():
+    """Layers that end with the size of the tied embeddings."""
+    import keras
+
+    size = FLAGS.embedding_dim
+    if FLAGS.memory == "projection":
+        projection = memlm.memory.Projection(activation=None, units=size)
+        return keras.layers.LSTM(FLAGS.units), projection
+    return keras.layers.LSTM(size), memlm.memory.DeltaRule(
+        num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
+    )
 
 
 def pieces(folder, path):

@@ -1,6 +1,7 @@
 import json
 import os
 import pathlib
+import platform
 import re
 import resource
 import shutil
@@ -842,7 +843,7 @@ def test_a_classifier(memlm, folder, without_keras):
     assert "is finished, and is not trained again" in told.out
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of glibc")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_memory_is_used_again():
     """Without a page fault for each page of each array."""
 
