@@ -106,6 +106,13 @@ GROWTH = {
         ("associative_gru", "dual_associative_gru"),
         limits={"limit of 8 copies": 2.5, "limit of a dual cell": 3.0},
     ),
+    "delta_rule": Growth(
+        "delta_rule_layer",
+        "time",
+        (64, 256, 1024, 4096),
+        ("delta_rule", "associative_gru"),
+        limits={"limit of the delta rule at 64": 1.25},
+    ),
     "batch": Growth("zaremba_medium", "batch", (1, 4, 16, 64), measure="speed"),
 }
 
@@ -142,7 +149,7 @@ def _height(growth, case, result, timed):
 
 
 _LABELS = {
-    "ratio": "step time over that without the memory",
+    "ratio": "step time relative to the baseline",
     "memory": "GiB above the model's weights",
     "speed": "tokens a second",
 }

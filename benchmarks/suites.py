@@ -119,6 +119,21 @@ _ASSOCIATIVE = Case(
         "gru_of_keras",
     ),
 )
+_DELTA_RULE = Case(
+    "delta_rule_layer",
+    "The delta rule alone, forward and backward, of 200 units and 4 heads, 20 "
+    "rows of 64 steps",
+    _package("lstm_145", "delta_rule", "associative_gru"),
+    kind="layer",
+    batch=20,
+    time=64,
+    units=200,
+    embedding=200,
+    # An LSTM of 145 units has as many parameters.
+    over=dict.fromkeys(
+        ("lstm_145", "delta_rule", "associative_gru"), "lstm_145"
+    ),
+)
 _LONG_WINDOW = Case(
     "long_window",
     "A step with a memory over an LSTM of the same hidden and output sizes, "
@@ -224,6 +239,7 @@ CASES = {
         ),
         _LONG_WINDOW,
         _ASSOCIATIVE,
+        _DELTA_RULE,
         Case(
             "higher_order_layer",
             "Recurrent layers alone, forward and backward, of 300 units",
@@ -260,7 +276,12 @@ CASES = {
             "Reading one token of one row, 600 units",
             (
                 *_pytorch("lstm", "key_value_predict"),
-                *_package("lstm", "key_value_predict", "attentive_combined"),
+                *_package(
+                    "lstm",
+                    "key_value_predict",
+                    "attentive_combined",
+                    "delta_rule",
+                ),
             ),
             kind="step",
             batch=1,
@@ -269,6 +290,7 @@ CASES = {
                 "lstm": "lstm",
                 "key_value_predict": "lstm",
                 "attentive_combined": "lstm",
+                "delta_rule": "lstm",
             },
             units=600,
             embedding=300,

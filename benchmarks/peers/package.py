@@ -54,6 +54,7 @@ def _memories(case):
         "rm_tm_gated": memory.MemoryBlock(window=15, temporal=True),
         "attentive_single": memory.Attentive("single"),
         "attentive_combined": memory.Attentive("combined"),
+        "delta_rule": memory.DeltaRule(4, key_dim=case.units // 4),
     }
 
 
@@ -65,6 +66,8 @@ def _layers(case):
         "gru": lambda: AsInModels(layers.GRU(units)),
         "gru_of_keras": lambda: layers.GRU(units, return_sequences=True),
         "lstm_layer": lambda: AsInModels(layers.LSTM(units)),
+        "lstm_145": lambda: AsInModels(layers.LSTM(145)),
+        "delta_rule": lambda: memlm.memory.DeltaRule(4, key_dim=units // 4),
         "fofe_hornn": lambda: projected(cells.FOFEHORNNCell(units)),
         "gated_hornn": lambda: projected(cells.GatedHORNNCell(units)),
         "associative_gru": lambda: projected(

@@ -27,7 +27,9 @@ from memlm_keras.memory.base import equal_parts
 
 # The longest chunk. A longer one has fewer steps of the loop, but more products
 # of pairs of steps.
-_CHUNK = 32
+_CHUNK = 64
+# The largest block that is inverted as a whole.
+_BLOCK = 8
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -453,19 +455,20 @@ def read_and_write(
 
     def write(inputs, states):
         added, known, keys, left = parts(inputs)
-        changes = added - ops.matmul(known, states[0])
-        written = ops.matmul(transposed(keys), changes)
-        return states[0], [left[..., -1:, :] * states[0] + written]
+        (before,) = states
+        changes = added - ops.matmul(known, before)
+        after = left[..., -1:, :] * before
+        after = after + ops.matmul(transposed(keys), changes)
+        return ops.concatenate([before, changes], axis=-2), [after]
 
     if static and count == 1:
-        before = associations[:, None]
-        associations = write(inputs, [before])[1][0][:, 0]
+        outputs, [after] = write(inputs, [associations[:, None]])
+        associations = after[:, 0]
     else:
-        _, before, [associations] = rnn(
+        _, outputs, [associations] = rnn(
             write, inputs, [associations], input_length=inputs.shape[1]
         )
-    added, known, *_ = parts(inputs)
-    changes = added - ops.matmul(known, before)
+    before, changes = outputs[..., :-chunk, :], outputs[..., -chunk:, :]
     context = ops.matmul(left_of_state * queries, before)
     overlap = left * ops.matmul(queries, transposed(keys))
     context = context + ops.matmul(overlap, changes)
@@ -479,7 +482,9 @@ def solve(overlap, right):
     `(..., C, C)`."""
 
     def forward(overlap, right):
-        inverted = inverse(overlap)
+        # Libraries multiply few axes faster than many.
+        inverted = inverse(ops.reshape(overlap, (-1, *overlap.shape[-2:])))
+        inverted = ops.reshape(inverted, ops.shape(overlap))
         solved = ops.matmul(inverted, right)
         return solved, (inverted, solved)
 
@@ -492,12 +497,30 @@ def solve(overlap, right):
 
 
 def inverse(overlap):
-    """The inverse of `I + overlap`, `(..., C, C)`, strictly lower triangular.
+    """The inverse of `I + overlap`, `(matrices, C, C)`, strictly lower
+    triangular.
 
     Blocks on the diagonal are joined in pairs: the inverse of `[[A, 0], [C,
     D]]` is `[[A', 0], [-D' C A', D']]`. A solver of triangular systems was
     faster, but its gradient blocked for ever in XLA on a CPU of two cores.
     """
+    size = overlap.shape[-1]
+    if size <= _BLOCK:
+        return _inverse_of_block(overlap)
+    half, odd = (size + 1) // 2, size % 2
+    if odd:
+        overlap = ops.pad(overlap, [[0, 0], [0, 1], [0, 1]])
+    blocks = [overlap[:, :half, :half], overlap[:, half:, half:]]
+    first, second = ops.split(inverse(ops.concatenate(blocks)), 2)
+    corner = ops.matmul(second, ops.matmul(overlap[:, half:, :half], first))
+    above = ops.concatenate([first, ops.zeros_like(first)], axis=-1)
+    below = ops.concatenate([-corner, second], axis=-1)
+    return ops.concatenate([above, below], axis=-2)[:, :size, :size]
+
+
+def _inverse_of_block(overlap):
+    """`inverse`, with the smaller blocks as masks of whole matrices: more to
+    multiply, in fewer operations."""
     rows, columns = np.indices(overlap.shape[-2:])
     found, size = ops.eye(len(rows)), 1
     while size < len(rows):
