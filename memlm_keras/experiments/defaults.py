@@ -26,21 +26,25 @@ OWN = "memlm"
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
-# Operations of a core in ten minutes. More cores than these are no faster.
-_OPERATIONS, _MOST_CORES = 1.5e13, 16
-# Operations that take as long as the update of a weight. Fits two cores within
-# a fifth; one core is faster than that.
+# Operations of a core in ten minutes. The speed grows with the root of the
+# cores, and no further from so many.
+_OPERATIONS, _MOST_CORES = 2.1e13, 16
+# Operations that take as long as the update of a weight. Fits one and two cores
+# within a fifth.
 _UPDATE = 180
-# A GPU counts as so many cores.
-_GPU = 64
+# A GPU is so many times as fast as a core.
+_GPU = 45
 # Minutes of training for texts of up to so many tokens, for longer ones in
 # proportion, and at most.
-_MINUTES, _TOKENS, _MOST_MINUTES = 7, 500_000, 180
+_MINUTES, _TOKENS, _MOST_MINUTES = 6.5, 500_000, 180
 # Share of the memory that a row may take.
 _MEMORY = 0.5
 # Epochs at least, for which a row that is not the smallest must have time, and
 # at most.
 _FEWEST_EPOCHS, _ENOUGH_EPOCHS, _MOST_EPOCHS = 3, 12, 40
+# Where there is no time for enough epochs, the rate is halved before each of
+# so many last ones.
+_HALVED = 3
 # Words that a target is compared with where all would take too long.
 _NUM_SAMPLED = 2000
 # Lines that decide how words are split. Punctuation counts as attached if it
@@ -144,6 +148,12 @@ def choose_preset(dataset, preset=None, **given):
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
+        if epochs < _ENOUGH_EPOCHS and "halve_after" not in given:
+            options["halve_after"] = max(epochs - _HALVED, 1)
+            reasons.append(
+                "The learning rate is halved before each of the last epochs, "
+                "as there is no time to wait until it gains no more."
+            )
         reasons.append(
             f"It is trained for at most {epochs} epochs, by estimate "
             f"{epochs * minutes:,.0f} min on {_machine()}, and ends earlier "
@@ -195,7 +205,7 @@ def _minutes(preset, tokens, words, size):
     updates = tokens / (row.batch_size * row.segment_length)
     operations = 6 * count_params(preset, words) * tokens
     operations += _UPDATE * count_params(preset, size) * updates
-    return 10 * operations / (_cores() * _OPERATIONS)
+    return 10 * operations / (_speed() * _OPERATIONS)
 
 
 def _too_large(preset, tokens, size, num_sampled):
@@ -220,16 +230,19 @@ def _has_gpu():
     return bool(process.accelerators(process.backend()))
 
 
+def _speed():
+    """The speed of this machine as a multiple of a core's."""
+    return _GPU if _has_gpu() else min(_cores(), _MOST_CORES) ** 0.5
+
+
 def _cores():
-    """Cores that this process may use, as far as they help."""
-    if _has_gpu():
-        return _GPU
+    """Cores that this process may use."""
     allowed = getattr(os, "sched_getaffinity", None)
     count = len(allowed(0)) if allowed else os.cpu_count() or 1
     quota, *period = _limit("cpu.max")
     if period:
         count = min(count, max(1, round(quota / period[0])))
-    return min(count, _MOST_CORES)
+    return count
 
 
 def _limit(name):

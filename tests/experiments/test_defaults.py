@@ -72,6 +72,7 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
         return choose_preset(str(novel)).running["epochs"]
 
     monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
+    assert epochs(99) == epochs(16)
     assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
     assert "on 16 CPU" in choose_preset(str(novel)).reasons[-1]
     monkeypatch.setattr(defaults, "_OPERATIONS", 1e13)
@@ -85,6 +86,20 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
     assert "memlm/large needs more" in " ".join(
         choose_preset(str(novel)).reasons
     )
+
+
+def test_the_rate_is_halved_where_time_is_short(novel, monkeypatch):
+    assert "halve_after" not in choose_preset(str(novel)).options
+    monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
+    choice = choose_preset(str(novel))
+    assert choice.options["halve_after"] == choice.running["epochs"] - 3 > 0
+    assert any("halved" in reason for reason in choice.reasons)
+    given = choose_preset(str(novel), halve_after=9).options
+    assert "halve_after" not in given
+    monkeypatch.setattr(defaults, "_OPERATIONS", 1)
+    assert choose_preset(str(novel)).options["halve_after"] == 1
+    given = choose_preset(str(novel), epochs=5)
+    assert "halve_after" not in given.options
 
 
 def test_the_training_text_decides_how_words_are_split(tmp_path):
@@ -111,9 +126,10 @@ def test_limits_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr(defaults.os, "sched_getaffinity", lambda _: range(64))
     monkeypatch.setattr(defaults.process, "accelerators", lambda _: [])
     assert (defaults._cores(), defaults._machine()) == (3, "3 CPU")
+    assert defaults._speed() == 3**0.5
     assert defaults._memory() == 1e9
     monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
-    assert (defaults._cores(), defaults._machine()) == (64, "a GPU")
+    assert (defaults._speed(), defaults._machine()) == (45, "a GPU")
 
 
 def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
@@ -131,16 +147,16 @@ def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "tokens, cores, row",
+    "tokens, speed, row",
     [
         (50_000, defaults._GPU, "small"),
-        (1_000_000, 2, "small"),
-        (1_000_000, 16, "medium"),
+        (1_000_000, 2**0.5, "small"),
+        (1_000_000, 16**0.5, "medium"),
         (10_000_000, defaults._GPU, "large"),
     ],
 )
-def test_each_row_is_for_some_text_and_machine(tokens, cores, row, monkeypatch):
-    monkeypatch.setattr(defaults, "_cores", lambda: cores)
+def test_each_row_is_for_some_text_and_machine(tokens, speed, row, monkeypatch):
+    monkeypatch.setattr(defaults, "_speed", lambda: speed)
     monkeypatch.setattr(defaults, "_memory", lambda: float("inf"))
     assert defaults._own_row(tokens, 20_000)[0] == f"memlm/{row}"
 
