@@ -5,6 +5,7 @@
 
 import dataclasses
 import functools
+import math
 import pathlib
 import zlib
 from collections.abc import Callable
@@ -114,7 +115,9 @@ def plain_perplexity(result):
     return {name: getattr(result, name) for name in names} | others
 
 
-def perplexities(model, batches, verbose, also=()):
+def perplexities(
+    model, batches, verbose, also=(), splits=("validation", "test")
+):
     """Measures perplexities by split; `batches` is a function of the split."""
     return {
         split: plain_perplexity(
@@ -122,7 +125,7 @@ def perplexities(model, batches, verbose, also=()):
                 model, batches(split), verbose=verbose, also=also
             )
         )
-        for split in ("validation", "test")
+        for split in splits
     }
 
 
@@ -134,7 +137,13 @@ def add_cache(experiment, model, asked, verbose, before=None):
         return model.with_mixture(
             memlm.mixtures.NeuralCache(**settings)
         ), settings
-    chosen = memlm.evaluation.choose_cache(
+    cached, settings, _ = _choose_cache(experiment, model, asked, verbose)
+    return cached, settings
+
+
+def _choose_cache(experiment, model, asked, verbose):
+    """The model with the best cache, its settings, and the `CacheChoice`."""
+    choice = memlm.evaluation.choose_cache(
         model,
         evaluation_batches(experiment, model, "validation"),
         verbose=verbose,
@@ -142,15 +151,22 @@ def add_cache(experiment, model, asked, verbose, before=None):
             **(experiment.preset.get("cache") or {}),
             "size": asked["cache_size"],
         },
-    ).cache
-    settings = {name: getattr(chosen, name) for name in _CACHE}
-    return model.with_mixture(chosen), settings
+    )
+    settings = {name: getattr(choice.cache, name) for name in _CACHE}
+    return model.with_mixture(choice.cache), settings, choice
 
 
 def _with_cache(experiment, model, asked, verbose):
-    cached, settings = add_cache(experiment, model, asked, verbose)
+    cached, settings, choice = _choose_cache(experiment, model, asked, verbose)
+    best = float(choice.perplexities.min())
+    validation = {
+        "perplexity": best,
+        "loss": math.log(best),
+        "predicted_tokens": choice.predicted_tokens,
+    }
     batches = functools.partial(evaluation_batches, experiment, cached)
-    return {**settings, **perplexities(cached, batches, verbose)}
+    found = perplexities(cached, batches, verbose, splits=("test",))
+    return {**settings, "validation": validation, **found}
 
 
 def _check_cache(experiment, asked):
@@ -199,8 +215,9 @@ def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
         segments=reading["segments"],
         verbose=verbose,
     ).evaluator
-    report(3, "the validation and the test text by the best of them")
-    results = perplexities(best, batches, verbose)
+    splits = reading.get("splits", ("validation", "test"))
+    report(3, f"{' and '.join(splits)} text by the best of them")
+    results = perplexities(best, batches, verbose, splits=splits)
     return {"rate": best.rate, "decay": best.decay, **results}
 
 

@@ -90,7 +90,8 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
 
 def test_the_rate_is_halved_where_time_is_short(novel, monkeypatch):
     assert "halve_after" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_OPERATIONS", 4e9)
+    monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
+    monkeypatch.setattr(defaults, "_speed", lambda: 2)
     choice = choose_preset(str(novel))
     assert choice.options["halve_after"] == choice.running["epochs"] - 3 > 0
     assert any("halved" in reason for reason in choice.reasons)
@@ -151,7 +152,7 @@ def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
     [
         (50_000, defaults._GPU, "small"),
         (1_000_000, 2**0.5, "small"),
-        (1_000_000, 16**0.5, "medium"),
+        (250_000, 16**0.5, "medium"),
         (10_000_000, defaults._GPU, "large"),
     ],
 )
