@@ -408,70 +408,78 @@ def read_and_write(
     """
     batch_size, time, heads, _ = ops.shape(queries)
     static = isinstance(time, int)
-    count = (time + _CHUNK - 1) // _CHUNK
-    chunk = _CHUNK
+    count, chunk = (time + _CHUNK - 1) // _CHUNK, _CHUNK
     if static:
         # The last chunk is not much shorter than the others.
         chunk = writes * ((time // writes + count - 1) // count)
+    whole = static and count == 1
 
     def in_chunks(tensor):
-        missing = count * chunk - time
-        tensor = ops.pad(tensor, [[0, 0], [0, missing], [0, 0], [0, 0]])
+        if not whole:
+            missing = count * chunk - time
+            tensor = ops.pad(tensor, [[0, 0], [0, missing], [0, 0], [0, 0]])
         shape = (batch_size, count, chunk, heads, tensor.shape[-1])
         return ops.transpose(ops.reshape(tensor, shape), (0, 1, 3, 2, 4))
 
     queries, keys, values, rates = map(
         in_chunks, (queries, keys, values, rates)
     )
-    # The share that is left at step t of the write at step i, and at each step
-    # of the associations before the chunk.
+    # The share that is left at step t of the write at step i, of those up to t
+    # and of those before.
     order = np.arange(chunk) // writes
     left = ops.convert_to_tensor(order[:, None] >= order, "float32")
     earlier = ops.convert_to_tensor(order[:, None] > order, "float32")
-    left_of_state = 1.0
+    keys_left, known, asked, of_state = keys, keys, queries, []
     if decays is not None:
         sums = ops.cumsum(in_chunks(decays), axis=-2)
         # No exponent of a later write, which could overflow.
         left = left * ops.exp(ops.minimum(sums - transposed(sums), 0.0))
-        left_of_state = ops.exp(sums)
+        earlier = left * earlier
+        # At the end of the chunk.
+        keys_left = keys * transposed(left[..., -1:, :])
+        # The share that is left of the associations before the chunk.
+        of_state = [ops.exp(sums)]
+        known, asked = of_state[0] * keys, of_state[0] * queries
     # In a chunk, the vector that step t adds to its key is
     #     d_t = beta_t (v_t - S^T k_t - sum_{i < t} (k_i . k_t) d_i)
     # with the associations S before the chunk. So `d = added - known S`.
-    overlap = rates * (left * earlier) * ops.matmul(keys, transposed(keys))
-    added = rates * ops.concatenate([values, left_of_state * keys], axis=-1)
+    added = rates * ops.concatenate([values, known], axis=-1)
     if chunk > writes:
-        added = solve(overlap, added)
-    stops = np.cumsum([values.shape[-1], keys.shape[-1], keys.shape[-1]])
-    # At the end of the chunk.
-    keys_left = keys * transposed(left[..., -1:, :])
-    state_left = left_of_state * ops.ones_like(rates)
-    # One tensor, since Keras' loop asks its inputs for the number of chunks.
-    inputs = ops.concatenate([added, keys_left, state_left], axis=-1)
+        products = ops.matmul(keys, transposed(keys))
+        added = solve(rates * earlier * products, added)
 
-    def parts(inputs):
-        """Slices, since LiteRT splits tensors of at most four axes."""
-        limits = [0, *map(int, stops), None]
-        return [inputs[..., a:b] for a, b in zip(limits, limits[1:])]
+    def write(before, added, keys, left=None):
+        """The vectors that are added to the keys, and the associations."""
+        # Slices, since LiteRT splits tensors of at most four axes.
+        size = values.shape[-1]
+        changes = added[..., :size] - ops.matmul(added[..., size:], before)
+        written = ops.matmul(transposed(keys), changes)
+        if left is not None:
+            before = left[..., -1:, :] * before
+        return changes, before + written
 
-    def write(inputs, states):
-        added, known, keys, left = parts(inputs)
-        (before,) = states
-        changes = added - ops.matmul(known, before)
-        after = left[..., -1:, :] * before
-        after = after + ops.matmul(transposed(keys), changes)
-        return ops.concatenate([before, changes], axis=-2), [after]
-
-    if static and count == 1:
-        outputs, [after] = write(inputs, [associations[:, None]])
+    if whole:
+        before = associations[:, None]
+        changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
+        stops = np.cumsum([added.shape[-1], keys.shape[-1]])
+
+        def step(inputs, states):
+            limits = [0, *map(int, stops), None]
+            parts = [inputs[..., a:b] for a, b in zip(limits, limits[1:])]
+            changes, after = write(*states, *parts[: 2 + len(of_state)])
+            return ops.concatenate([*states, changes], axis=-2), [after]
+
+        # One tensor, since Keras' loop asks its inputs for the number of
+        # chunks.
+        inputs = ops.concatenate([added, keys_left, *of_state], axis=-1)
         _, outputs, [associations] = rnn(
-            write, inputs, [associations], input_length=inputs.shape[1]
+            step, inputs, [associations], input_length=inputs.shape[1]
         )
-    before, changes = outputs[..., :-chunk, :], outputs[..., -chunk:, :]
-    context = ops.matmul(left_of_state * queries, before)
+        before, changes = outputs[..., :-chunk, :], outputs[..., -chunk:, :]
     overlap = left * ops.matmul(queries, transposed(keys))
-    context = context + ops.matmul(overlap, changes)
+    context = ops.matmul(asked, before) + ops.matmul(overlap, changes)
     context = ops.transpose(context, (0, 1, 3, 2, 4))
     shape = (batch_size, count * chunk, heads, values.shape[-1])
     return ops.reshape(context, shape)[:, :time], associations
