@@ -158,11 +158,12 @@ def _choose_cache(experiment, model, asked, verbose):
 
 def _with_cache(experiment, model, asked, verbose):
     cached, settings, choice = _choose_cache(experiment, model, asked, verbose)
-    best = float(choice.perplexities.min())
+    # The choice has read this text.
+    best, count = float(choice.perplexities.min()), choice.predicted_tokens
     validation = {
         "perplexity": best,
-        "loss": math.log(best),
-        "predicted_tokens": choice.predicted_tokens,
+        "loss": count * math.log(best),
+        "predicted_tokens": count,
     }
     batches = functools.partial(evaluation_batches, experiment, cached)
     found = perplexities(cached, batches, verbose, splits=("test",))
