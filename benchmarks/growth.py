@@ -110,8 +110,8 @@ GROWTH = {
         "delta_rule_layer",
         "time",
         (64, 256, 1024, 4096),
-        ("delta_rule", "associative_gru"),
-        limits={"limit of the delta rule at 64": 1.25},
+        ("delta_rule",),
+        limits={"limit at 64": 1.25},
     ),
     "batch": Growth("zaremba_medium", "batch", (1, 4, 16, 64), measure="speed"),
 }
