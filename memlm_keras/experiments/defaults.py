@@ -232,7 +232,9 @@ def _has_gpu():
 
 def _speed():
     """The speed of this machine as a multiple of a core's."""
-    return _GPU if _has_gpu() else min(_cores(), _MOST_CORES) ** 0.5
+    if _has_gpu():
+        return _GPU
+    return min(_cores(), _MOST_CORES) ** 0.5
 
 
 def _cores():

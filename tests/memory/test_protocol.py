@@ -346,8 +346,9 @@ def test_no_loop_over_time(name):
     # JAX loops over the slots, and others may cut a long time into blocks.
     additive = {"attention", "key_value", "key_value_predict", "combined"}
     over_slots = {"while"} if name in additive else ()
-    # A step of complex numbers is two of a chunk.
-    times = (9, 16) if name == "holographic" else (18, 31)
+    # Chunks whose halves are halved as often. A step of complex numbers is two
+    # of a chunk.
+    times = (12, 14) if name == "holographic" else (24, 28)
     assert_no_loop_over_time(layer, UNITS, times, over_slots)
 
 
