@@ -348,7 +348,7 @@ def test_no_loop_over_time(name):
     over_slots = {"while"} if name in additive else ()
     # Chunks whose halves are halved as often. A step of complex numbers is two
     # of a chunk.
-    times = (12, 14) if name == "holographic" else (24, 28)
+    times = (14, 16) if name == "holographic" else (24, 28)
     assert_no_loop_over_time(layer, UNITS, times, over_slots)
 
 
