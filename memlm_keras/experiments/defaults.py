@@ -30,7 +30,7 @@ _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
 # cores, and no further from so many.
 _OPERATIONS, _MOST_CORES = 2.1e13, 16
 # Operations that take as long as the update of a weight. Fits one and two cores
-# within a fifth.
+# within a quarter.
 _UPDATE = 180
 # A GPU is so many times as fast as a core.
 _GPU = 45

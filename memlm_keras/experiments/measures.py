@@ -134,16 +134,19 @@ def add_cache(experiment, model, asked, verbose, before=None):
     an earlier measurement, if any."""
     if before and before["size"] == asked["cache_size"]:
         settings = {name: before[name] for name in _CACHE}
-        return model.with_mixture(
-            memlm.mixtures.NeuralCache(**settings)
-        ), settings
-    cached, settings, _ = _choose_cache(experiment, model, asked, verbose)
-    return cached, settings
+        cache = memlm.mixtures.NeuralCache(**settings)
+    else:
+        cache = _choose_cache(experiment, model, asked, verbose).cache
+    return model.with_mixture(cache), _settings_of(cache)
+
+
+def _settings_of(cache):
+    return {name: getattr(cache, name) for name in _CACHE}
 
 
 def _choose_cache(experiment, model, asked, verbose):
-    """The model with the best cache, its settings, and the `CacheChoice`."""
-    choice = memlm.evaluation.choose_cache(
+    """The `CacheChoice` of the validation text."""
+    return memlm.evaluation.choose_cache(
         model,
         evaluation_batches(experiment, model, "validation"),
         verbose=verbose,
@@ -152,12 +155,11 @@ def _choose_cache(experiment, model, asked, verbose):
             "size": asked["cache_size"],
         },
     )
-    settings = {name: getattr(choice.cache, name) for name in _CACHE}
-    return model.with_mixture(choice.cache), settings, choice
 
 
 def _with_cache(experiment, model, asked, verbose):
-    cached, settings, choice = _choose_cache(experiment, model, asked, verbose)
+    choice = _choose_cache(experiment, model, asked, verbose)
+    cached = model.with_mixture(choice.cache)
     # The choice has read this text.
     best, count = float(choice.perplexities.min()), choice.predicted_tokens
     validation = {
@@ -167,7 +169,7 @@ def _with_cache(experiment, model, asked, verbose):
     }
     batches = functools.partial(evaluation_batches, experiment, cached)
     found = perplexities(cached, batches, verbose, splits=("test",))
-    return {**settings, "validation": validation, **found}
+    return {**_settings_of(choice.cache), "validation": validation, **found}
 
 
 def _check_cache(experiment, asked):

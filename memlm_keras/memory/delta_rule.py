@@ -8,6 +8,8 @@ Shapes below: B batch, T time, k units, N heads, K key size, V value size, C
 steps of a chunk.
 """
 
+import itertools
+
 import keras
 import numpy as np
 from keras import ops
@@ -463,17 +465,17 @@ def read_and_write(
         changes, after = write(before, added, keys_left, *of_state)
         associations = after[:, 0]
     else:
-        stops = np.cumsum([added.shape[-1], keys.shape[-1]])
-
-        def step(inputs, states):
-            limits = [0, *map(int, stops), None]
-            parts = [inputs[..., a:b] for a, b in zip(limits, limits[1:])]
-            changes, after = write(*states, *parts[: 2 + len(of_state)])
-            return ops.concatenate([*states, changes], axis=-2), [after]
-
         # One tensor, since Keras' loop asks its inputs for the number of
         # chunks.
-        inputs = ops.concatenate([added, keys_left, *of_state], axis=-1)
+        joined = [added, keys_left, *of_state]
+        inputs = ops.concatenate(joined, axis=-1)
+        stops = [*itertools.accumulate(part.shape[-1] for part in joined)]
+
+        def step(inputs, states):
+            parts = [inputs[..., a:b] for a, b in zip([0, *stops], stops)]
+            changes, after = write(*states, *parts)
+            return ops.concatenate([*states, changes], axis=-2), [after]
+
         _, outputs, [associations] = rnn(
             step, inputs, [associations], input_length=inputs.shape[1]
         )
@@ -490,7 +492,7 @@ def solve(overlap, right):
     `(..., C, C)`."""
 
     def forward(overlap, right):
-        # Libraries multiply few axes faster than many.
+        # XLA cannot multiply all matrices of many axes on a CPU.
         inverted = inverse(ops.reshape(overlap, (-1, *overlap.shape[-2:])))
         inverted = ops.reshape(inverted, ops.shape(overlap))
         solved = ops.matmul(inverted, right)
@@ -515,8 +517,8 @@ def inverse(overlap):
     size = overlap.shape[-1]
     if size <= _BLOCK:
         return _inverse_of_block(overlap)
-    half, odd = (size + 1) // 2, size % 2
-    if odd:
+    half = (size + 1) // 2
+    if size % 2:
         overlap = ops.pad(overlap, [[0, 0], [0, 1], [0, 1]])
     blocks = [overlap[:, :half, :half], overlap[:, half:, half:]]
     first, second = ops.split(inverse(ops.concatenate(blocks)), 2)

@@ -274,11 +274,9 @@ def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
         assert both[name] == cache[name]
     assert both["test"]["perplexity"] != found["dynamic"]["test"]["perplexity"]
     for split in ("validation", "test"):
-        assert (
-            cache[split]["predicted_tokens"]
-            == (found[split]["predicted_tokens"])
-        )
-        nats = cache[split]["loss"] / cache[split]["predicted_tokens"]
+        count = found[split]["predicted_tokens"]
+        assert cache[split]["predicted_tokens"] == count
+        nats = cache[split]["loss"] / count
         assert cache[split]["perplexity"] == pytest.approx(np.exp(nats))
     assert (found["rate"], found["l2"]) == (0.3, 0.001)
     assert found["segment_length"] == 35 and found["most_epochs"] == 1
