@@ -28,8 +28,10 @@ flags.DEFINE_string("run_dir", "runs/ablation", "Folder of the runs.")
 flags.DEFINE_multi_integer("seed", [0, 1], "Seeds of each variant.")
 flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
 flags.DEFINE_float("dropout", None, "In place of the rule's.")
+flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
+flags.DEFINE_integer("window", 100, "Of attention, induction, pointer.", 1)
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -44,7 +46,8 @@ class Variant(own.OwnRow):
     arguments: dict = dataclasses.field(default_factory=dict)
     # Class in `memlm_keras.cells`; `None` is an LSTM.
     cell: str | None = None
-    pointer: bool = False
+    # Window of a pointer sentinel.
+    pointer: int | None = None
     # Rate of linear interpolation.
     smoothing: float | None = None
     average: bool = False
@@ -61,7 +64,7 @@ class Variant(own.OwnRow):
             model["recurrent"] = [projected_rnn(cell, units=self.units)]
         if self.pointer:
             pointer = "memlm_keras.mixtures.PointerSentinel"
-            model["mixture"] = serialized(pointer, window=100)
+            model["mixture"] = serialized(pointer, window=self.pointer)
         if self.smoothing:
             smoothing = serialized(
                 "memlm_keras.smoothing.VariationalSmoothing",
@@ -91,58 +94,64 @@ class Variant(own.OwnRow):
         return {}
 
 
-WIDE = {"memory": "Projection", "arguments": {"activation": None, "units": 200}}
-INDUCTION = {"memory": "InductionAttention", "arguments": {"window": 100}}
-# From +-0.3, 600 units do not learn.
-PARTS = {
-    "units": 600,
-    "memory": "KeyValuePredict",
-    "arguments": {"window": 5},
-    "initial_range": 0.1,
-}
-VARIANTS = {
-    "lstm": Variant(),
-    # As many parameters as with a memory.
-    "lstm_wide": Variant(units=248, **WIDE),
-    "lstm_0.1": Variant(initial_range=0.1),
-    "induction": Variant(**INDUCTION),
-    "induction_0.1": Variant(**INDUCTION, initial_range=0.1),
-    "attention": Variant(
-        memory="Attention", arguments={"window": 100}, initial_range=0.1
-    ),
-    "delta_rule": Variant(
-        memory="DeltaRule",
-        arguments={
-            "num_heads": 4,
-            "key_dim": 48,
-            "decay": True,
-            "residual": True,
-            "kernel_initializer": "glorot_uniform",
-        },
-    ),
-    "key_value_predict": Variant(**PARTS),
-    "pointer": Variant(pointer=True),
-    "smoothing": Variant(smoothing=0.2),
-    "associative_gru": Variant(cell="AssociativeGRUCell"),
-    "average": Variant(average=True),
-    "combined": Variant(smoothing=0.2, pointer=True, **PARTS),
-}
+def variants(window):
+    """The row and its variants, whose memories and pointers have a window."""
+    attention = {"memory": "Attention", "arguments": {"window": window}}
+    induction = {**attention, "memory": "InductionAttention"}
+    wide = {
+        "memory": "Projection",
+        "arguments": {"activation": None, "units": 200},
+    }
+    delta_rule = {
+        "num_heads": 4,
+        "key_dim": 48,
+        "decay": True,
+        "residual": True,
+        "kernel_initializer": "glorot_uniform",
+    }
+    # From +-0.3, 600 units do not learn.
+    parts = {
+        "units": 600,
+        "memory": "KeyValuePredict",
+        "arguments": {"window": 5},
+        "initial_range": 0.1,
+    }
+    return {
+        "lstm": Variant(),
+        # As many parameters as with a memory.
+        "lstm_wide": Variant(units=248, **wide),
+        "lstm_0.1": Variant(initial_range=0.1),
+        "induction": Variant(**induction),
+        "induction_0.1": Variant(**induction, initial_range=0.1),
+        "induction_pointer": Variant(
+            **induction, initial_range=0.1, pointer=window
+        ),
+        "attention": Variant(**attention, initial_range=0.1),
+        "delta_rule": Variant(memory="DeltaRule", arguments=delta_rule),
+        "key_value_predict": Variant(**parts),
+        "pointer": Variant(pointer=window),
+        "smoothing": Variant(smoothing=0.2),
+        "associative_gru": Variant(cell="AssociativeGRUCell"),
+        "average": Variant(average=True),
+        "combined": Variant(smoothing=0.2, pointer=window, **parts),
+    }
 
 
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
-    memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
+    rows = variants(FLAGS.window)
+    memlm.presets.register("ablation", rows, title="Parts of memlm/small")
     given = {
         name: FLAGS[name].value
-        for name in ("dropout", "epochs", "num_sampled")
+        for name in ("dropout", "learning_rate", "epochs", "num_sampled")
         if FLAGS[name].value is not None
     }
     choice = choose_preset(FLAGS.dataset, **given)
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
-    for name in FLAGS.variant or VARIANTS:
+    for name in FLAGS.variant or rows:
         for seed in FLAGS.seed:
             preset = f"ablation/{name}"
             experiment = Experiment(preset, FLAGS.dataset, seed=seed, **options)
