@@ -30,8 +30,10 @@ flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
 flags.DEFINE_float("dropout", None, "In place of the rule's.")
 flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
+flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
 flags.DEFINE_integer("window", 100, "Of attention, induction, pointer.", 1)
+GIVEN = ("dropout", "learning_rate", "epochs", "scale", "num_sampled")
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -144,7 +146,7 @@ def main(argv):
     memlm.presets.register("ablation", rows, title="Parts of memlm/small")
     given = {
         name: FLAGS[name].value
-        for name in ("dropout", "learning_rate", "epochs", "num_sampled")
+        for name in GIVEN
         if FLAGS[name].value is not None
     }
     choice = choose_preset(FLAGS.dataset, **given)
