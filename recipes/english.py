@@ -79,6 +79,8 @@ def main(_):
         "memory": FLAGS.memory,
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
+        "training time": f"{time.process_time() / 3600:.1f} hours of a core "
+        "since the run was last continued",
         "command": shlex.join(
             ["python", "recipes/english.py", "--data_dir=FOLDER_OF_BOOKS"]
             + [a for a in sys.argv[1:] if not a.startswith(PATHS)]

@@ -42,7 +42,7 @@ def main(_):
     corpus = memlm.data.load("embedded")
     pathlib.Path(FLAGS.run_dir).mkdir(parents=True, exist_ok=True)
     for kind, description in DESCRIPTIONS.items():
-        model, _ = quickstart.train(kind, corpus)
+        model, row = quickstart.train(kind, corpus)
         folder = pathlib.Path(FLAGS.out, "memlm", f"embedded_{kind}")
         batches = corpus.batches("test", 32, quickstart.WINDOW, documents=True)
         card = {
@@ -51,6 +51,7 @@ def main(_):
             "licence": "Apache-2.0, like the program that generates the text",
             "seed": FLAGS.seed,
             "epochs": FLAGS.epochs,
+            "training time": f"{row['seconds']} seconds",
             "command": "python recipes/trained.py --backend="
             f"{process.backend()} --seed={FLAGS.seed} --epochs={FLAGS.epochs}",
         }

@@ -1,6 +1,7 @@
 """Text files, read line by line, and their tokens in a cache on disk."""
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -20,6 +21,8 @@ from memlm_keras.files import reading
 _FORMAT_VERSION = 3
 _SUMS = "checksums.json"
 _TRIES = 3
+# The longest line, in bytes. A text whose line is longer has no sentences.
+_LONGEST = 2**26
 # Texts of fewer bytes are read without a progress bar. It begins later for
 # those who read the first lines alone.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
@@ -229,8 +232,14 @@ def read_lines(path, advance=lambda count: None):
     # without any, as in files of old Macs, carriage returns do.
     offset = 0
     with open(path, "rb") as file:
-        for line in file:
+        for line in iter(functools.partial(file.readline, _LONGEST + 1), b""):
             text = _decode(line, path, offset)
+            if len(line) > _LONGEST:
+                raise ValueError(
+                    f"The file {path} has a line of more than "
+                    f"{_LONGEST // 2**20} MiB at byte offset {offset}. A line "
+                    "is a sentence or a paragraph."
+                )
             if offset or line.endswith(b"\n"):
                 yield text.rstrip("\r\n")
             else:
@@ -246,6 +255,8 @@ def read_text(path):
 
 def _decode(data, path, offset):
     try:
+        if (zero := data.find(0)) >= 0:
+            raise UnicodeDecodeError("utf-8", data, zero, zero + 1, "binary")
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(

@@ -179,9 +179,13 @@ def train(positional, values, command):
     if choice is None:
         experiment = Experiment(preset, dataset, **values)
         name = experiment.name
+        language_model = experiment.kind == options.LANGUAGE_MODEL
+        if own_text and sized and language_model and not published:
+            print("As a size or a rate is given, no other is fitted.")
     else:
         print("\n".join(choice.reasons))
         print(f"Chosen: memlm train {choice.preset} {choice.flags}")
+        print("Any flag changes a choice (memlm train --help lists them).")
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
         chosen = dict(choice.options)
@@ -209,19 +213,15 @@ def train(positional, values, command):
     task = experiment.task
     print(outcome(results, task.columns))
     requests = measuring.requests(experiment, measures)
+    names = {request.name for request in requests}
     if comparison.NAME in results:
         print("\n".join(comparison.describe(results)))
-    print_numbers(
-        {
-            request.name: results[request.name]
-            for request in requests
-            if request.name != comparison.NAME
-        }
-    )
+        names -= comparison.DESCRIBED
+    print_numbers({name: results[name] for name in results if name in names})
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)
-    if list(folder.glob("*.png")):
+    if {path.name for path in folder.glob("*.png")} - {figures.CURVE}:
         lines.insert(1, f"memlm attention {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))

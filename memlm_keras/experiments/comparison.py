@@ -12,6 +12,8 @@ import memlm_keras as memlm
 from memlm_keras.experiments.datasets import evaluation_batches
 
 NAME = "comparison"
+# Measurements that are in its table.
+DESCRIBED = {NAME, "cache", "dynamic", "dynamic_with_cache"}
 _ORDER = 5
 # Words to print, and how often they must be predicted.
 _WORDS, _OFTEN = 8, 3
@@ -131,12 +133,17 @@ def describe(results):
     if rows["this model"] > counting:
         best = min(list(rows.values())[3:])
         also = " by itself" if best < counting else ""
+        others = "or another --dropout or --learning_rate."
+        if not results["preset"].startswith("memlm/"):
+            others = (
+                "another --dropout or --learning_rate, or `memlm train` "
+                "without the name of a preset."
+            )
         lines.append(
             f"It is behind counting{also}: Kneser-Ney with a cache has "
-            f"{counting:.1f}. Try more --epochs, another --dropout or "
-            "--learning_rate, or `memlm train` without the name of a preset."
+            f"{counting:.1f}. Try more --epochs, {others}"
         )
-    elif found["gained"]:
+    if found["gained"]:
         words = ", ".join(
             f"{word} ({bits:.1f} bits, {count} times)"
             for word, count, bits in found["gained"]

@@ -5,6 +5,7 @@ docs/results/defaults.md has what was measured. The other numbers are choices.
 
 import dataclasses
 import itertools
+import math
 import os
 import pathlib
 import re
@@ -134,8 +135,14 @@ def choose_preset(dataset, preset=None, **given):
             f"to {tokens:,} tokens (--as_published keeps the paper's)."
         )
         return Choice(preset, options, {}, reasons, corpus)
+    row = dataclasses.asdict(registry.find(preset)[1]) | given
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
+        reasons.append(
+            f"The dropout is {options['dropout']}, as it has {tokens:,} "
+            f"tokens. An update reads {row['batch_size']} rows of "
+            f"{row['segment_length']} at a rate of {row['learning_rate']:g}."
+        )
     running, words = {}, _compared(preset, tokens, size, num_sampled)
     if num_sampled is None and words < size:
         options["num_sampled"] = words
@@ -143,8 +150,8 @@ def choose_preset(dataset, preset=None, **given):
             f"In training, targets are compared with {words:,} of the "
             "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
-    if "epochs" not in given:
-        minutes = _minutes(preset, tokens, words, size)
+    minutes, epochs = _minutes(preset, tokens, words, size), given.get("epochs")
+    if epochs is None:
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
@@ -154,11 +161,11 @@ def choose_preset(dataset, preset=None, **given):
                 "The learning rate is halved before each of the last epochs, "
                 "as there is no time to wait until it gains no more."
             )
-        reasons.append(
-            f"It is trained for at most {epochs} epochs, by estimate "
-            f"{epochs * minutes:,.0f} min on {_machine()}, and ends earlier "
-            "if the validation text gains no more."
-        )
+    reasons.append(
+        f"It is trained for at most {epochs} epochs, by estimate "
+        f"{math.ceil(epochs * minutes):,} min on {_machine()}, and ends "
+        "earlier if the validation text gains no more."
+    )
     return Choice(preset, options, running, reasons, corpus)
 
 

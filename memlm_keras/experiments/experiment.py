@@ -243,7 +243,7 @@ class Experiment:
             self.settings, results, epochs, patience, command
         )
         results = self._measure_more(run_folder, model, measures, verbose)
-        curve = run_folder.path / "curve.png"
+        curve = run_folder.path / figures.CURVE
         figures.draw_curve(log, self.task.monitor, curve)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results

@@ -10,7 +10,7 @@ from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
-MEAN_ATTENTION = "mean_attention.csv"
+MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 # Analyses of Tran et al. (2016, Section 5), and the names of their files.
 ANALYSES = {
     "columns": ("attention_columns.png", "attention_columns.csv"),

@@ -84,5 +84,6 @@ def save_trained(model, folder, dtype, batches, card):
     }
     if test.words is not None:
         card["perplexity per word"] = round(test.per_word, 3)
+        card["words"] = "separated by white space, and ends of lines"
     stored.save_to_preset(folder, dtype, card)
     return test

@@ -283,6 +283,11 @@ def find(path):
             )
         return folder if folder.is_run and path == folder.model_path else None
     if not path.is_dir():
+        if str(path) in registry.names():
+            raise UsageError(
+                f"The weights of {path} are random until it is trained: memlm "
+                f"train {path} --dataset=FILE"
+            )
         siblings = path.parent.iterdir() if path.parent.is_dir() else ()
         known = [*map(str, siblings), *trained.RECIPES, *trained.names()]
         raise UsageError(

@@ -12,6 +12,7 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
 from memlm_keras.experiments.datasets import evaluation_batches
@@ -490,6 +491,11 @@ def resolve(name):
         raise UsageError(
             f"Several papers have a row {name}: {', '.join(matches)}. Name "
             "the paper too."
+        )
+    if name in trained.RECIPES:
+        raise UsageError(
+            f"{name} is a trained model, and `memlm train` begins with random "
+            "weights. `fit` trains it further (docs/how_to/trained_models.md)."
         )
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(name, names if "/" in name else [*rows, *names])

@@ -40,9 +40,9 @@ class SequenceModel(keras.Model):
     ):
         """Makes the model of a row of a paper's table, or loads a trained one.
 
-        **The weights of a paper's row are random**: the row is a
-        configuration, which `fit` trains. A trained model has a name of its
-        own, such as `"memlm/embedded_lstm"`, and comes with its weights,
+        **The weights of a row are random**, be it a paper's or `"memlm/small"`:
+        it is a configuration, which `fit` trains. A trained model has a name of
+        its own, such as `"memlm/english"`, and comes with its weights,
         vocabulary and sizes.
 
         Args:

@@ -35,12 +35,15 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
     assert choice.options["tokenize"] == "unicode_script"
     assert "Punctuation is attached" in choice.reasons[0]
     assert "memlm/small suits a text of" in choice.reasons[1]
+    assert "20 rows of 35 at a rate of 0.003" in choice.reasons[2]
+    assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[3]
 
 
 def test_what_is_given_is_kept(novel):
     given = {"dropout": 0.1, "tokenize": "characters", "epochs": 2}
     choice = choose_preset(str(novel), **given)
     assert not {**choice.options, **choice.running}.keys() & given.keys()
+    assert "for at most 2 epochs" in choice.reasons[-1]
 
 
 def test_what_is_given_is_kept_for_a_papers_row(novel):
@@ -210,6 +213,11 @@ def test_training_without_the_name_of_a_preset(
     )
     for line in ("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"):
         assert line in told.out
+    assert (
+        told.out.count("dynamic") == told.out.count("dynamic evaluation") == 1
+    )
+    # An LSTM has no attention to draw.
+    assert "memlm generate" in told.out and "memlm attention" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     # Another machine goes on with the choice of this one.
     monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
@@ -226,6 +234,13 @@ def _recipe(run):
     from memlm_keras.experiments.run_folder import RunFolder
 
     return RunFolder(run).recipe()
+
+
+def test_names_of_trained_and_of_random_models_are_told_apart(memlm):
+    told = memlm("train", "memlm/english", "--dataset=embedded")
+    assert told.status == 2 and "begins with random weights" in told.err
+    told = memlm("generate", "memlm/small", "the")
+    assert told.status == 2 and "train memlm/small --dataset=FILE" in told.err
 
 
 def test_a_paper_as_published(memlm, novel, folder):
@@ -305,6 +320,7 @@ def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
         return {"test": {"perplexity": value}}
 
     results = {
+        "preset": "memlm/small",
         **perplexity(90.0),
         "cache": cached and perplexity(cached),
         "comparison": {
@@ -319,9 +335,13 @@ def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
         },
     }
     text = "\n".join(comparison.describe(results))
-    assert expected in text and "gained most" not in text
+    assert expected in text and "gained most" in text
+    without = "without the name of a preset"
+    assert without not in text
+    results["preset"] = "daniluk2017/lstm"
+    assert without in "\n".join(comparison.describe(results))
     results["test"]["perplexity"] = 60.0
-    assert "gained most" in "\n".join(comparison.describe(results))
+    assert "behind" not in "\n".join(comparison.describe(results))
 
 
 @pytest.mark.parametrize(
