@@ -1,4 +1,5 @@
-"""Files: written whole or not at all, and read with errors that help."""
+"""Files: written whole or not at all, and read with errors that help; standard
+error."""
 
 import contextlib
 import ctypes
@@ -10,6 +11,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import uuid
 import zipfile
 
@@ -228,3 +230,21 @@ def reading(path, what, remedy):
             f"The {what} {path} is damaged and cannot be read ({reason}). "
             f"{remedy}"
         ) from error
+
+
+# === Standard error ===
+
+
+@contextlib.contextmanager
+def silent_stderr():
+    """Hides what TensorFlow writes when it is imported, before it reads its log
+    level, and not through Python. Errors come as exceptions."""
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)

@@ -8,6 +8,8 @@ import re
 
 import numpy as np
 
+from memlm_keras import files
+
 SPLITS = ("white_space", "unicode_script", "characters")
 
 # The characters that Python's `str.split` splits at.
@@ -126,10 +128,11 @@ def lower_case():
 @functools.cache
 def script_classes():
     """Script of each code point, or `SPACE_CLASS` for white space."""
-    import tensorflow as tf
+    with files.silent_stderr():
+        import tensorflow as tf
 
-    with tf.device("CPU"):
-        scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
+        with tf.device("CPU"):
+            scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
     scripts[[ord(character) for character in WHITE_SPACE]] = SPACE_CLASS
     return scripts.astype("uint8")
 

@@ -67,7 +67,10 @@ def presets(positional, values, command):
     size = values.get("vocabulary_size", 10_000)
     sizes = {name: values[name] for name in ("scale",) if name in values}
     width = max(map(len, matches))
-    print(f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  what it is")
+    print(
+        f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  "
+        "what it is; its weights are random until it is trained"
+    )
     last = None
     for name in filter(rows.__contains__, matches):
         paper, row = registry.find(name)

@@ -8,7 +8,6 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras.data.corpus import UnspacedTextError
-from memlm_keras.experiments import process
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import PAIRS
@@ -110,9 +109,6 @@ class Dataset:
         return corpus
 
     def _load_own(self, words):
-        if words.get("tokenize") == "unicode_script":
-            # TensorFlow splits words, and would write into the output.
-            process.import_keras()
         if self.treebank:
             return memlm.data.load_conllu(*self.treebank, **words)
         paths = self.paths

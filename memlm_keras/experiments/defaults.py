@@ -139,9 +139,9 @@ def choose_preset(dataset, preset=None, **given):
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
         reasons.append(
-            f"The dropout is {options['dropout']}, as it has {tokens:,} "
-            f"tokens. An update reads {row['batch_size']} rows of "
-            f"{row['segment_length']} at a rate of {row['learning_rate']:g}."
+            f"The dropout is {options['dropout']}, for {tokens:,} tokens. An "
+            f"update reads {row['batch_size']} rows of {row['segment_length']} "
+            f"tokens, at a rate of {row['learning_rate']:g}."
         )
     running, words = {}, _compared(preset, tokens, size, num_sampled)
     if num_sampled is None and words < size:

@@ -16,6 +16,7 @@ import sys
 import time
 
 import memlm_keras as memlm
+from memlm_keras import files
 from memlm_keras.experiments.options import UsageError
 
 BACKENDS = ("tensorflow", "jax", "torch")
@@ -65,18 +66,9 @@ def import_keras(name=None):
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)
-    # TensorFlow writes some lines before it reads its log level, and not
-    # through Python. Errors come as exceptions.
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-    try:
+    with files.silent_stderr():
         memlm.load_all()
         importlib.import_module("tensorflow").zeros(1)
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
 
 
 def _keep_memory():

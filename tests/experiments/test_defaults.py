@@ -35,7 +35,7 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
     assert choice.options["tokenize"] == "unicode_script"
     assert "Punctuation is attached" in choice.reasons[0]
     assert "memlm/small suits a text of" in choice.reasons[1]
-    assert "20 rows of 35 at a rate of 0.003" in choice.reasons[2]
+    assert "20 rows of 35 tokens, at a rate of 0.003" in choice.reasons[2]
     assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[3]
 
 
