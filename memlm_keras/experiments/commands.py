@@ -216,11 +216,15 @@ def train(positional, values, command):
     task = experiment.task
     print(outcome(results, task.columns))
     requests = measuring.requests(experiment, measures)
-    names = {request.name for request in requests}
     if comparison.NAME in results:
         print("\n".join(comparison.describe(results)))
-        names -= comparison.DESCRIBED
-    print_numbers({name: results[name] for name in results if name in names})
+    print_numbers(
+        {
+            request.name: results[request.name]
+            for request in requests
+            if request.name != comparison.NAME
+        }
+    )
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)

@@ -12,8 +12,6 @@ import memlm_keras as memlm
 from memlm_keras.experiments.datasets import evaluation_batches
 
 NAME = "comparison"
-# Measurements that are in its table.
-DESCRIBED = {NAME, "cache", "dynamic", "dynamic_with_cache"}
 _ORDER = 5
 # Words to print, and how often they must be predicted.
 _WORDS, _OFTEN = 8, 3
