@@ -1,5 +1,5 @@
-"""Files: written whole or not at all, and read with errors that help; standard
-error."""
+"""Files, written whole or not at all, and read with errors that help. The last
+one is the standard error."""
 
 import contextlib
 import ctypes
@@ -239,8 +239,13 @@ def reading(path, what, remedy):
 def silent_stderr():
     """Hides what TensorFlow writes when it is imported, before it reads its log
     level, and not through Python. Errors come as exceptions."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
+    if sys.stderr is not None:
+        sys.stderr.flush()
+    try:
+        stderr = os.dup(2)
+    except OSError:  # There is none.
+        yield
+        return
     with open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 2)
     try:

@@ -31,8 +31,8 @@ flags.DEFINE_float("dropout", None, "In place of the rule's.")
 flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
 flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
+flags.DEFINE_integer("window", None, "In place of those of memories.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
-flags.DEFINE_integer("window", 100, "Of attention, induction, pointer.", 1)
 GIVEN = ("dropout", "learning_rate", "epochs", "scale", "num_sampled")
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
@@ -43,8 +43,10 @@ class Variant(own.OwnRow):
 
     units: int = 200
     embedding_dim: int | None = 200
-    # Class in `memlm_keras.memory`, and its arguments.
+    # Class in `memlm_keras.memory`, its window if it has one, and other
+    # arguments.
     memory: str | None = None
+    window: int | None = None
     arguments: dict = dataclasses.field(default_factory=dict)
     # Class in `memlm_keras.cells`; `None` is an LSTM.
     cell: str | None = None
@@ -57,10 +59,11 @@ class Variant(own.OwnRow):
     def model(self):
         model = super().model()
         if self.memory:
-            model["memory"] = serialized(
-                f"memlm_keras.memory.{self.memory}",
-                **{"kernel_initializer": self.weights, **self.arguments},
-            )
+            arguments = {"kernel_initializer": self.weights, **self.arguments}
+            if self.window is not None:
+                arguments["window"] = self.window
+            memory = f"memlm_keras.memory.{self.memory}"
+            model["memory"] = serialized(memory, **arguments)
         if self.cell:
             cell = f"memlm_keras.cells.{self.cell}"
             model["recurrent"] = [projected_rnn(cell, units=self.units)]
@@ -96,54 +99,47 @@ class Variant(own.OwnRow):
         return {}
 
 
-def variants(window):
-    """The row and its variants, whose memories and pointers have a window."""
-    attention = {"memory": "Attention", "arguments": {"window": window}}
-    induction = {**attention, "memory": "InductionAttention"}
-    wide = {
-        "memory": "Projection",
-        "arguments": {"activation": None, "units": 200},
-    }
-    delta_rule = {
-        "num_heads": 4,
-        "key_dim": 48,
-        "decay": True,
-        "residual": True,
-        "kernel_initializer": "glorot_uniform",
-    }
-    # From +-0.3, 600 units do not learn.
-    parts = {
-        "units": 600,
-        "memory": "KeyValuePredict",
-        "arguments": {"window": 5},
-        "initial_range": 0.1,
-    }
-    return {
-        "lstm": Variant(),
-        # As many parameters as with a memory.
-        "lstm_wide": Variant(units=248, **wide),
-        "lstm_0.1": Variant(initial_range=0.1),
-        "induction": Variant(**induction),
-        "induction_0.1": Variant(**induction, initial_range=0.1),
-        "induction_pointer": Variant(
-            **induction, initial_range=0.1, pointer=window
-        ),
-        "attention": Variant(**attention, initial_range=0.1),
-        "delta_rule": Variant(memory="DeltaRule", arguments=delta_rule),
-        "key_value_predict": Variant(**parts),
-        "pointer": Variant(pointer=window),
-        "smoothing": Variant(smoothing=0.2),
-        "associative_gru": Variant(cell="AssociativeGRUCell"),
-        "average": Variant(average=True),
-        "combined": Variant(smoothing=0.2, pointer=window, **parts),
-    }
+WIDE = {"memory": "Projection", "arguments": {"activation": None, "units": 200}}
+INDUCTION = {"memory": "InductionAttention", "window": 100}
+# From +-0.3, 600 units do not learn.
+PARTS = {
+    "units": 600,
+    "memory": "KeyValuePredict",
+    "window": 5,
+    "initial_range": 0.1,
+}
+VARIANTS = {
+    "lstm": Variant(),
+    # As many parameters as with a memory.
+    "lstm_wide": Variant(units=248, **WIDE),
+    "lstm_0.1": Variant(initial_range=0.1),
+    "induction": Variant(**INDUCTION),
+    "induction_0.1": Variant(**INDUCTION, initial_range=0.1),
+    "induction_pointer": Variant(**INDUCTION, initial_range=0.1, pointer=100),
+    "attention": Variant(memory="Attention", window=100, initial_range=0.1),
+    "delta_rule": Variant(
+        memory="DeltaRule",
+        arguments={
+            "num_heads": 4,
+            "key_dim": 48,
+            "decay": True,
+            "residual": True,
+            "kernel_initializer": "glorot_uniform",
+        },
+    ),
+    "key_value_predict": Variant(**PARTS),
+    "pointer": Variant(pointer=100),
+    "smoothing": Variant(smoothing=0.2),
+    "associative_gru": Variant(cell="AssociativeGRUCell"),
+    "average": Variant(average=True),
+    "combined": Variant(smoothing=0.2, pointer=100, **PARTS),
+}
 
 
 def main(argv):
     if len(argv) > 1:
         raise app.UsageError(f"Unknown arguments: {argv[1:]}")
-    rows = variants(FLAGS.window)
-    memlm.presets.register("ablation", rows, title="Parts of memlm/small")
+    memlm.presets.register("ablation", VARIANTS, title="Parts of memlm/small")
     given = {
         name: FLAGS[name].value
         for name in GIVEN
@@ -153,10 +149,13 @@ def main(argv):
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
-    for name in FLAGS.variant or rows:
+    for name in FLAGS.variant or VARIANTS:
+        sizes = dict(options)
+        if FLAGS.window is not None and VARIANTS[name].window is not None:
+            sizes["window"] = FLAGS.window
         for seed in FLAGS.seed:
             preset = f"ablation/{name}"
-            experiment = Experiment(preset, FLAGS.dataset, seed=seed, **options)
+            experiment = Experiment(preset, FLAGS.dataset, seed=seed, **sizes)
             run_dir = pathlib.Path(FLAGS.run_dir, f"{name}-seed{seed}")
             found = experiment.run(run_dir, epochs=epochs, verbose=2)
             cells = [name, f"{found['parameters']:,}", str(seed)]

@@ -37,7 +37,7 @@ flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
 flags.DEFINE_integer("seed", 0, "Seed of the first weights.")
 
 PATHS = ("--data_dir", "--run_dir", "--out")
-TEXT = "English novels and stories of 1800 to 1929, in the public domain"
+TEXT = "English novels and stories of 1790 to 1929, in the public domain"
 
 
 def main(_):
@@ -73,14 +73,16 @@ def main(_):
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=250)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
     callbacks = [progress(batches), checkpoint]
+    whole, begin = not path.exists(), time.process_time()
     model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
+    hours = (time.process_time() - begin) / 3600
     card = {
         "description": f"An LSTM language model of {TEXT}.",
         "memory": FLAGS.memory,
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
-        "training time": f"{time.process_time() / 3600:.1f} hours of a core "
-        "since the run was last continued",
+        "training time": f"{hours:.1f} hours of processor time"
+        + ("" if whole else ", since the run was last continued"),
         "command": shlex.join(
             ["python", "recipes/english.py", "--data_dir=FOLDER_OF_BOOKS"]
             + [a for a in sys.argv[1:] if not a.startswith(PATHS)]

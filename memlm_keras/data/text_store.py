@@ -22,7 +22,7 @@ _FORMAT_VERSION = 3
 _SUMS = "checksums.json"
 _TRIES = 3
 # The longest line, in bytes. A text whose line is longer has no sentences.
-_LONGEST = 2**26
+_LONGEST_LINE = 2**26
 # Texts of fewer bytes are read without a progress bar. It begins later for
 # those who read the first lines alone.
 _LEAST_PROGRESS, _BEFORE_PROGRESS = 20_000_000, 10_000_000
@@ -229,17 +229,18 @@ def read_lines(path, advance=lambda count: None):
     """Yields the lines of a UTF-8 file, without their line ends; `advance` is
     called with the bytes of each."""
     # Only line feeds end lines, as Python's other line ends occur in sentences;
-    # without any, as in files of old Macs, carriage returns do.
+    # without any, as in small files of old Macs, carriage returns do.
     offset = 0
     with open(path, "rb") as file:
-        for line in iter(functools.partial(file.readline, _LONGEST + 1), b""):
-            text = _decode(line, path, offset)
-            if len(line) > _LONGEST:
+        read_line = functools.partial(file.readline, _LONGEST_LINE + 1)
+        for line in iter(read_line, b""):
+            if len(line) > _LONGEST_LINE:
                 raise ValueError(
                     f"The file {path} has a line of more than "
-                    f"{_LONGEST // 2**20} MiB at byte offset {offset}. A line "
-                    "is a sentence or a paragraph."
+                    f"{_LONGEST_LINE // 2**20} MiB at byte offset {offset}. "
+                    "Divide it into lines, each a sentence or a paragraph."
                 )
+            text = _decode(line, path, offset)
             if offset or line.endswith(b"\n"):
                 yield text.rstrip("\r\n")
             else:
@@ -255,8 +256,6 @@ def read_text(path):
 
 def _decode(data, path, offset):
     try:
-        if (zero := data.find(0)) >= 0:
-            raise UnicodeDecodeError("utf-8", data, zero, zero + 1, "binary")
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -264,6 +263,11 @@ def _decode(data, path, offset):
             f"0x{data[error.start]:02x} at byte offset "
             f"{offset + error.start} ({error.reason}). Convert it to UTF-8."
         ) from error
+    if (zero := data.find(0)) >= 0:
+        raise ValueError(
+            f"The file {path} is no text: it has a zero byte at byte offset "
+            f"{offset + zero}."
+        )
     # Some editors begin a file with a byte order mark.
     return text if offset else text.removeprefix("\ufeff")
 

@@ -188,7 +188,8 @@ def train(positional, values, command):
     else:
         print("\n".join(choice.reasons))
         print(f"Chosen: memlm train {choice.preset} {choice.flags}")
-        print("Any flag changes a choice (memlm train --help lists them).")
+        if preset is None:
+            print("To change a choice, give its flag (memlm train --help).")
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
         chosen = dict(choice.options)
@@ -228,7 +229,7 @@ def train(positional, values, command):
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)
-    if {path.name for path in folder.glob("*.png")} - {figures.CURVE}:
+    if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
         lines.insert(1, f"memlm attention {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))

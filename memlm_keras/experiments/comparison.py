@@ -131,16 +131,13 @@ def describe(results):
     if rows["this model"] > counting:
         best = min(list(rows.values())[3:])
         also = " by itself" if best < counting else ""
-        others = "or another --dropout or --learning_rate."
-        if not results["preset"].startswith("memlm/"):
-            others = (
-                "another --dropout or --learning_rate, or `memlm train` "
-                "without the name of a preset."
-            )
         lines.append(
             f"It is behind counting{also}: Kneser-Ney with a cache has "
-            f"{counting:.1f}. Try more --epochs, {others}"
+            f"{counting:.1f}. Try more --epochs, or another --dropout or "
+            "--learning_rate."
         )
+        if not results["preset"].startswith("memlm/"):
+            lines[-1] += " `memlm train` without a preset chooses one."
     if found["gained"]:
         words = ", ".join(
             f"{word} ({bits:.1f} bits, {count} times)"

@@ -46,6 +46,8 @@ _FEWEST_EPOCHS, _ENOUGH_EPOCHS, _MOST_EPOCHS = 3, 12, 40
 # Where there is no time for enough epochs, the rate is halved before each of
 # so many last ones.
 _HALVED = 3
+# Options that change how long an epoch takes.
+_SIZES = ("scale", "units", "embedding_dim")
 # Words that a target is compared with where all would take too long.
 _NUM_SAMPLED = 2000
 # Lines that decide how words are split. Punctuation counts as attached if it
@@ -135,14 +137,16 @@ def choose_preset(dataset, preset=None, **given):
             f"to {tokens:,} tokens (--as_published keeps the paper's)."
         )
         return Choice(preset, options, {}, reasons, corpus)
-    row = dataclasses.asdict(registry.find(preset)[1]) | given
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
         reasons.append(
-            f"The dropout is {options['dropout']}, for {tokens:,} tokens. An "
-            f"update reads {row['batch_size']} rows of {row['segment_length']} "
-            f"tokens, at a rate of {row['learning_rate']:g}."
+            f"The dropout is {options['dropout']}, for {tokens:,} tokens."
         )
+    row = dataclasses.asdict(registry.find(preset)[1]) | given
+    reasons.append(
+        f"An update reads {row['batch_size']} rows of {row['segment_length']} "
+        f"tokens, at a rate of {row['learning_rate']:g}."
+    )
     running, words = {}, _compared(preset, tokens, size, num_sampled)
     if num_sampled is None and words < size:
         options["num_sampled"] = words
@@ -150,7 +154,8 @@ def choose_preset(dataset, preset=None, **given):
             f"In training, targets are compared with {words:,} of the "
             "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
-    minutes, epochs = _minutes(preset, tokens, words, size), given.get("epochs")
+    minutes = _minutes(preset, tokens, words, size, given)
+    epochs = given.get("epochs")
     if epochs is None:
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
@@ -205,13 +210,17 @@ def _allowed(tokens):
     return min(_MINUTES * max(tokens / _TOKENS, 1), _MOST_MINUTES)
 
 
-def _minutes(preset, tokens, words, size):
+def _minutes(preset, tokens, words, size, given=None):
     """Minutes of an epoch in which a target is compared with so many words,
     with six operations a weight and token, and an update of all weights."""
-    row = registry.find(preset)[1]
-    updates = tokens / (row.batch_size * row.segment_length)
-    operations = 6 * count_params(preset, words) * tokens
-    operations += _UPDATE * count_params(preset, size) * updates
+    row = dataclasses.asdict(registry.find(preset)[1]) | (given or {})
+    sizes = {n: given[n] for n in _SIZES if given and n in given}
+    if sizes:
+        # They are counted in a model.
+        process.import_keras()
+    updates = tokens / (row["batch_size"] * row["segment_length"])
+    operations = 6 * count_params(preset, words, **sizes) * tokens
+    operations += _UPDATE * count_params(preset, size, **sizes) * updates
     return 10 * operations / (_speed() * _OPERATIONS)
 
 

@@ -35,8 +35,8 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
     assert choice.options["tokenize"] == "unicode_script"
     assert "Punctuation is attached" in choice.reasons[0]
     assert "memlm/small suits a text of" in choice.reasons[1]
-    assert "20 rows of 35 tokens, at a rate of 0.003" in choice.reasons[2]
-    assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[3]
+    assert "20 rows of 35 tokens, at a rate of 0.003" in choice.reasons[3]
+    assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[4]
 
 
 def test_what_is_given_is_kept(novel):
@@ -44,6 +44,15 @@ def test_what_is_given_is_kept(novel):
     choice = choose_preset(str(novel), **given)
     assert not {**choice.options, **choice.running}.keys() & given.keys()
     assert "for at most 2 epochs" in choice.reasons[-1]
+
+
+def test_sizes_that_are_given_change_the_number_of_epochs(novel, monkeypatch):
+    monkeypatch.setattr(defaults, "_OPERATIONS", 4e10)
+    few, more = [
+        choose_preset(str(novel), **given).running["epochs"]
+        for given in ({"scale": 4.0}, {})
+    ]
+    assert few < more
 
 
 def test_what_is_given_is_kept_for_a_papers_row(novel):
@@ -333,7 +342,7 @@ def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
     }
     text = "\n".join(comparison.describe(results))
     assert expected in text and "gained most" in text
-    without = "without the name of a preset"
+    without = "without a preset"
     assert without not in text
     results["preset"] = "daniluk2017/lstm"
     assert without in "\n".join(comparison.describe(results))
