@@ -154,7 +154,7 @@ def choose_preset(dataset, preset=None, **given):
             f"In training, targets are compared with {words:,} of the "
             "words, which is faster and costs about 1% (--num_sampled=0: all)."
         )
-    minutes = _minutes(preset, tokens, words, size, given)
+    minutes = _minutes(preset, tokens, words, size, **given)
     epochs = given.get("epochs")
     if epochs is None:
         epochs = int(_allowed(tokens) / minutes)
@@ -210,11 +210,11 @@ def _allowed(tokens):
     return min(_MINUTES * max(tokens / _TOKENS, 1), _MOST_MINUTES)
 
 
-def _minutes(preset, tokens, words, size, given=None):
+def _minutes(preset, tokens, words, size, **given):
     """Minutes of an epoch in which a target is compared with so many words,
     with six operations a weight and token, and an update of all weights."""
-    row = dataclasses.asdict(registry.find(preset)[1]) | (given or {})
-    sizes = {n: given[n] for n in _SIZES if given and n in given}
+    row = dataclasses.asdict(registry.find(preset)[1]) | given
+    sizes = {name: given[name] for name in _SIZES if name in given}
     if sizes:
         # They are counted in a model.
         process.import_keras()
