@@ -73,7 +73,8 @@ def import_keras(name=None):
 
 def _keep_memory():
     """Makes glibc keep the memory of arrays of up to 32 MiB for the next ones:
-    the kernel fills each new page with zeros."""
+    the kernel fills each new page with zeros. PyTorch gets larger pages."""
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     if {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} & set(os.environ):
         return
     # Names of <malloc.h>: M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.

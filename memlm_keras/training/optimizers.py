@@ -12,6 +12,8 @@ class FusedAdam(keras.optimizers.Adam):
     the other, and each reads and writes arrays of the size of the weights. For
     a large vocabulary, that takes as long as the model's own step. On
     TensorFlow and JAX, where XLA fuses the operations, nothing is different.
+    On PyTorch, `global_clipnorm` scales the gradients in place, as
+    `torch.nn.utils.clip_grad_norm_` does.
 
     Args:
         learning_rate, beta_1, beta_2, epsilon, amsgrad, **kwargs: as for
@@ -33,8 +35,10 @@ class FusedAdam(keras.optimizers.Adam):
 
         norm = torch.nn.utils.get_total_norm(grads)
         scale = torch.clamp(self.global_clipnorm / norm, max=1.0)
-        # Not a number for an infinite norm, as in Keras.
-        return torch._foreach_mul(grads, scale + (norm - norm))
+        # Not a number for an infinite norm, as in Keras. In place, as PyTorch
+        # clips: a new array of the size of the weights costs more than Adam.
+        torch._foreach_mul_(grads, scale + (norm - norm))
+        return grads
 
     def update_step(self, gradient, variable, learning_rate):
         """Updates a variable by its gradient, of the same shape."""

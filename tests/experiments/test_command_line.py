@@ -857,3 +857,25 @@ def test_freed_memory_is_used_again():
     faults(1)
     # The arrays have 4 * 4096 pages.
     assert faults(5) < 4096
+
+
+def test_large_arrays_of_pytorch_have_large_pages():
+    pytest.importorskip("torch")
+    pages = pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if not pages.exists() or "[never]" in pages.read_text():
+        pytest.skip("needs transparent huge pages")
+    script = """
+import resource
+from memlm_keras.experiments import process
+process.import_keras("torch")
+import torch
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(5):
+    torch.ones(2**24)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True
+    )
+    # The arrays have 5 * 16384 small pages.
+    assert int(told.stdout) < 16384, told.stderr
