@@ -82,6 +82,7 @@ ROWS = {
         memory=_memory("KeyValuePredict"), parts=3, window=5
     ),
     "key_value_predict": RecallRow(memory=_memory("KeyValuePredict"), parts=3),
+    "induction_10": RecallRow(memory=_memory("InductionAttention"), window=10),
     "induction": RecallRow(memory=_memory("InductionAttention")),
     "delta_rule": RecallRow(memory=_delta_rule()),
     "delta_rule_convolution": RecallRow(memory=_delta_rule(kernel_size=4)),
