@@ -236,7 +236,7 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
             each batch, and count for all others (Jean et al., 2015, "On Using
             Very Large Target Vocabulary for Neural Machine Translation",
             Section 3). Evaluation compares with all words. Without effect
-            where training needs the logits of all words: with a mixture, a
+            where training needs all words: with a pointer sentinel, a
             quantized or smoothed embedding, and metrics such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 

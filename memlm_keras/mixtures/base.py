@@ -48,12 +48,11 @@ class Mixture(keras.layers.Layer):
             predict at, of which the logits are; all steps are remembered.
 
     Returns:
-        A tuple `(log_probabilities, state, weights, auxiliary)`: natural-log
+        A tuple `(log_probabilities, state, weights, copies)`: natural-log
         probabilities `(batch, time, vocabulary)`, or `None` without logits;
         the new state; the attention weights `(batch, time, memory)`, oldest
-        slot first; and the first argument of `pointer_log_probability`, `()`
-        if not `supervised`. With `positions` there are `queries` steps in
-        place of `time`.
+        slot first; and the first argument of `log_probability`. With
+        `positions` there are `queries` steps in place of `time`.
     """
 
     attends = True
@@ -70,18 +69,16 @@ class Mixture(keras.layers.Layer):
         words = ops.zeros((batch_size, self.recent.slots), dtype="int32")
         return {**self.recent.initial_state(batch_size), "words": words}
 
-    def read(
-        self,
-        outputs,
-        state,
-        token_ids,
-        logits=None,
-        mask=None,
-        positions=None,
-    ):
-        """Reads any number of steps from a given state; see a call for results.
+    def read(self, outputs, state, token_ids, mask=None, positions=None):
+        """Reads any number of steps from a given state.
 
         The valid steps of a row, where `mask` is `True`, are at its front.
+
+        Returns:
+            A tuple `(copies, state, weights)`. The first is `(gate, shares,
+            words)`, of which `gate * softmax(logits) +
+            copy_distribution(shares, words, vocabulary)` is the mixture; for
+            the others see a call.
         """
         raise NotImplementedError(
             f"{type(self).__name__} must implement `read`."
@@ -105,9 +102,10 @@ class Mixture(keras.layers.Layer):
         if positions is not None:
             positions = ops.convert_to_tensor(positions, "int32")
         if mask is None:
-            return self.read(
-                outputs, state, token_ids, logits, positions=positions
+            copies, state, weights = self.read(
+                outputs, state, token_ids, positions=positions
             )
+            return self._mixed(logits, copies), state, weights, copies
         steps = ValidSteps(mask)
         of_results, put_back = steps.mask, steps.put_back
         if positions is None:
@@ -115,20 +113,45 @@ class Mixture(keras.layers.Layer):
         else:
             of_results = take_steps(steps.mask, positions)
             positions, put_back = steps.positions(positions)
-        log_probabilities, state, weights, auxiliary = self.read(
+        copies, state, weights = self.read(
             steps.to_front(outputs),
             state,
             steps.to_front(token_ids),
-            logits,
             steps.front,
             positions,
         )
         weights = put_back(weights)
+        log_probabilities = self._mixed(logits, copies)
+        if logits is not None:
+            log_probabilities = put_back(log_probabilities)
+            set_keras_mask(log_probabilities, of_results)
+        return log_probabilities, state, weights, copies
+
+    def _mixed(self, logits, copies):
+        """Log of `gate * softmax(logits)` and the copies, in float32."""
         if logits is None:
-            return None, state, weights, auxiliary
-        log_probabilities = put_back(log_probabilities)
-        set_keras_mask(log_probabilities, of_results)
-        return log_probabilities, state, weights, auxiliary
+            return None
+        gate, shares, words = copies
+        predicted = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+        copied = self.copy_distribution(shares, words, logits.shape[-1])
+        return ops.logaddexp(safe_log(gate) + predicted, safe_log(copied))
+
+    def log_probability(self, copies, targets, scores):
+        """Natural-log probability of targets, without that of other words.
+
+        Args:
+            copies: the last result of a call without a mask.
+            targets: int32 tensor `(batch, time)`, one for each predicting step.
+            scores: float32 tensor `(batch, time)`, their log-probabilities by
+                the head.
+
+        Returns:
+            float32 tensor `(batch, time)`.
+        """
+        gate, shares, words = copies
+        copied = self.copy_probability(shares, words, targets)
+        predicted = ops.add(safe_log(gate[..., 0]), scores)
+        return ops.logaddexp(predicted, safe_log(copied))
 
     def compute_mask(self, outputs, previous_mask=None):
         """`None`: a call attaches the mask to the log-probabilities itself."""
@@ -196,13 +219,6 @@ class Mixture(keras.layers.Layer):
         """Entries of `copy_distribution` at targets `(batch, steps)`."""
         same = ops.equal(words[:, None], targets[..., None])
         return ops.sum(ops.where(same, weights, 0), axis=-1)
-
-
-def mixed(gate, logits, copy_distribution):
-    """Log of `gate * softmax(logits) + copy_distribution`, in float32."""
-    predicted = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-    copies = safe_log(copy_distribution)
-    return ops.logaddexp(safe_log(gate) + predicted, copies)
 
 
 def safe_log(probabilities):

@@ -15,7 +15,6 @@ from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
-from memlm_keras.mixtures.base import mixed
 
 # Values of theta and weight to try on a development text.
 THETAS = tuple(round(0.1 * step, 1) for step in range(11))
@@ -79,15 +78,7 @@ class NeuralCache(Mixture):
             self.size, (outputs_shape[-1],), self.compute_dtype
         )
 
-    def read(
-        self,
-        outputs,
-        state,
-        token_ids,
-        logits=None,
-        mask=None,
-        positions=None,
-    ):
+    def read(self, outputs, state, token_ids, mask=None, positions=None):
         products, words, seen, state = self.compare(
             outputs, state, token_ids, mask
         )
@@ -96,16 +87,9 @@ class NeuralCache(Mixture):
         if positions is not None:
             weights = take_steps(weights, positions)
             seen = take_steps(seen, positions)
-        if logits is None:
-            return None, state, weights, ()
         filled = ops.any(seen, axis=-1, keepdims=True)
-        log_probabilities = mixed(
-            1.0 - self.weight * ops.cast(filled, "float32"),
-            logits,
-            self.weight
-            * self.copy_distribution(of_words, words, logits.shape[-1]),
-        )
-        return log_probabilities, state, weights, ()
+        gate = 1.0 - self.weight * ops.cast(filled, "float32")
+        return (gate, self.weight * of_words, words), state, weights
 
     def compare(self, outputs, state, token_ids, mask=None):
         """Returns `h_t . h_i`, `(B, T, N)`, which do not depend on `theta`, the

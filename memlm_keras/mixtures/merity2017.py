@@ -15,7 +15,6 @@ from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import masked_softmax
 from memlm_keras.masking import take_steps
 from memlm_keras.mixtures.base import Mixture
-from memlm_keras.mixtures.base import mixed
 from memlm_keras.mixtures.base import safe_log
 
 
@@ -84,15 +83,7 @@ class PointerSentinel(DistinctKernels, Mixture):
         self.query_bias = self.add_kernel("query_bias", (k,))
         self.sentinel = self.add_kernel("sentinel", (k,))
 
-    def read(
-        self,
-        outputs,
-        state,
-        token_ids,
-        logits=None,
-        mask=None,
-        positions=None,
-    ):
+    def read(self, outputs, state, token_ids, mask=None, positions=None):
         extended, words, seen, state = self.slide(
             outputs, state, token_ids, mask
         )
@@ -112,28 +103,20 @@ class PointerSentinel(DistinctKernels, Mixture):
         if positions is not None:
             every = take_steps(every, positions)
         weights, gate = every[..., :-1], every[..., -1:]
-        auxiliary = gate, of_words, words
-        if logits is None:
-            return None, state, weights, auxiliary
-        log_probabilities = mixed(
-            gate,
-            logits,
-            self.copy_distribution(of_words, words, logits.shape[-1]),
-        )
-        return log_probabilities, state, weights, auxiliary
+        return (gate, of_words, words), state, weights
 
-    def pointer_log_probability(self, auxiliary, targets, mask=None):
+    def pointer_log_probability(self, copies, targets, mask=None):
         """`log(g + sum_{i: w_i = y} a_i)` of the target words y.
 
         Args:
-            auxiliary: the last result of a call.
+            copies: the last result of a call.
             targets: int32 tensor `(B, T)`, one for each predicting step.
             mask: the mask of the call, or `None`; only without `positions`.
 
         Returns:
             float32 tensor `(B, T)`, zero at masked steps.
         """
-        gate, of_words, words = auxiliary
+        gate, of_words, words = copies
         if mask is not None:
             steps = ValidSteps(mask)
             targets = steps.to_front(targets)

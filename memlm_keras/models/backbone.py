@@ -164,22 +164,40 @@ class Backbone:
         if positions is not None:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
-        if sample_weight is not None and self.mixture is None and not draws:
+        mixture, logits, losses = self.mixture, None, None
+        # A mixture without weights does not train, but remembers.
+        mixes = mixture is not None and not (training and not mixture.weights)
+        if sample_weight is not None and not draws:
+            # Mixing changes the gradients of the losses.
             losses = head_losses(
-                self.head, projected, targets, sample_weight, training
+                self.head,
+                projected,
+                targets,
+                sample_weight,
+                training and not mixes,
             )
-            return Prediction(None, -losses, losses), {}
-        sample = {"targets": targets, "drawn": drawn} if draws else {}
-        logits = self.head(projected, **sample)
-        logits, mixture_state, _, auxiliary = self._mix(
-            outputs, token_ids, logits, state, training, positions
+        else:
+            sample = {"targets": targets, "drawn": drawn} if draws else {}
+            logits = self.head(projected, **sample)
+        mixed, mixture_state, _, copies = self._mix(
+            outputs,
+            token_ids,
+            logits if mixes else None,
+            state,
+            training,
+            positions,
         )
+        if mixes:
+            logits = mixed
         if targets is None:
             return Prediction(logits), mixture_state
-        losses = token_losses(logits, targets)
+        if logits is not None:
+            losses = token_losses(logits, targets)
+        elif mixes:
+            losses = -mixture.log_probability(copies, targets, -losses)
         prediction = Prediction(logits, -losses, losses)
-        if training and self.mixture is not None and self.mixture.supervised:
-            pointed = self.mixture.pointer_log_probability(auxiliary, targets)
+        if training and mixes and mixture.supervised:
+            pointed = mixture.pointer_log_probability(copies, targets)
             prediction = prediction._replace(loss=losses - pointed)
         return prediction, mixture_state
 
@@ -192,10 +210,11 @@ class Backbone:
         training=False,
         positions=None,
     ):
-        """Calls the mixture; returns logits, state, weights, auxiliary."""
+        """Calls the mixture; returns log-probabilities, state, weights and
+        copies."""
         if self.mixture is None:
-            return logits, {}, None, None
-        mixed, mixture_state, weights, auxiliary = self.mixture(
+            return None, {}, None, None
+        mixed, mixture_state, weights, copies = self.mixture(
             outputs,
             token_ids=token_ids,
             logits=logits,
@@ -203,10 +222,7 @@ class Backbone:
             training=training,
             positions=positions,
         )
-        if training and not self.mixture.weights:
-            # A mixture without weights does not train, but remembers.
-            mixed = logits
-        return mixed, pack_named("mixture", mixture_state), weights, auxiliary
+        return mixed, pack_named("mixture", mixture_state), weights, copies
 
     # === The whole model ===
 

@@ -193,6 +193,25 @@ def test_gradients_equal_finite_differences(kind, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
+@every_mixture
+def test_log_probability_is_that_of_the_whole_distribution(kind, compiled):
+    layer = kind.make(3, 3)
+    outputs, token_ids, logits = inputs_of(11, 2, 6, 3)
+    targets = np.random.default_rng(5).integers(V, size=(2, 6)).astype("int32")
+    scores = np.log(softmax(logits, axis=-1))
+    at_targets = np.take_along_axis(scores, targets[..., None], axis=-1)[..., 0]
+
+    def run(outputs, token_ids, logits, targets, at_targets):
+        whole, _, _, copies = layer(outputs, token_ids, logits=logits)
+        return whole, layer.log_probability(copies, targets, at_targets)
+
+    whole, found = arrays(
+        compiled(run)(outputs, token_ids, logits, targets, at_targets)
+    )
+    expected = np.take_along_axis(whole, targets[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_pointer_log_probability_is_that_of_gate_and_target():
     layer = Pointer.make(3, 3)
     outputs, token_ids, logits = inputs_of(4, 2, 6, 3)

@@ -85,6 +85,30 @@ def test_making_a_model_computes_nothing_of_a_whole_vocabulary(
 
 @pytest.mark.backend("torch")
 @every_mixture
+def test_losses_need_no_probabilities_of_other_words(mixture, monkeypatch):
+    """Neither in training nor in evaluation."""
+    model = make(mixture())
+    model.compile(keras.optimizers.SGD(0.1))
+    batches = Batches(text(61), batch_size=2, segment_length=10)
+    # Keras finds shapes in the first call.
+    model.fit(batches, validation_data=batches, verbose=0)
+
+    def refused(*arguments):
+        raise AssertionError("computed for all words")
+
+    monkeypatch.setattr(type(model.mixture), "copy_distribution", refused)
+    found = model.fit(batches, validation_data=batches, verbose=0).history
+    assert np.isfinite(found["loss"] + found["val_loss"]).all()
+    scores, _ = model.score_batches(batches)
+    monkeypatch.undo()
+    inputs, targets, _ = batches[0]
+    whole = array(model(inputs["token_ids"]))
+    expected = np.take_along_axis(whole, targets[..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(scores[:2], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.backend("torch")
+@every_mixture
 def test_attention_is_the_mixtures_where_no_memory_attends(mixture):
     model = make(mixture())
     weights = model.attention(text(10)[None])
