@@ -87,7 +87,7 @@ class BlockLosses:
             inputs: float tensor `(..., units)`.
             targets: int32 tensor `(...)`.
             weights: float tensor `(...)`, factors of the losses in the mean or
-                sum to differentiate; `None` for ones.
+                sum to differentiate; `None` if that is not known.
             training: bool, whether gradients will be taken. With `num_sampled`,
                 the losses then are estimates.
 
@@ -141,7 +141,7 @@ class BlockLosses:
                 bias,
                 flat,
                 None if weights is None else ops.reshape(weights, (-1,)),
-                training=training,
+                training=training and weights is not None,
                 words_first=words_first,
             )
         return ops.reshape(losses, ops.shape(targets))
@@ -236,8 +236,8 @@ class TiedProjection(BlockLosses, keras.layers.Layer):
             each batch, and count for all others (Jean et al., 2015, "On Using
             Very Large Target Vocabulary for Neural Machine Translation",
             Section 3). Evaluation compares with all words. Without effect
-            where training needs all words: with a pointer sentinel, a
-            quantized or smoothed embedding, and metrics such as accuracy.
+            where training needs all words: with a quantized or smoothed
+            embedding, and metrics such as accuracy.
         **kwargs: arguments of `keras.layers.Layer`.
 
     Call arguments:

@@ -168,13 +168,10 @@ class Backbone:
         # A mixture without weights does not train, but remembers.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:
-            # Mixing changes the gradients of the losses.
+            # What is mixed in changes the factors of the head's losses.
+            factors = None if mixes else sample_weight
             losses = head_losses(
-                self.head,
-                projected,
-                targets,
-                sample_weight,
-                training and not mixes,
+                self.head, projected, targets, factors, training
             )
         else:
             sample = {"targets": targets, "drawn": drawn} if draws else {}

@@ -12,6 +12,8 @@ from scipy.special import softmax
 import memlm_keras
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
+from memlm_keras.heads import OutputProjection
+from memlm_keras.heads import projection
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
@@ -24,7 +26,7 @@ pytestmark = pytest.mark.backend
 V = 13
 
 
-def make(mixture=None, memory=None):
+def make(mixture=None, memory=None, head=None):
     return LanguageModel(
         V,
         5,
@@ -32,6 +34,7 @@ def make(mixture=None, memory=None):
         memory,
         initializer=keras.initializers.RandomUniform(-0.5, 0.5),
         mixture=mixture,
+        head=head,
     )
 
 
@@ -259,6 +262,23 @@ def test_training_moves_every_weight_of_the_pointer():
     for old, new in zip(before, model.mixture.get_weights()):
         assert np.isfinite(new).all()
         assert (old != new).any()
+
+
+@pytest.mark.backend("torch")
+@every_mixture
+def test_training_takes_a_sample_of_the_words(mixture, monkeypatch):
+    """As without a mixture; evaluation takes all of them."""
+    model = make(mixture(), head=OutputProjection(num_sampled=6))
+    model.compile(keras.optimizers.SGD(0.1))
+    batches = Batches(text(61), batch_size=2, segment_length=10)
+
+    def refused(*arguments):
+        raise AssertionError("computed for all words")
+
+    model.fit(batches, verbose=0)
+    monkeypatch.setattr(projection, "token_losses", refused)
+    losses = model.fit(batches, epochs=20, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
 
 
 def test_a_mixture_is_one():
