@@ -9,7 +9,6 @@ from keras import ops
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import serialize
-from memlm_keras.heads import token_losses
 from memlm_keras.models.backbone import pack_named
 from memlm_keras.models.backbone import unpack_named
 from memlm_keras.models.language_model import LanguageModel
@@ -128,17 +127,27 @@ class Members(keras.layers.Layer):
 
     def step(self, token_ids, state=None, training=False, positions=None):
         """Runs all models; the logits are log-probabilities."""
-        mean, states = None, []
-        for backbone, own in self._each(state):
+
+        def predict(backbone, own):
             logits, own = backbone.step(token_ids, own, training, positions)
-            logits = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-            mean = logits if mean is None else ops.logaddexp(mean, logits)
-            states.append(own)
-        return mean - math.log(len(self.models)), self._joined(states)
+            return ops.log_softmax(ops.cast(logits, "float32"), axis=-1), own
+
+        return self._mean(predict, state)
 
     def score(self, token_ids, targets, state=None):
-        log_probabilities, state = self.step(token_ids, state)
-        return -token_losses(log_probabilities, targets), state
+        def score(backbone, own):
+            return backbone.score(token_ids, targets, own)
+
+        return self._mean(score, state)
+
+    def _mean(self, predict, state):
+        """Logarithms of the mean of probabilities, and the new state."""
+        mean, states = None, []
+        for backbone, own in self._each(state):
+            found, own = predict(backbone, own)
+            mean = found if mean is None else ops.logaddexp(mean, found)
+            states.append(own)
+        return mean - math.log(len(self.models)), self._joined(states)
 
     def attend(self, token_ids, state=None):
         """Reads without attention, which the models do not share."""
