@@ -33,21 +33,25 @@ flags.DEFINE_multi_enum(
     "A memory to train, once for each.",
 )
 
-WINDOW = 54  # Half a document.
+SEGMENT = 54  # Half a document.
+flags.DEFINE_integer("window", SEGMENT, "Steps that a memory reads.", 1)
 SENTENCE = "ruth ellis was born in york in 1871"
 LINE = "{:18}{:>12}{:>9}{:>12}{:>15}"
 # Units of the LSTM, so that no model has more parameters than the first; what
 # makes the memory, and what makes the mixture.
 KINDS = {
     "lstm": (100,),
-    "attention": (77, lambda: memlm.memory.Attention(WINDOW)),
-    "key_value_predict": (99, lambda: memlm.memory.KeyValuePredict(WINDOW)),
-    "attentive": (77, lambda: memlm.memory.Attentive("combined", WINDOW)),
-    "induction": (81, lambda: memlm.memory.InductionAttention(WINDOW)),
+    "attention": (77, lambda: memlm.memory.Attention(FLAGS.window)),
+    "key_value_predict": (
+        99,
+        lambda: memlm.memory.KeyValuePredict(FLAGS.window),
+    ),
+    "attentive": (77, lambda: memlm.memory.Attentive("combined", FLAGS.window)),
+    "induction": (81, lambda: memlm.memory.InductionAttention(FLAGS.window)),
     "induction_pointer": (
         77,
-        lambda: memlm.memory.InductionAttention(WINDOW),
-        lambda: memlm.mixtures.PointerSentinel(WINDOW),
+        lambda: memlm.memory.InductionAttention(FLAGS.window),
+        lambda: memlm.mixtures.PointerSentinel(FLAGS.window),
     ),
 }
 
@@ -119,7 +123,7 @@ def train(name, corpus):
 
     def batches(split, **kwargs):
         # Behind the beginning of a segment a window gets no gradient.
-        return corpus.batches(split, 32, WINDOW, documents=True, **kwargs)
+        return corpus.batches(split, 32, SEGMENT, documents=True, **kwargs)
 
     halve = memlm.training.halve_after(max(1, FLAGS.epochs - 3))
     log = keras.callbacks.CSVLogger(f"{FLAGS.run_dir}/{name}_log.csv")
