@@ -156,7 +156,7 @@ WRONG = {
     "--pairs=2 4": "commas without spaces. Received: 4",
 }
 RIGHT = {
-    "": "Models to train: 29, on up to 150,000 sequences each, .* minutes",
+    "": "Models to train: 30, on up to 150,000 sequences each, .* minutes",
     "--pairs=16 --rows=gru": "Models to train: 1,",
     "--pairs=10,10 --forgetting=10 --rows=gru,gru --seeds=1,1": "train: 1,",
     "--task=copy --distances=56 --rows=gru --seeds=0,1": "Models to train: 2,",
