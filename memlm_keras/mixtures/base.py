@@ -139,6 +139,9 @@ class Mixture(keras.layers.Layer):
     def log_probability(self, copies, targets, scores):
         """Natural-log probability of targets, without that of other words.
 
+        The logarithm of `gate * p_head(y) + p_copy(y)`: Equation 4 of Grave et
+        al. (2017), and the mixture of Merity et al. (2017).
+
         Args:
             copies: the last result of a call without a mask.
             targets: int32 tensor `(batch, time)`, one for each predicting step.
@@ -147,6 +150,16 @@ class Mixture(keras.layers.Layer):
 
         Returns:
             float32 tensor `(batch, time)`.
+
+        Example:
+
+        >>> cache = memlm_keras.mixtures.NeuralCache(10)
+        >>> token_ids = np.ones((2, 7), "int32")
+        >>> *_, copies = cache(np.ones((2, 7, 16), "float32"), token_ids)
+        >>> scores = np.full((2, 7), -3.0, "float32")
+        >>> found = cache.log_probability(copies, token_ids, scores)
+        >>> keras.ops.shape(found)
+        (2, 7)
         """
         gate, shares, words = copies
         copied = self.copy_probability(shares, words, targets)

@@ -164,7 +164,7 @@ class Backbone:
         if positions is not None:
             projected = take_steps(outputs, positions)
         draws = getattr(self.head, "draws", False)
-        mixture, logits, losses = self.mixture, None, None
+        mixture, logits = self.mixture, None
         # A mixture without weights does not train, but remembers.
         mixes = mixture is not None and not (training and not mixture.weights)
         if sample_weight is not None and not draws:

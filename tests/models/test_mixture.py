@@ -279,6 +279,8 @@ def test_training_takes_a_sample_of_the_words(mixture, monkeypatch):
     monkeypatch.setattr(projection, "token_losses", refused)
     losses = model.fit(batches, epochs=20, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
+    with pytest.raises(AssertionError, match="computed for all words"):
+        model.evaluate(batches, verbose=0)
 
 
 def test_a_mixture_is_one():
