@@ -21,6 +21,7 @@ from memlm_keras.experiments import choose_preset
 from memlm_keras.presets import own
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
+from memlm_keras.presets.rows import uniform
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string("dataset", "embedded", "As of `memlm train`.")
@@ -30,10 +31,12 @@ flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
 flags.DEFINE_float("dropout", None, "In place of the rule's.")
 flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
+flags.DEFINE_integer("batch_size", None, "In place of the rule's.")
 flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
 flags.DEFINE_integer("window", None, "In place of those of memories.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
-GIVEN = ("dropout", "learning_rate", "epochs", "scale", "num_sampled")
+flags.DEFINE_integer("cache_size", None, "As of `memlm train`.")
+GIVEN = "dropout learning_rate epochs batch_size scale num_sampled".split()
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -108,6 +111,20 @@ PARTS = {
     "window": 5,
     "initial_range": 0.1,
 }
+
+
+def delta_rule(**changes):
+    """A variant with a delta rule, and `changes` of its arguments."""
+    arguments = {
+        "num_heads": 4,
+        "key_dim": 48,
+        "decay": True,
+        "residual": True,
+        "kernel_initializer": "glorot_uniform",
+    }
+    return Variant(memory="DeltaRule", arguments=arguments | changes)
+
+
 VARIANTS = {
     "lstm": Variant(),
     # As many parameters as with a memory.
@@ -117,16 +134,10 @@ VARIANTS = {
     "induction_0.1": Variant(**INDUCTION, initial_range=0.1),
     "induction_pointer": Variant(**INDUCTION, initial_range=0.1, pointer=100),
     "attention": Variant(memory="Attention", window=100, initial_range=0.1),
-    "delta_rule": Variant(
-        memory="DeltaRule",
-        arguments={
-            "num_heads": 4,
-            "key_dim": 48,
-            "decay": True,
-            "residual": True,
-            "kernel_initializer": "glorot_uniform",
-        },
-    ),
+    "delta_rule": delta_rule(),
+    "delta_rule_no_decay": delta_rule(decay=False),
+    "delta_rule_no_residual": delta_rule(residual=False),
+    "delta_rule_0.1": delta_rule(kernel_initializer=uniform(0.1)),
     "key_value_predict": Variant(**PARTS),
     "pointer": Variant(pointer=100),
     "smoothing": Variant(smoothing=0.2),
@@ -150,14 +161,18 @@ def main(argv):
     options = choice.options | given
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
     for name in FLAGS.variant or VARIANTS:
-        sizes = dict(options)
+        sizes, measures = dict(options), {}
         if FLAGS.window is not None and VARIANTS[name].window is not None:
             sizes["window"] = FLAGS.window
+        if not VARIANTS[name].pointer:
+            measures["cache_size"] = FLAGS.cache_size
         for seed in FLAGS.seed:
             preset = f"ablation/{name}"
             experiment = Experiment(preset, FLAGS.dataset, seed=seed, **sizes)
             run_dir = pathlib.Path(FLAGS.run_dir, f"{name}-seed{seed}")
-            found = experiment.run(run_dir, epochs=epochs, verbose=2)
+            found = experiment.run(
+                run_dir, epochs=epochs, verbose=2, measures=measures
+            )
             cells = [name, f"{found['parameters']:,}", str(seed)]
             for split in ("validation", "test"):
                 cells.append(f"{found[split]['perplexity']:.1f}")

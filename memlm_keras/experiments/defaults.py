@@ -27,6 +27,8 @@ OWN = "memlm"
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
+# Rows of an update, and the tokens of training text up to which each is chosen.
+_BATCH_SIZE = {5: 60_000, 20: float("inf")}
 # Operations of a core in ten minutes. The speed grows with the root of the
 # cores, and no further from so many.
 _OPERATIONS, _MOST_CORES = 2.1e13, 16
@@ -141,6 +143,10 @@ def choose_preset(dataset, preset=None, **given):
         options["dropout"] = _up_to(tokens, _DROPOUT)
         reasons.append(
             f"The dropout is {options['dropout']}, for {tokens:,} tokens."
+        )
+    if "batch_size" not in given:
+        given["batch_size"] = options["batch_size"] = _up_to(
+            tokens, _BATCH_SIZE
         )
     row = dataclasses.asdict(registry.find(preset)[1]) | given
     reasons.append(
@@ -294,7 +300,7 @@ def _fitted(preset, own, tokens):
     """Options that give a paper's row the size and the rates of ours."""
     row, ours = registry.find(preset)[1], registry.find(own)[1]
     fitted = {
-        "batch_size": ours.batch_size,
+        "batch_size": _up_to(tokens, _BATCH_SIZE),
         "dropout": _up_to(tokens, _DROPOUT),
     }
     if ours.units < row.units:

@@ -35,15 +35,17 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
     assert choice.options["tokenize"] == "unicode_script"
     assert "Punctuation is attached" in choice.reasons[0]
     assert "memlm/small suits a text of" in choice.reasons[1]
-    assert "20 rows of 35 tokens, at a rate of 0.003" in choice.reasons[3]
+    assert "5 rows of 35 tokens, at a rate of 0.003" in choice.reasons[3]
     assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[4]
 
 
 def test_what_is_given_is_kept(novel):
     given = {"dropout": 0.1, "tokenize": "characters", "epochs": 2}
+    given["batch_size"] = 3
     choice = choose_preset(str(novel), **given)
     assert not {**choice.options, **choice.running}.keys() & given.keys()
     assert "for at most 2 epochs" in choice.reasons[-1]
+    assert "An update reads 3 rows" in " ".join(choice.reasons)
 
 
 def test_sizes_that_are_given_change_the_number_of_epochs(novel, monkeypatch):
@@ -83,7 +85,7 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
         monkeypatch.setattr(defaults, "_cores", lambda: cores)
         return choose_preset(str(novel)).running["epochs"]
 
-    monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
+    monkeypatch.setattr(defaults, "_OPERATIONS", 1.5e10)
     assert epochs(99) == epochs(16)
     assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
     assert "on 16 CPU" in choose_preset(str(novel)).reasons[-1]

@@ -1,5 +1,6 @@
 """The ablation of the own row, run as users run it."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -18,6 +19,7 @@ def test_variants_are_trained_and_compared(tmp_path):
     names = ["lstm", "induction", "smoothing", "average", "combined"]
     names.append("delta_rule")
     flags = [f"--variant={name}" for name in names]
+    flags.append("--cache_size=9")
     found = subprocess.run(
         [sys.executable, RECIPE, "--dataset=novel.txt", "--seed=3", *flags],
         env={**os.environ, "PYTHONPATH": str(RECIPE.parents[1])},
@@ -34,6 +36,8 @@ def test_variants_are_trained_and_compared(tmp_path):
         assert 1 < float(validation) < 20 and 1 < float(test) < 20
     assert float(table[0][-1]) < 12
     run = tmp_path / "runs" / "ablation" / "delta_rule-seed3"
+    results = json.loads((run / "results.json").read_text())
+    assert 1 < results["cache"]["test"]["perplexity"] < 20
     command = [sys.executable, "-m", "memlm_keras", "evaluate", run]
     told = subprocess.run(
         [*command, "--dataset=novel.txt"],
