@@ -300,7 +300,7 @@ def _fitted(preset, own, tokens):
     """Options that give a paper's row the size and the rates of ours."""
     row, ours = registry.find(preset)[1], registry.find(own)[1]
     fitted = {
-        "batch_size": _up_to(tokens, _BATCH_SIZE),
+        "batch_size": ours.batch_size,
         "dropout": _up_to(tokens, _DROPOUT),
     }
     if ours.units < row.units:
