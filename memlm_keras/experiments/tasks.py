@@ -267,8 +267,11 @@ class LanguageModelTask(Task):
         )
 
     def examples(self, experiment, path):
-        words = figures.drawn_words(experiment.corpus)[:3]
-        prompt = " ".join(words).replace('"', "")
+        vocabulary = experiment.corpus.vocabulary
+        unknown = vocabulary.tokens[vocabulary.unknown_id]
+        words = figures.drawn_words(experiment.corpus)
+        words = [word for word in words if word not in (unknown, '"')][:3]
+        prompt = " ".join(words)
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
 
 

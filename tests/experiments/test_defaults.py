@@ -244,6 +244,17 @@ def _recipe(run):
     return RunFolder(run).recipe()
 
 
+def test_a_suggested_prompt_has_known_words(novel):
+    lines = novel.read_text(encoding="utf-8").splitlines()
+    write_lines(novel, [f"name{i} {line}" for i, line in enumerate(lines)])
+    experiment = Experiment("memlm/small", str(novel))
+    generate = experiment.task.examples(experiment, "RUN")[0]
+    prompt = generate.removeprefix('memlm generate RUN "').removesuffix('"')
+    known = experiment.corpus.vocabulary
+    assert known.unknown_id not in known.encode(prompt)
+    assert len(prompt.split()) == 3
+
+
 def test_names_of_trained_and_of_random_models_are_told_apart(memlm):
     told = memlm("train", "memlm/english", "--dataset=embedded")
     assert told.status == 2 and "begins with random weights" in told.err
