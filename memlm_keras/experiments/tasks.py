@@ -270,8 +270,9 @@ class LanguageModelTask(Task):
         vocabulary = experiment.corpus.vocabulary
         unknown = vocabulary.tokens[vocabulary.unknown_id]
         words = figures.drawn_words(experiment.corpus)
-        words = [word for word in words if word not in (unknown, '"')][:3]
-        prompt = " ".join(words)
+        # A shell would read a quotation mark.
+        words = [w for w in words if w != unknown and '"' not in w]
+        prompt = " ".join(words[:3])
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
 
 

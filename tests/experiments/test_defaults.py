@@ -244,9 +244,17 @@ def _recipe(run):
     return RunFolder(run).recipe()
 
 
+def test_longer_texts_have_larger_updates(novel, monkeypatch):
+    monkeypatch.setattr(defaults, "_BATCH_SIZE", {5: 9, 20: float("inf")})
+    choice = choose_preset(str(novel))
+    assert choice.options["batch_size"] == 20
+    assert "An update reads 20 rows" in " ".join(choice.reasons)
+
+
 def test_a_suggested_prompt_has_known_words(novel):
     lines = novel.read_text(encoding="utf-8").splitlines()
-    write_lines(novel, [f"name{i} {line}" for i, line in enumerate(lines)])
+    lines = [f'name{i} "so {line}' for i, line in enumerate(lines)]
+    write_lines(novel, lines)
     experiment = Experiment("memlm/small", str(novel))
     generate = experiment.task.examples(experiment, "RUN")[0]
     prompt = generate.removeprefix('memlm generate RUN "').removesuffix('"')
