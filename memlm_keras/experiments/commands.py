@@ -216,14 +216,14 @@ def train(positional, values, command):
     )
     task = experiment.task
     print(outcome(results, task.columns))
-    requests = measuring.requests(experiment, measures)
-    if comparison.NAME in results:
+    told = comparison.NAME in results
+    if told:
         print("\n".join(comparison.describe(results)))
     print_numbers(
         {
             request.name: results[request.name]
-            for request in requests
-            if request.name != comparison.NAME
+            for request in measuring.requests(experiment, measures)
+            if request.name != comparison.NAME and (request.typed or not told)
         }
     )
     print(f"All of it is in {folder}")
@@ -357,7 +357,9 @@ def _evaluate_run(folder, values, measures, verbose):
     requests = measuring.requests(experiment, measures)
     for request in requests:
         if not request.is_in(before):
-            results[request.name] = request.make(model, verbose)
+            results[request.name] = request.make(
+                model, verbose, before | results
+            )
     if before:
         folder.add_results(results)
     for request in requests:

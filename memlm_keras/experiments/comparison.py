@@ -19,7 +19,7 @@ _LINES, _LONGEST = 3, 25
 _BITS = np.log(2.0)
 
 
-def compare(experiment, model, asked, verbose):
+def compare(experiment, model, asked, verbose, before):
     """Perplexities of n-gram models, bits of the test text by word and by
     character, the words that the model gained most on, and generated lines."""
     from memlm_keras.models.streaming import concatenate_batches

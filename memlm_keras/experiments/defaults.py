@@ -122,9 +122,9 @@ def choose_preset(dataset, preset=None, **given):
             reasons.append(reason)
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
-    num_sampled = given.get("num_sampled")
+    rows = _up_to(tokens, _BATCH_SIZE)
     if preset is None:
-        preset, refused = _own_row(tokens, size, num_sampled)
+        preset, refused = _own_row(tokens, size, **{"batch_size": rows} | given)
         reasons += refused
         reasons.append(
             f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
@@ -145,16 +145,14 @@ def choose_preset(dataset, preset=None, **given):
             f"The dropout is {options['dropout']}, for {tokens:,} tokens."
         )
     if "batch_size" not in given:
-        given["batch_size"] = options["batch_size"] = _up_to(
-            tokens, _BATCH_SIZE
-        )
+        given["batch_size"] = options["batch_size"] = rows
     row = dataclasses.asdict(registry.find(preset)[1]) | given
     reasons.append(
         f"An update reads {row['batch_size']} rows of {row['segment_length']} "
         f"tokens, at a rate of {row['learning_rate']:g}."
     )
-    running, words = {}, _compared(preset, tokens, size, num_sampled)
-    if num_sampled is None and words < size:
+    running, words = {}, _compared(preset, tokens, size, **given)
+    if "num_sampled" not in given and words < size:
         options["num_sampled"] = words
         reasons.append(
             f"In training, targets are compared with {words:,} of the "
@@ -189,24 +187,24 @@ def _up_to(tokens, limits):
     return next(key for key, most in limits.items() if tokens <= most)
 
 
-def _own_row(tokens, size, num_sampled=None):
+def _own_row(tokens, size, **given):
     """The row for a text, and why each larger one is not for this machine."""
     best = _up_to(tokens, _ROWS)
     rows = [f"{OWN}/{row}" for row in _ROWS]
     rows, reasons = rows[: rows.index(f"{OWN}/{best}") + 1], []
     while len(rows) > 1 and (
-        reason := _too_large(rows[-1], tokens, size, num_sampled)
+        reason := _too_large(rows[-1], tokens, size, **given)
     ):
         reasons.append(f"{rows.pop()} {reason}.")
     return rows[-1], reasons
 
 
-def _compared(preset, tokens, size, num_sampled):
+def _compared(preset, tokens, size, num_sampled=None, **given):
     """Words that a target is compared with: as given, or a sample if there is
     no time for enough epochs with all."""
     if num_sampled is not None:
         return min(num_sampled or size, size)
-    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size, size)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, size, size, **given)
     samples = size > 2 * _NUM_SAMPLED and minutes > _allowed(tokens)
     return _NUM_SAMPLED if samples else size
 
@@ -230,12 +228,12 @@ def _minutes(preset, tokens, words, size, **given):
     return 10 * operations / (_speed() * _OPERATIONS)
 
 
-def _too_large(preset, tokens, size, num_sampled):
+def _too_large(preset, tokens, size, **given):
     """Why a row is not for this machine, or `None`."""
     if _bytes(preset, size) > _memory():
         return "needs more than half of the memory"
-    words = _compared(preset, tokens, size, num_sampled)
-    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words, size)
+    words = _compared(preset, tokens, size, **given)
+    minutes = _ENOUGH_EPOCHS * _minutes(preset, tokens, words, size, **given)
     if minutes > _allowed(tokens):
         return (
             f"would take about {minutes:,.0f} min for {_ENOUGH_EPOCHS} epochs "

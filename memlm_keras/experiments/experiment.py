@@ -266,12 +266,12 @@ class Experiment:
     def _measure_more(self, run_folder, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
         results = run_folder.results()
-        added = {}
         for request in measuring.requests(self, measures):
             if not request.is_in(results):
                 model = model or run_folder.model()
-                added[request.name] = request.make(model, verbose)
-        return run_folder.add_results(added) if added else results
+                made = request.make(model, verbose, results)
+                results = run_folder.add_results({request.name: made})
+        return results
 
     def _summary(self, log):
         """Epochs and speed of a run; the first of equal epochs is the best."""

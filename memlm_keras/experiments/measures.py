@@ -37,7 +37,9 @@ class Measure:
     """A measurement that is made on request."""
 
     name: str  # its key in `results.json`
-    function: Callable  # (experiment, model, asked, verbose) to plain values
+    # (experiment, model, asked, verbose, before) to plain values; `before` has
+    # the results so far.
+    function: Callable
     # Options that request it together, and their keys in its results, if any.
     needs: dict
     check: Callable | None = None  # (experiment, asked), raises `UsageError`
@@ -52,10 +54,12 @@ class Measure:
 
 
 class Request(NamedTuple):
-    """A requested measurement; `make(model, verbose)` returns plain values."""
+    """A requested measurement; `make(model, verbose, before)` returns plain
+    values."""
 
     name: str
     settings: dict
+    typed: bool  # whether an option requested it, not the preset
     make: Callable
 
     def is_in(self, results):
@@ -80,19 +84,23 @@ def requests(experiment, asked):
             **asked,
         }
 
-    def make(measure, settings, model, verbose):
-        values = measure.function(experiment, model, asked, verbose)
+    def make(measure, settings, model, verbose, before):
+        values = measure.function(experiment, model, asked, verbose, before)
         return {**settings, **values}
 
     return [
         Request(
             measure.name,
             settings,
+            by_option,
             functools.partial(make, measure, settings),
         )
         for measure in MEASURES
         if (settings := measure.settings(asked)) is not None
-        and (len(measure.needs) < 2 or typed & measure.needs.keys())
+        and (
+            (by_option := bool(typed & measure.needs.keys()))
+            or len(measure.needs) < 2
+        )
     ]
 
 
@@ -157,7 +165,7 @@ def _choose_cache(experiment, model, asked, verbose):
     )
 
 
-def _with_cache(experiment, model, asked, verbose):
+def _with_cache(experiment, model, asked, verbose, before):
     choice = _choose_cache(experiment, model, asked, verbose)
     cached = model.with_mixture(choice.cache)
     # The choice has read this text.
@@ -180,13 +188,18 @@ def _check_cache(experiment, asked):
         )
 
 
-def _dynamic_with_cache(experiment, model, asked, verbose):
-    cached, settings = add_cache(experiment, model, asked, verbose)
+def _dynamic_with_cache(experiment, model, asked, verbose, before):
+    cached, settings = add_cache(
+        experiment, model, asked, verbose, before.get("cache")
+    )
     name = "Dynamic evaluation with a cache"
-    return {**settings, **_dynamic(experiment, cached, asked, verbose, name)}
+    found = _dynamic(experiment, cached, asked, verbose, before, name)
+    return {**settings, **found}
 
 
-def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
+def _dynamic(
+    experiment, model, asked, verbose, before, name="Dynamic evaluation"
+):
     evaluation = memlm.evaluation
     reading = experiment.preset.get("dynamic") or _DYNAMIC
 
@@ -224,7 +237,7 @@ def _dynamic(experiment, model, asked, verbose, name="Dynamic evaluation"):
     return {"rate": best.rate, "decay": best.decay, **results}
 
 
-def _monte_carlo(experiment, model, asked, verbose):
+def _monte_carlo(experiment, model, asked, verbose, before):
     result = memlm.evaluation.monte_carlo_perplexity(
         model,
         evaluation_batches(experiment, model, "test"),
@@ -259,7 +272,7 @@ def smoothing_of(model):
     return smoothing and smoothing["config"]
 
 
-def _by_samples(experiment, model, asked, verbose):
+def _by_samples(experiment, model, asked, verbose, before):
     batches = evaluation_batches(experiment, model, "validation")
     return plain_perplexity(
         memlm.evaluation.sampled_perplexity(
@@ -268,7 +281,7 @@ def _by_samples(experiment, model, asked, verbose):
     )
 
 
-def _by_mode(experiment, model, asked, verbose):
+def _by_mode(experiment, model, asked, verbose, before):
     mode = model.with_prediction("mode")
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)
@@ -311,7 +324,7 @@ def identity(paths):
     return [zlib.crc32(pathlib.Path(path).read_bytes()) for path in paths]
 
 
-def _complete(experiment, model, asked, verbose):
+def _complete(experiment, model, asked, verbose, before):
     questions = memlm.data.completion_questions(
         asked["questions"], asked["answers"]
     )
@@ -357,7 +370,7 @@ def reconstruction(experiment, model, split, sampler, verbose):
     }
 
 
-def _by_beams(experiment, model, asked, verbose):
+def _by_beams(experiment, model, asked, verbose, before):
     # Importing it takes seconds.
     import keras_nlp
 

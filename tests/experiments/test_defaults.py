@@ -224,6 +224,8 @@ def test_training_without_the_name_of_a_preset(
     )
     for line in ("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"):
         assert line in told.out
+    # The comparison has told it.
+    assert "dynamic, test:" not in told.out
     # An LSTM has no attention to draw.
     assert "memlm generate" in told.out and "memlm attention" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
@@ -289,7 +291,7 @@ def compared(folder):
         "daniluk2017/lstm", str(folder / "text.txt"), scale=0.02, batch_size=4
     )
     model, _ = experiment.make()
-    return experiment, model, comparison.compare(experiment, model, {}, 0)
+    return experiment, model, comparison.compare(experiment, model, {}, 0, {})
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")

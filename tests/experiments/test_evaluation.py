@@ -8,6 +8,7 @@ import pytest
 from corpus_files import write_splits
 
 from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import measures
 from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import NAME
@@ -94,8 +95,16 @@ def test_the_average_of_two_runs(memlm, train, folder):
     refused(told, "must be different ones")
 
 
-def test_what_was_asked_for_is_told_last(memlm, train, folder):
+def test_what_was_asked_for_is_told_last(memlm, train, folder, monkeypatch):
+    choices, choose = [], measures._choose_cache
+    monkeypatch.setattr(
+        measures,
+        "_choose_cache",
+        lambda *arguments: choices.append(arguments) or choose(*arguments),
+    )
     told = train("daniluk2017/lstm", "--dynamic", "--cache_size=9")
+    # Dynamic evaluation with a cache has the one that was chosen before.
+    assert len(choices) == 1
     closing = told.out.partition("; best of 1 epochs")[2]
     for key in ("cache", "dynamic", "dynamic_with_cache"):
         for split in ("validation", "test"):
