@@ -102,7 +102,6 @@ class Variant(own.OwnRow):
         return {}
 
 
-WIDE = {"memory": "Projection", "arguments": {"activation": None, "units": 200}}
 INDUCTION = {"memory": "InductionAttention", "window": 100}
 # From +-0.3, 600 units do not learn.
 PARTS = {
@@ -128,7 +127,7 @@ def delta_rule(**changes):
 VARIANTS = {
     "lstm": Variant(),
     # As many parameters as with a memory.
-    "lstm_wide": Variant(units=248, **WIDE),
+    "lstm_wide": Variant(units=248),
     "lstm_0.1": Variant(initial_range=0.1),
     "induction": Variant(**INDUCTION),
     "induction_0.1": Variant(**INDUCTION, initial_range=0.1),

@@ -26,7 +26,9 @@ OWN = "memlm"
 # Tokens of training text up to which a row is chosen.
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
-_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.3: float("inf")}
+_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: float("inf")}
+# The smallest row has outputs of another size for texts of more tokens than this.
+_UNPROJECTED, _PROJECTED = 300_000, {"units": 248, "embedding_dim": 200}
 # Rows of an update, and the tokens of training text up to which each is chosen.
 _BATCH_SIZE = {5: 60_000, 20: float("inf")}
 # Operations of a core in ten minutes. The speed grows with the root of the
@@ -139,6 +141,14 @@ def choose_preset(dataset, preset=None, **given):
             f"to {tokens:,} tokens (--as_published keeps the paper's)."
         )
         return Choice(preset, options, {}, reasons, corpus)
+    smallest = preset == f"{OWN}/{next(iter(_ROWS))}"
+    if smallest and tokens > _UNPROJECTED and not given.keys() & {*_SIZES}:
+        options |= _PROJECTED
+        given |= _PROJECTED
+        reasons.append(
+            "Its {units} outputs are projected to {embedding_dim}, the size of "
+            "the embeddings, which pays for longer texts.".format(**_PROJECTED)
+        )
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)
         reasons.append(

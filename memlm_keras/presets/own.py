@@ -12,7 +12,8 @@ from memlm_keras.registry import Paper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnRow(UniformRow):
-    """LSTM layers whose last has the size of the embeddings, which are tied."""
+    """LSTM layers with tied embeddings. Where the sizes differ, outputs are
+    projected to the size of the embeddings."""
 
     layers: int = 1
     dropout: float = 0.5
@@ -28,9 +29,27 @@ class OwnRow(UniformRow):
     def model(self):
         return self.language_model(
             self.lstms(self.layers),
+            memory=self.projection,
             dropout=self.dropout,
             tie_embeddings=True,
             head=self.head if self.num_sampled else None,
+        )
+
+    @property
+    def sizes_are_one(self):
+        """No: outputs are projected."""
+        return False
+
+    @property
+    def projection(self):
+        """From outputs to vectors of the size of the embeddings, or `None`."""
+        if self.embedding_size == self.units:
+            return None
+        return serialized(
+            "memlm_keras.memory.Projection",
+            kernel_initializer=self.weights,
+            activation=None,
+            units=self.embedding_size,
         )
 
     @property
