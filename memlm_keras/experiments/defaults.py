@@ -26,7 +26,7 @@ OWN = "memlm"
 # Tokens of training text up to which a row is chosen.
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
-_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: float("inf")}
+_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: float("inf")}
 # The smallest row has outputs of another size for texts of more tokens than this.
 _UNPROJECTED, _PROJECTED = 300_000, {"units": 248, "embedding_dim": 200}
 # Rows of an update, and the tokens of training text up to which each is chosen.
@@ -41,7 +41,7 @@ _UPDATE = 180
 _GPU = 45
 # Minutes of training for texts of up to so many tokens, for longer ones in
 # proportion, and at most.
-_MINUTES, _TOKENS, _MOST_MINUTES = 6.5, 500_000, 180
+_MINUTES, _TOKENS, _MOST_MINUTES = 7.5, 500_000, 180
 # Share of the memory that a row may take.
 _MEMORY = 0.5
 # Epochs at least, for which a row that is not the smallest must have time, and
