@@ -31,12 +31,15 @@ flags.DEFINE_multi_string("variant", None, "All, unless these are named.")
 flags.DEFINE_float("dropout", None, "In place of the rule's.")
 flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
+flags.DEFINE_integer("halve_after", None, "As of `memlm train`.")
 flags.DEFINE_integer("batch_size", None, "In place of the rule's.")
 flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
 flags.DEFINE_integer("window", None, "In place of those of memories.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
 flags.DEFINE_integer("cache_size", None, "As of `memlm train`.")
-GIVEN = "dropout learning_rate epochs batch_size scale num_sampled".split()
+GIVEN = (
+    "dropout learning_rate epochs halve_after batch_size scale num_sampled"
+).split()
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
@@ -155,7 +158,8 @@ def main(argv):
         for name in GIVEN
         if FLAGS[name].value is not None
     }
-    choice = choose_preset(FLAGS.dataset, **given)
+    # Where a scale is given, the rule chooses no sizes.
+    choice = choose_preset(FLAGS.dataset, **{"scale": 1.0} | given)
     epochs = given.pop("epochs", choice.running.get("epochs"))
     options = choice.options | given
     lines = [LINE.format("", "parameters", "seed", "validation", "test")]
