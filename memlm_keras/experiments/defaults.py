@@ -27,8 +27,9 @@ OWN = "memlm"
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: float("inf")}
-# The smallest row has outputs of another size for texts of more tokens than this.
-_UNPROJECTED, _PROJECTED = 300_000, {"units": 248, "embedding_dim": 200}
+# Sizes of the smallest row for texts of more tokens than the first number, and
+# no more than the second.
+_PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # Rows of an update, and the tokens of training text up to which each is chosen.
 _BATCH_SIZE = {5: 60_000, 20: float("inf")}
 # Operations of a core in ten minutes. The speed grows with the root of the
@@ -141,13 +142,15 @@ def choose_preset(dataset, preset=None, **given):
             f"to {tokens:,} tokens (--as_published keeps the paper's)."
         )
         return Choice(preset, options, {}, reasons, corpus)
+    above, most = _PROJECTS
     smallest = preset == f"{OWN}/{next(iter(_ROWS))}"
-    if smallest and tokens > _UNPROJECTED and not given.keys() & {*_SIZES}:
+    sized = not given.keys().isdisjoint(_SIZES)
+    if smallest and above < tokens <= most and not sized:
         options |= _PROJECTED
         given |= _PROJECTED
         reasons.append(
-            "Its {units} outputs are projected to {embedding_dim}, the size of "
-            "the embeddings, which pays for longer texts.".format(**_PROJECTED)
+            f"Its {given['units']} outputs are projected to the size of the "
+            "embeddings, which pays for a text of this size."
         )
     if "dropout" not in given:
         options["dropout"] = _up_to(tokens, _DROPOUT)

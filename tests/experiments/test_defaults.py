@@ -253,16 +253,18 @@ def test_longer_texts_have_larger_updates(novel, monkeypatch):
     assert "An update reads 20 rows" in " ".join(choice.reasons)
 
 
-def test_outputs_are_projected_for_longer_texts(novel, monkeypatch):
+def test_outputs_are_projected_for_texts_of_some_sizes(novel, monkeypatch):
     assert "units" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_UNPROJECTED", 9)
+    monkeypatch.setattr(defaults, "_PROJECTS", (9, 99))
+    assert "units" not in choose_preset(str(novel)).options
+    monkeypatch.setattr(defaults, "_PROJECTS", (9, float("inf")))
     choice = choose_preset(str(novel))
     experiment = Experiment(choice.preset, str(novel), **choice.options)
     model, _ = experiment.make()
     assert model.memory.units == model.embedding.output_dim == 200
     assert model.recurrent[0].units == 248
     assert model.count_params() == 495_008 + 201 * model.vocabulary_size
-    assert "248 outputs are projected to 200" in " ".join(choice.reasons)
+    assert "248 outputs are projected" in " ".join(choice.reasons)
     given = choose_preset(str(novel), scale=0.5)
     assert not given.options.keys() & {"units", "embedding_dim"}
 
