@@ -165,7 +165,7 @@ def choose_preset(dataset, preset=None, **given):
         f"tokens, at a rate of {row['learning_rate']:g}."
     )
     running, words = {}, _compared(preset, tokens, size, **given)
-    if "num_sampled" not in given and words < size:
+    if given.get("num_sampled") is None and words < size:
         options["num_sampled"] = words
         reasons.append(
             f"In training, targets are compared with {words:,} of the "
