@@ -1,11 +1,16 @@
-"""Trains the English model, memlm/english, on a folder of books.
+r"""Trains the English model, memlm/english, on a folder of books.
 
     python recipes/english.py --data_dir=FOLDER_OF_BOOKS
 
 The folder holds train/, valid/ and test/ with a .txt file a book, a paragraph a
 line. Words are split into pieces, which SentencePiece finds in the training
 text (`pip install sentencepiece`). The same command continues an interrupted
-run, which ends with the trained model, OUT/memlm/english.
+run, which ends with the trained model, OUT/memlm/NAME. A larger model, for a
+GPU:
+
+    python recipes/english.py --data_dir=FOLDER_OF_BOOKS --name=english_large \
+        --layers=2 --units=1024 --embedding_dim=400 --dropout=0.25 \
+        --nodocuments --batch_size=128 --segment_length=70 --epochs=12
 """
 
 import pathlib
@@ -24,12 +29,16 @@ MEMORIES = ("projection", "delta_rule")
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
 flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
-flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/english.")
+flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/NAME.")
+flags.DEFINE_string("name", "english", "Name of the trained model.")
 flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
 flags.DEFINE_integer("pieces", 8_000, "Size of the vocabulary.", 270)
 flags.DEFINE_integer("embedding_dim", 256, "Size of embeddings.", 1)
-flags.DEFINE_integer("units", 400, "Of the LSTM below a projection.", 1)
+flags.DEFINE_integer("layers", 1, "Number of LSTM layers.", 1)
+flags.DEFINE_integer("units", 400, "Of an LSTM layer below a projection.", 1)
+flags.DEFINE_float("dropout", 0.0, "Rate between layers.", 0.0, 0.9)
 flags.DEFINE_enum("memory", "projection", MEMORIES, "After the LSTM.")
+flags.DEFINE_bool("documents", True, "Each book begins without a context.")
 flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
 flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
@@ -50,17 +59,20 @@ def main(_):
     vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
     corpus = memlm.data.load_text(*folders, vocabulary=vocabulary)
     keras.utils.set_random_seed(FLAGS.seed)
-    lstm, memory = lstm_and_memory()
+    recurrent, memory = layers_and_memory()
     model = memlm.LanguageModel(
         vocabulary=vocabulary,
         embedding_dim=FLAGS.embedding_dim,
-        recurrent=[lstm],
+        recurrent=recurrent,
         memory=memory,
+        dropout=FLAGS.dropout,
         tie_embeddings=True,
     )
     sizes = FLAGS.batch_size, FLAGS.segment_length
     books = corpus.train.longest_first()
-    batches = corpus.batches(books, *sizes, documents=True, shuffle=True)
+    order = {"documents": FLAGS.documents, "shuffle": FLAGS.documents}
+    batches = corpus.batches(books, *sizes, **order)
+    validation = corpus.batches("validation", *sizes)
     updates = FLAGS.epochs * batches.batches_per_epoch
     rate = keras.optimizers.schedules.CosineDecay(
         initial_learning_rate=0.0,
@@ -70,11 +82,18 @@ def main(_):
     )
     model.compile(memlm.training.FusedAdam(rate, global_clipnorm=1.0))
     path = run_dir / "checkpoint.npz"
-    checkpoint = memlm.training.Checkpoint(path, batches, frequency=250)
+    every = max(250, batches.batches_per_epoch // 4)
+    checkpoint = memlm.training.Checkpoint(path, batches, frequency=every)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
     callbacks = [progress(batches), checkpoint]
     whole, begin = not path.exists(), time.process_time()
-    model.fit(batches, epochs=FLAGS.epochs, verbose=0, callbacks=callbacks)
+    model.fit(
+        batches,
+        epochs=FLAGS.epochs,
+        verbose=0,
+        callbacks=callbacks,
+        validation_data=validation,
+    )
     hours = (time.process_time() - begin) / 3600
     card = {
         "description": f"An LSTM language model of {TEXT}.",
@@ -88,22 +107,24 @@ def main(_):
             + [a for a in sys.argv[1:] if not a.startswith(PATHS)]
         ),
     }
-    folder = pathlib.Path(FLAGS.out, "memlm", "english")
+    folder = pathlib.Path(FLAGS.out, "memlm", FLAGS.name)
     test = corpus.batches("test", 4, 64, documents=True)
     recipe.save_trained(model, folder, "int8", test, card)
 
 
-def lstm_and_memory():
-    """Layers that end with the size of the tied embeddings."""
+def layers_and_memory():
+    """LSTMs, and a memory that ends with the size of the tied embeddings."""
     import keras
 
     size = FLAGS.embedding_dim
-    if FLAGS.memory == "projection":
-        projection = memlm.memory.Projection(activation=None, units=size)
-        return keras.layers.LSTM(FLAGS.units), projection
-    return keras.layers.LSTM(size), memlm.memory.DeltaRule(
-        num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
-    )
+    sizes = [FLAGS.units] * FLAGS.layers
+    memory = memlm.memory.Projection(activation=None, units=size)
+    if FLAGS.memory == "delta_rule":
+        sizes[-1] = size
+        memory = memlm.memory.DeltaRule(
+            num_heads=8, key_dim=64, value_dim=64, decay=True, residual=True
+        )
+    return [keras.layers.LSTM(units) for units in sizes], memory
 
 
 def pieces(folder, path):
@@ -124,16 +145,23 @@ def pieces(folder, path):
 
 
 def progress(batches):
-    """Prints the perplexity so far, every 100 updates."""
+    """Prints the perplexity so far, every 100 updates and after each epoch."""
     import keras
 
-    def show(batch, logs):
+    def show(place, logs, key="perplexity"):
+        print(f"{time.ctime()}: {place}, {key} {logs[key]:.1f}", flush=True)
+
+    def show_update(batch, logs):
         update = batches.start_batch + batch + 1
         if update % 100 == 0:
-            line = f"update {update:,}, perplexity {logs['perplexity']:.1f}"
-            print(f"{time.ctime()}: {line}", flush=True)
+            show(f"update {update:,}", logs)
 
-    return keras.callbacks.LambdaCallback(on_train_batch_end=show)
+    def show_epoch(epoch, logs):
+        show(f"epoch {epoch + 1}", logs, "val_perplexity")
+
+    return keras.callbacks.LambdaCallback(
+        on_train_batch_end=show_update, on_epoch_end=show_epoch
+    )
 
 
 if __name__ == "__main__":

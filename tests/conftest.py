@@ -217,4 +217,4 @@ def _torch_gradients(function, tensors):
     found = torch.autograd.grad(
         function(tensors), tensors, allow_unused=True, materialize_grads=True
     )
-    return [gradient.detach().numpy() for gradient in found]
+    return [*map(keras.ops.convert_to_numpy, found)]

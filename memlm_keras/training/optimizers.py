@@ -40,27 +40,33 @@ class FusedAdam(keras.optimizers.Adam):
         torch._foreach_mul_(grads, scale + (norm - norm))
         return grads
 
-    def update_step(self, gradient, variable, learning_rate):
-        """Updates a variable by its gradient, of the same shape."""
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
         if keras.backend.backend() != "torch":
-            return super().update_step(gradient, variable, learning_rate)
+            return super()._backend_update_step(
+                grads, trainable_variables, learning_rate
+            )
         import torch
         from torch.optim.adam import adam
 
-        index = self._get_variable_index(variable)
-        largest = [self._velocity_hats[index].value] if self.amsgrad else []
+        def values(variables):
+            return [variables[place].value for place in places]
+
+        places = [*map(self._get_variable_index, trainable_variables)]
         # The kernel counts the step itself. Its epsilon is added to the
         # corrected root, and that of Keras to the root itself.
         step = self.iterations.value.to(torch.float32)
         corrected = 1.0 - self.beta_2 ** (float(step) + 1.0)
         with torch.no_grad():
             adam(
-                [variable.value],
-                [gradient.to(variable.value.dtype)],
-                [self._momentums[index].value],
-                [self._velocities[index].value],
-                largest,
-                [step],
+                [variable.value for variable in trainable_variables],
+                [
+                    g.to(v.value.dtype)
+                    for g, v in zip(grads, trainable_variables)
+                ],
+                values(self._momentums),
+                values(self._velocities),
+                values(self._velocity_hats) if self.amsgrad else [],
+                [step.clone() for _ in places],
                 fused=True,
                 amsgrad=self.amsgrad,
                 beta1=self.beta_1,
