@@ -108,7 +108,7 @@ def main(_):
         ),
     }
     folder = pathlib.Path(FLAGS.out, "memlm", FLAGS.name)
-    test = corpus.batches("test", 4, 64, documents=True)
+    test = corpus.batches("test", 4, 256, documents=True)
     recipe.save_trained(model, folder, "int8", test, card)
 
 
