@@ -22,8 +22,13 @@ from memlm_keras.gradients import with_gradient
 
 # Logits of a block, and the least number of logits to use blocks. At 11.2
 # million, a step with the gradient in the forward pass takes 0.95 of the time
-# on PyTorch and 0.85 on JAX.
+# on PyTorch and 0.85 on JAX. On a GPU, PyTorch waits for each call of a kernel.
 BLOCK = 11_000_000
+if keras.backend.backend() == "torch":
+    import torch
+
+    if torch.cuda.is_available():
+        BLOCK = 100_000_000
 # TensorFlow's own loss works nearly in place: at 99 million logits it holds
 # 1.2 times as much as blocks, and takes 0.85 of their time.
 LEAST_BLOCKS = 20 if keras.backend.backend() == "tensorflow" else 1
