@@ -23,9 +23,15 @@ RECIPES = {
     "memlm/embedded_attention": "python recipes/trained.py --backend=jax",
     "memlm/embedded_lstm": "python recipes/trained.py --backend=jax",
     "memlm/english": "python recipes/english.py --data_dir=FOLDER_OF_BOOKS",
+    "memlm/english_large": "python recipes/english.py "
+    "--data_dir=FOLDER_OF_BOOKS --backend=jax --name=english_large --layers=2 "
+    "--units=1024 --embedding_dim=400 --dropout=0.2 --learning_rate=0.002 "
+    "--nodocuments --batch_size=128 --segment_length=70 --epochs=12",
 }
 _SCALES = "scales"
 _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
+# Models that are too large for the package, in a clone only.
+_LARGE = pathlib.Path(__file__).parents[1] / "saved_models"
 
 # === Names ===
 
@@ -33,15 +39,15 @@ _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 def roots():
     """Folders in which names are searched, in this order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return [*map(pathlib.Path, filter(None, paths)), _OWN]
+    return [*map(pathlib.Path, filter(None, paths)), _OWN, _LARGE]
 
 
 def names():
     """Returns the names of all trained models that are installed.
 
-    These are folders that `save_to_preset` wrote: those of the package, and
-    those in the folders of the environment variable `MEMLM_PRESETS`, whose
-    paths are separated like those of `PATH`.
+    These are folders that `save_to_preset` wrote: those of the package, those
+    in `saved_models` of a clone, and those in the folders of the environment
+    variable `MEMLM_PRESETS`, whose paths are separated like those of `PATH`.
 
     Example:
 

@@ -1,6 +1,7 @@
 """Trained models: folders, names, and the errors of damaged ones."""
 
 import json
+import pathlib
 import shutil
 
 import keras
@@ -120,6 +121,21 @@ def test_the_english_model(memlm_command, tmp_path):
     status, out, err = memlm_command("generate", ENGLISH, start)
     assert status == 0 and len(out.splitlines()) >= 3, err
     assert all(line.startswith(start) for line in out.splitlines() if line)
+
+
+def test_the_larger_english_model_of_a_clone():
+    """It knows better how a sentence goes on, and is in no wheel."""
+    folder = trained.find("memlm/english_large")
+    assert not folder.is_relative_to(pathlib.Path(memlm.__file__).parent)
+    large = memlm.LanguageModel.from_preset("memlm/english_large")
+    assert large.count_params() == trained.read_metadata(folder)["parameters"]
+    texts = [
+        "It is a truth that a single man must be in want of a wife.",
+        "The key that she had found in the garden was of no use to her.",
+    ]
+    small = memlm.LanguageModel.from_preset(ENGLISH)
+    for better, worse in zip(large.score(texts), small.score(texts)):
+        assert better.sum() > worse.sum()
 
 
 def test_matrices_of_int8_have_a_scale_for_each_row_or_column():

@@ -39,7 +39,7 @@ _OPERATIONS, _MOST_CORES = 2.1e13, 16
 # within a quarter.
 _UPDATE = 180
 # A GPU is so many times as fast as a core, and an update takes so many
-# milliseconds more. Fits three rows on PyTorch and an H100 within 15%.
+# milliseconds more. Fits three rows on PyTorch and an H100 within a quarter.
 _GPU, _GPU_UPDATE = 250, 9
 # Minutes of training for texts of up to so many tokens, for longer ones in
 # proportion, and at most.
