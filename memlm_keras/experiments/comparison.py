@@ -99,7 +99,7 @@ def _generated(experiment, model):
     return model.generate(
         [""] * _LINES,
         _LONGEST,
-        "top_p",
+        "top_k",
         suppress_token_ids=[model.vocabulary.unknown_id],
     )
 

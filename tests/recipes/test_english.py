@@ -24,17 +24,23 @@ FLAGS = (
 )
 
 
+LARGE = ["--layers=2", "--dropout=0.1", "--nodocuments", "--name=large"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("memory", [[], ["--memory=delta_rule"]], ids=len)
-def test_books_become_a_trained_model(memory, tmp_path):
+@pytest.mark.parametrize(
+    "flags, name",
+    [([], "english"), (["--memory=delta_rule"], "english"), (LARGE, "large")],
+)
+def test_books_become_a_trained_model(flags, name, tmp_path):
     pytest.importorskip("sentencepiece")
     for split, count in (("train", 6), ("valid", 1), ("test", 2)):
         write_documents(tmp_path / "books" / split, count=count)
-    folder = tmp_path / "trained" / "memlm" / "english"
+    folder = tmp_path / "trained" / "memlm" / name
     for _ in range(2):
         # The second time, training has ended.
         ran = subprocess.run(
-            [sys.executable, RECIPE, *FLAGS, *memory, "--epochs=3"],
+            [sys.executable, RECIPE, *FLAGS, *flags, "--epochs=3"],
             cwd=tmp_path,
             env={
                 **os.environ,
@@ -48,6 +54,8 @@ def test_books_become_a_trained_model(memory, tmp_path):
     card = trained.read_metadata(folder)["card"]
     assert card["perplexity"] < card["perplexity per word"]
     assert "--pieces=275" in card["command"]
+    assert "val_perplexity" not in ran.stdout
     model = memlm.LanguageModel.from_preset(folder)
+    assert len(model.recurrent) == len(flags) // 4 + 1
     assert len(model.vocabulary) == 275
     assert np.isfinite(model.score("the old man")).all()
