@@ -148,6 +148,10 @@ def forget_what_was_compiled():
         import jax
 
         jax.clear_caches()
+        gc.collect()
+    # What has been imported meanwhile stays, and `quantize` collects garbage
+    # once for each layer.
+    gc.freeze()
 
 
 def _forget_gradients():
