@@ -33,6 +33,7 @@ _LEARNT = 0.9
 # Accuracy above chance that is not by chance.
 _MORE = 0.02
 _TEST_SEED = 1_000_000
+_TEST_ROWS = 3_000
 # By whether training is Zoology's. Made here: making one draws a seed.
 _INITIALIZERS = {
     False: keras.initializers.RandomUniform(-0.5, 0.5),
@@ -282,7 +283,7 @@ def make_batches(task, setting, seed):
         return (
             make(task, setting.rows, size, seed=seed, **train),
             make(task, setting.validation_rows, size, seed=held_out + 1),
-            [make(task, 3_000, size, seed=held_out)],
+            [make(task, _TEST_ROWS, size, seed=held_out)],
         )
     # As in Zoology: rows of the test are longer.
     test_size = size // 8 if setting.zoology else size

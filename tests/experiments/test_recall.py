@@ -31,6 +31,7 @@ def run(tmp_path, monkeypatch):
     )
     two = dataclasses.replace(tiny, rates=(0.1, 0.001))
     monkeypatch.setattr(recall, "SETTINGS", {"tiny": tiny, "two": two})
+    monkeypatch.setattr(recall, "_TEST_ROWS", 40)
 
     def call(name="gru", setting="tiny", **arguments):
         return recall.run(

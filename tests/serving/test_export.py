@@ -41,13 +41,6 @@ def test_a_format_that_was_forgotten_is_named(tmp_path):
         check_path(tmp_path / "kvp.onnx")
 
 
-def test_the_model_card(saved_model):
-    card = (saved_model / "assets.extra" / "model_card.md").read_text()
-    assert "# small, version 1" in card and "* perplexity: 3.25" in card
-    assert "30 tokens; others are read as <unk>" in card
-    assert "## Use, and its limits" in card
-
-
 @pytest.mark.backend("tensorflow")
 def test_the_request_of_the_card_is_no_longer_than_allowed(
     model, only_signatures, tmp_path

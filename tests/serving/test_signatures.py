@@ -52,6 +52,13 @@ def test_served_names(signatures):
         assert set(found.structured_outputs) == set(outputs.split()) | given
 
 
+def test_the_model_card(saved_model):
+    card = (saved_model / "assets.extra" / "model_card.md").read_text()
+    assert "# small, version 1" in card and "* perplexity: 3.25" in card
+    assert "30 tokens; others are read as <unk>" in card
+    assert "## Use, and its limits" in card
+
+
 def test_serving_default_equals_the_model(model, responses, token_ids):
     expected = log_softmax(
         keras.ops.convert_to_numpy(model(token_ids)), axis=-1

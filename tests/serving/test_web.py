@@ -99,6 +99,7 @@ def test_numbers_are_those_of_the_model(page, model):
     assert worst_difference(model, page, 50) < 1e-3
 
 
+@pytest.mark.backend("tensorflow")
 def test_int8_keeps_a_model_that_is_stored_so(english):
     lm = memlm.LanguageModel.from_preset(ENGLISH)
     assert worst_difference(lm, english, 50) < 1e-4
@@ -106,6 +107,7 @@ def test_int8_keeps_a_model_that_is_stored_so(english):
     assert (english / web.MODEL).stat().st_size < 3.4e6
 
 
+@pytest.mark.backend("tensorflow")
 def test_an_ensemble_does_not_look_back(vocabulary, engine, tmp_path):
     one = memlm.LanguageModel(
         vocabulary=vocabulary,
