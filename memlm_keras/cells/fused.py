@@ -220,6 +220,8 @@ def _loop(step, state, sequences, sizes, reverse=False):
 
 
 def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
+    if inputs.is_meta:
+        return _shaped(inputs, hidden), hidden, cell
     weights = [kernel.T, recurrent_kernel.T, bias, torch.zeros_like(bias)]
     states = [hidden[None], cell[None]]
     outputs, hidden, cell = torch.lstm(
@@ -292,6 +294,9 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
 
 
 def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
+    if inputs.is_meta:
+        return _shaped(inputs, hidden), hidden
+
     # Keras has the update gate first, PyTorch the reset gate.
     def in_order(weight):
         update, reset, candidate = torch.chunk(weight, 3, dim=-1)
@@ -307,6 +312,11 @@ def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
         inputs, hidden[None], weights, *_by_position(inputs)
     )
     return outputs, hidden[0]
+
+
+def _shaped(inputs, hidden):
+    """Outputs of a shape alone, of which PyTorch would trace each step."""
+    return inputs.new_empty(*inputs.shape[:2], hidden.shape[-1])
 
 
 def _by_position(inputs):
