@@ -9,6 +9,7 @@ from corpus_files import write_splits
 
 import memlm_keras
 from memlm_keras.experiments import command_line
+from memlm_keras.experiments import measures
 
 NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=0")
@@ -67,6 +68,12 @@ def run(train, folder):
     """Folder of a finished run of one epoch."""
     train("daniluk2017/lstm")
     return folder / "runs" / NAME
+
+
+@pytest.fixture
+def few_segments(monkeypatch):
+    """Dynamic evaluation learns from few segments, which are longer."""
+    monkeypatch.setattr(measures, "_DYNAMIC", {"steps": 20, "segments": 5})
 
 
 @pytest.fixture

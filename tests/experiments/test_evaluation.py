@@ -95,7 +95,9 @@ def test_the_average_of_two_runs(memlm, train, folder):
     refused(told, "must be different ones")
 
 
-def test_what_was_asked_for_is_told_last(memlm, train, folder, monkeypatch):
+def test_what_was_asked_for_is_told_last(
+    memlm, train, folder, few_segments, monkeypatch
+):
     choices, choose = [], measures._choose_cache
     monkeypatch.setattr(
         measures,

@@ -250,7 +250,9 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
     assert pairs["det←", "2"] == pairs["amod←", "1"] == 1
 
 
-def test_a_smoothed_model_with_a_memory_and_all_predictions(folder):
+def test_a_smoothed_model_with_a_memory_and_all_predictions(
+    folder, few_segments
+):
     experiment = Experiment(
         "kong2019/vs_kneser_ney_512",
         "text",
