@@ -12,6 +12,7 @@ from layers import uniform
 
 from memlm_keras.cells import AssociativeGRUCell
 from memlm_keras.memory import DeltaRule
+from memlm_keras.memory import delta_rule
 from references import delta_rule as reference
 from references.finite_differences import assert_derivatives
 
@@ -215,8 +216,10 @@ def test_gradients_equal_finite_differences(form, gradients):
     assert_derivatives(gradients, loss, reference_loss, values)
 
 
-@pytest.mark.parametrize("form, time", [("all", 40), ("all_holographic", 20)])
-def test_gradients_through_chunks(form, time, gradients):
+@pytest.mark.parametrize("form, time", [("all", 35), ("all_holographic", 17)])
+def test_gradients_through_chunks(form, time, gradients, monkeypatch):
+    """Of two chunks, of which the last is filled up."""
+    monkeypatch.setattr(delta_rule, "_CHUNK", 32)
     layer = make(4, key_dim=3, **FORMS[form])
     outputs, toward = normal(1, 1, time, 4), normal(2, 1, time, 4)
     state = state_of(layer, 3, 1)

@@ -23,7 +23,7 @@ NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(
     not NODE, reason="node runs JavaScript: install nodejs"
 )
-STRINGS = 2000
+STRINGS = 800
 WORDS = """
     the cats sat on a mat Été naïve 12.5 -7/8 <unk> </s> <s> <sym> <0x41>
     你好 ▁the \ufb01re \uff21\uff22 I\u0307 \U0001f600
