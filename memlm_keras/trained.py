@@ -18,15 +18,13 @@ VARIABLE = "MEMLM_PRESETS"
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
-# Names of this package, and the recipe that builds each in a clone.
+# Names of this package, and how to get each from a clone.
+_BUILD = "Build it in a clone with `python recipes/"
 RECIPES = {
-    "memlm/embedded_attention": "python recipes/trained.py --backend=jax",
-    "memlm/embedded_lstm": "python recipes/trained.py --backend=jax",
-    "memlm/english": "python recipes/english.py --data_dir=FOLDER_OF_BOOKS",
-    "memlm/english_large": "python recipes/english.py "
-    "--data_dir=FOLDER_OF_BOOKS --backend=jax --name=english_large --layers=2 "
-    "--units=1024 --embedding_dim=400 --dropout=0.2 --learning_rate=0.002 "
-    "--nodocuments --batch_size=128 --segment_length=70 --epochs=12",
+    "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
+    "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
+    "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
+    "memlm/english_large": "Copy it from `saved_models` of a clone",
 }
 _SCALES = "scales"
 _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
@@ -39,7 +37,8 @@ _LARGE = pathlib.Path(__file__).parents[1] / "saved_models"
 def roots():
     """Folders in which names are searched, in this order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
-    return [*map(pathlib.Path, filter(None, paths)), _OWN, _LARGE]
+    large = [_LARGE] if _LARGE.is_dir() else []
+    return [*map(pathlib.Path, filter(None, paths)), _OWN, *large]
 
 
 def names():
@@ -72,9 +71,9 @@ def find(name):
     if str(name) in RECIPES:
         raise FileNotFoundError(
             f"The trained model {name} is not installed: it is in none of "
-            f"{', '.join(map(str, roots()))}. Build it in a clone with "
-            f"`{RECIPES[str(name)]}`, or put its folder into one of these; "
-            f"the environment variable {VARIABLE} adds folders"
+            f"{', '.join(map(str, roots()))}. {RECIPES[str(name)]}, or put "
+            "its folder into one of these; the environment variable "
+            f"{VARIABLE} adds folders"
         )
     return None
 

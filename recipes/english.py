@@ -29,7 +29,7 @@ from memlm_keras.experiments import recipe
 MEMORIES = ("projection", "delta_rule")
 FLAGS = flags.FLAGS
 flags.DEFINE_string("data_dir", None, "Folder of books.", required=True)
-flags.DEFINE_string("run_dir", "runs/english", "Pieces and checkpoint.")
+flags.DEFINE_string("run_dir", None, "Pieces and checkpoint, or runs/NAME.")
 flags.DEFINE_string("out", "runs/trained", "Folder that gets memlm/NAME.")
 flags.DEFINE_string("name", "english", "Name of the trained model.")
 flags.DEFINE_enum("backend", "torch", process.BACKENDS, "Keras backend.")
@@ -40,8 +40,10 @@ flags.DEFINE_integer("units", 400, "Of an LSTM layer below a projection.", 1)
 flags.DEFINE_float("dropout", 0.0, "Rate between layers.", 0.0, 0.9)
 flags.DEFINE_enum("memory", "projection", MEMORIES, "After the LSTM.")
 flags.DEFINE_bool("documents", True, "Each book begins without a context.")
-flags.DEFINE_integer("batch_size", 28, "Books that are read at once.", 1)
-flags.DEFINE_integer("segment_length", 50, "Pieces of a book at once.", 1)
+flags.DEFINE_integer(
+    "batch_size", 28, "Books, or parts of the text, at once.", 1
+)
+flags.DEFINE_integer("segment_length", 50, "Pieces of each at once.", 1)
 flags.DEFINE_integer("epochs", 1, "Passes over the training text.", 1)
 flags.DEFINE_float("learning_rate", 0.003, "Highest rate of Adam.", 0.0)
 flags.DEFINE_integer("seed", 0, "Seed of the first weights.")
@@ -54,7 +56,8 @@ def main(_):
     process.import_keras(FLAGS.backend)
     import keras
 
-    run_dir, data_dir = map(pathlib.Path, (FLAGS.run_dir, FLAGS.data_dir))
+    run_dir = pathlib.Path(FLAGS.run_dir or f"runs/{FLAGS.name}")
+    data_dir = pathlib.Path(FLAGS.data_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
     folders = [data_dir / split for split in ("train", "valid", "test")]
     vocabulary = pieces(folders[0], run_dir / f"pieces_{FLAGS.pieces}.model")
@@ -104,8 +107,8 @@ def main(_):
         "memory": FLAGS.memory,
         "text": f"{TEXT}, {len(corpus.train):,} pieces of words",
         "licence": "Apache-2.0, as the package",
-        "training time": f"{hours:.2g} hours of "
-        + ("the GPU" if on_gpu else "processor time")
+        "training time": f"{60 * hours:.0f} minutes of "
+        + (on_gpu[0] if on_gpu else "processor time")
         + ("" if whole else ", since the run was last continued"),
         "command": shlex.join(
             ["python", "recipes/english.py", "--data_dir=FOLDER_OF_BOOKS"]

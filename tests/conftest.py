@@ -154,6 +154,7 @@ def forget_what_was_compiled():
     yield
     if keras.backend.backend() == "tensorflow":
         _forget_gradients()
+    gc.unfreeze()
     gc.collect()
     if keras.backend.backend() == "jax":
         import jax

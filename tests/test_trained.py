@@ -288,4 +288,4 @@ def test_presets_list_trained_models(memlm_command, folder, monkeypatch):
     monkeypatch.setattr(trained, "_OWN", folder)
     shutil.rmtree(folder)
     status, out, _ = memlm_command("presets", "memlm/english")
-    assert "not installed; python recipes/english.py" in out
+    assert "not installed. Build it in a clone with `python" in out

@@ -233,8 +233,11 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
 # PyTorch's LSTM transposes both matrices in each pass, and adds a product to
 # their gradients at each step. Here buffers are made once, since the system
 # hands out new memory page by page.
-def _torch_looped_lstm(*arguments):
-    return with_gradient(_torch_forward, _torch_backward)(*arguments)
+def _torch_looped_lstm(inputs, *arguments):
+    if inputs.is_meta:
+        *_, hidden, cell = arguments
+        return _shaped(inputs, hidden), hidden, cell
+    return with_gradient(_torch_forward, _torch_backward)(inputs, *arguments)
 
 
 def _torch_forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -315,7 +318,8 @@ def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
 
 
 def _shaped(inputs, hidden):
-    """Outputs of a shape alone, of which PyTorch would trace each step."""
+    """Outputs of the right shape: on the meta device, PyTorch would trace each
+    step."""
     return inputs.new_empty(*inputs.shape[:2], hidden.shape[-1])
 
 

@@ -98,7 +98,7 @@ def presets(positional, values, command):
 def _describe_trained(name):
     """Parameters of a trained model, and its size and quality in words."""
     if name not in trained.names():
-        return "", f"not installed; {trained.RECIPES[name]}"
+        return "", f"not installed. {trained.RECIPES[name]}"
     folder = trained.find(name)
     metadata = trained.read_metadata(folder)
     card = metadata["card"]

@@ -39,8 +39,9 @@ _OPERATIONS, _MOST_CORES = 2.1e13, 16
 # within a quarter.
 _UPDATE = 180
 # A GPU is so many times as fast as a core, and an update takes so many
-# milliseconds more. Fits three rows on PyTorch and an H100 within a quarter.
-_GPU, _GPU_UPDATE = 250, 9
+# milliseconds more. Fits three rows on an H100 within a quarter, on PyTorch and
+# JAX; on TensorFlow it was not measured.
+_GPU, _GPU_UPDATE = 250, {"torch": 9, "jax": 2.5, "tensorflow": 9}
 # Minutes of training for texts of up to so many tokens, for longer ones in
 # proportion, and at most.
 _MINUTES, _TOKENS, _MOST_MINUTES = 7.5, 500_000, 180
@@ -240,7 +241,9 @@ def _minutes(preset, tokens, words, size, **given):
     operations = 6 * count_params(preset, words, **sizes) * tokens
     operations += _UPDATE * count_params(preset, size, **sizes) * updates
     minutes = 10 * operations / (_speed() * _OPERATIONS)
-    return minutes + (_GPU_UPDATE * updates / 60_000 if _has_gpu() else 0)
+    if _has_gpu():
+        minutes += _GPU_UPDATE[process.backend()] * updates / 60_000
+    return minutes
 
 
 def _too_large(preset, tokens, size, **given):
@@ -258,7 +261,7 @@ def _too_large(preset, tokens, size, **given):
 
 
 def _machine():
-    return "a GPU" if _has_gpu() else f"{_cores()} CPU"
+    return "a GPU like an H100" if _has_gpu() else f"{_cores()} CPU"
 
 
 def _has_gpu():

@@ -86,7 +86,7 @@ class OwnRow(UniformRow):
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # Of texts with at most so many tokens to predict. On one novel its
             # perplexity was within 1% of that of longer choices, and on two
-            # texts within 0.2% of that with 15 segments for training.
+            # texts within 0.3% of that with 15 segments for training.
             "dynamic": {
                 "steps": 40,
                 "segments": 50,

@@ -54,7 +54,7 @@ class FusedAdam(keras.optimizers.Adam):
         places = [*map(self._get_variable_index, trainable_variables)]
         # The kernel counts the step itself. Its epsilon is added to the
         # corrected root, and that of Keras to the root itself.
-        step = self.iterations.value.to(torch.float32)
+        step = keras.ops.cast(self.iterations, "float32")
         corrected = 1.0 - self.beta_2 ** (float(step) + 1.0)
         with torch.no_grad():
             adam(

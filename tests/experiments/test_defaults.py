@@ -144,7 +144,10 @@ def test_limits_of_a_container(tmp_path, monkeypatch):
     assert defaults._speed() == 3**0.5
     assert defaults._memory() == 1e9
     monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
-    assert (defaults._speed(), defaults._machine()) == (250, "a GPU")
+    assert (defaults._speed(), defaults._machine()) == (
+        250,
+        "a GPU like an H100",
+    )
 
 
 def test_words_are_sampled_where_time_is_short(novel, monkeypatch):

@@ -28,6 +28,7 @@ def trained(optimizer, gradients):
         {"global_clipnorm": 0.5},
         {"global_clipnorm": 500.0},
         {"weight_decay": 0.1},
+        {"gradient_accumulation_steps": 2},
     ],
 )
 def test_steps_are_those_of_keras(random, arguments):
