@@ -113,7 +113,7 @@ def write_model_pages(app):
     """With the tag `models`, writes a page of each trained model."""
     if not app.tags.has("models"):
         return
-    for name in trained.RECIPES:
+    for name in trained.SOURCES:
         metadata = trained.read_metadata(trained.find(name))
         memlm_keras.serving.export(
             memlm_keras.LanguageModel.from_preset(name),

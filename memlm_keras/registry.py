@@ -313,7 +313,7 @@ def _nearest(name, known):
             for key in reversed(paper.rows)
             for spelling in (key, f"{paper.name}/{key}")
         }
-        spellings |= {key: key for key in [*trained.RECIPES, *trained.names()]}
+        spellings |= {key: key for key in [*trained.SOURCES, *trained.names()]}
         matches = difflib.get_close_matches(name, spellings, n=1)
     return f" The nearest is {spellings[matches[0]]!r}." if matches else ""
 

@@ -20,7 +20,7 @@ DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
 # Names of this package, and how to get each from a clone.
 _BUILD = "Build it in a clone with `python recipes/"
-RECIPES = {
+SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
     "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
     "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
@@ -68,10 +68,10 @@ def find(name):
     for folder in (pathlib.Path(name), *(root / name for root in roots())):
         if any((folder / file).is_file() for file in (METADATA, WEIGHTS)):
             return folder
-    if str(name) in RECIPES:
+    if str(name) in SOURCES:
         raise FileNotFoundError(
             f"The trained model {name} is not installed: it is in none of "
-            f"{', '.join(map(str, roots()))}. {RECIPES[str(name)]}, or put "
+            f"{', '.join(map(str, roots()))}. {SOURCES[str(name)]}, or put "
             "its folder into one of these; the environment variable "
             f"{VARIABLE} adds folders"
         )

@@ -25,6 +25,10 @@ def run_layer(layer, inputs, initial_state=None, training=False):
     dtype = layer.compute_dtype
     if initial_state is None:
         initial_state = layer.get_initial_state(ops.shape(inputs)[0])
+    if getattr(inputs, "is_meta", False):
+        # Only shapes are asked for, and PyTorch would trace each step.
+        size = *inputs.shape[:2], layer.units
+        return ops.empty(size, dtype), *initial_state
     cell = layer.cell
     weights = cell.kernel, cell.recurrent_kernel, cell.bias
     tensors = inputs, *weights, *initial_state
@@ -220,8 +224,6 @@ def _loop(step, state, sequences, sizes, reverse=False):
 
 
 def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
-    if inputs.is_meta:
-        return _shaped(inputs, hidden), hidden, cell
     weights = [kernel.T, recurrent_kernel.T, bias, torch.zeros_like(bias)]
     states = [hidden[None], cell[None]]
     outputs, hidden, cell = torch.lstm(
@@ -233,11 +235,8 @@ def _torch_lstm(inputs, kernel, recurrent_kernel, bias, hidden, cell):
 # PyTorch's LSTM transposes both matrices in each pass, and adds a product to
 # their gradients at each step. Here buffers are made once, since the system
 # hands out new memory page by page.
-def _torch_looped_lstm(inputs, *arguments):
-    if inputs.is_meta:
-        *_, hidden, cell = arguments
-        return _shaped(inputs, hidden), hidden, cell
-    return with_gradient(_torch_forward, _torch_backward)(inputs, *arguments)
+def _torch_looped_lstm(*arguments):
+    return with_gradient(_torch_forward, _torch_backward)(*arguments)
 
 
 def _torch_forward(inputs, kernel, recurrent_kernel, bias, hidden, cell):
@@ -297,9 +296,6 @@ def _torch_backward(kept, d_outputs, d_hidden, d_cell):
 
 
 def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
-    if inputs.is_meta:
-        return _shaped(inputs, hidden), hidden
-
     # Keras has the update gate first, PyTorch the reset gate.
     def in_order(weight):
         update, reset, candidate = torch.chunk(weight, 3, dim=-1)
@@ -315,12 +311,6 @@ def _torch_gru(inputs, kernel, recurrent_kernel, bias, hidden):
         inputs, hidden[None], weights, *_by_position(inputs)
     )
     return outputs, hidden[0]
-
-
-def _shaped(inputs, hidden):
-    """Outputs of the right shape: on the meta device, PyTorch would trace each
-    step."""
-    return inputs.new_empty(*inputs.shape[:2], hidden.shape[-1])
 
 
 def _by_position(inputs):

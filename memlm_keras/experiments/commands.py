@@ -52,7 +52,7 @@ def presets(positional, values, command):
     """Lists presets by paper, with their sizes and a description, and trained
     models."""
     pattern = positional.pattern or "*"
-    names = [*registry.names(), *trained.RECIPES, *trained.names()]
+    names = [*registry.names(), *trained.SOURCES, *trained.names()]
     names = list(dict.fromkeys(names))
     matches = [
         name
@@ -98,7 +98,7 @@ def presets(positional, values, command):
 def _describe_trained(name):
     """Parameters of a trained model, and its size and quality in words."""
     if name not in trained.names():
-        return "", f"not installed. {trained.RECIPES[name]}"
+        return "", f"not installed. {trained.SOURCES[name]}"
     folder = trained.find(name)
     metadata = trained.read_metadata(folder)
     card = metadata["card"]

@@ -289,7 +289,7 @@ def find(path):
                 f"train {path} --dataset=FILE"
             )
         siblings = path.parent.iterdir() if path.parent.is_dir() else ()
-        known = [*map(str, siblings), *trained.RECIPES, *trained.names()]
+        known = [*map(str, siblings), *trained.SOURCES, *trained.names()]
         raise UsageError(
             f"There is no run folder and no .keras file {path}, and no trained "
             f"model of this name.{nearest(path, known)}"

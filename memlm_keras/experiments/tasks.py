@@ -496,7 +496,7 @@ def resolve(name):
             f"Several papers have a row {name}: {', '.join(matches)}. Name "
             "the paper too."
         )
-    if name in trained.RECIPES:
+    if name in trained.SOURCES:
         raise UsageError(
             f"{name} is a trained model, and `memlm train` begins with random "
             "weights. `fit` trains it further (docs/how_to/trained_models.md)."

@@ -23,7 +23,7 @@ from memlm_keras.gradients import with_gradient
 # Logits of a block, and the least number of logits to use blocks. At 11.2
 # million, a step with the gradient in the forward pass takes 0.95 of the time
 # on PyTorch and 0.85 on JAX. On a GPU, PyTorch waits for each call of a kernel:
-# fewer logits than here are not divided, and take 1.2 GB.
+# fewer logits than here are not divided. Three arrays of them take 1.2 GB.
 BLOCK = 11_000_000
 if keras.backend.backend() == "torch":
     import torch

@@ -118,7 +118,7 @@ def test_trained_models_run_on_its_pages(site):
     front = (site / "index.html").read_text(encoding="utf-8")
     pages = re.findall(r'href="(memlm/[^"]+)"', front)
     assert sorted(pages) == [
-        f"{name}/index.html" for name in sorted(trained.RECIPES)
+        f"{name}/index.html" for name in sorted(trained.SOURCES)
     ]
     assert all((site / page).is_file() for page in pages)
 
