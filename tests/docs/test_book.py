@@ -49,7 +49,8 @@ def site(tmp_path_factory):
         to = copy / path.relative_to(ROOT)
         to.parent.mkdir(exist_ok=True)
         shutil.copy(path, to)
-    for name in ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci"):
+    linked = ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci")
+    for name in (*linked, "saved_models/memlm"):
         (copy / name).symlink_to(ROOT / name)
     built = subprocess.run(
         [sys.executable, *"-m sphinx -W -q -t models docs site".split()],
