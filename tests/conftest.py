@@ -85,13 +85,18 @@ def _runs_here(item, seen):
 
 
 def pytest_sessionstart(session):
-    """Leaves TensorFlow's graphs as they are: they run a few times each."""
+    """Leaves TensorFlow's graphs as they are: they run a few times each.
+
+    Its own seed is not set: Keras does not draw by it, and setting it makes
+    each graph be prepared anew.
+    """
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
         tf.config.optimizer.set_experimental_options(
             {"disable_meta_optimizer": True}
         )
+        tf.random.set_seed = lambda seed: None
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -153,7 +158,7 @@ def forget_what_was_compiled():
     """
     yield
     if keras.backend.backend() == "tensorflow":
-        _forget_gradients()
+        _forget_graphs()
     gc.unfreeze()
     gc.collect()
     if keras.backend.backend() == "jax":
@@ -166,12 +171,15 @@ def forget_what_was_compiled():
     gc.freeze()
 
 
-def _forget_gradients():
-    """Frees the graphs of functions with a gradient of their own.
+def _forget_graphs():
+    """Frees graphs that are ready to run, and those with own gradients.
 
     TensorFlow registers such a gradient for good, and it holds the graph.
     """
+    from tensorflow.python.eager import context
     from tensorflow.python.framework import ops
+
+    context.context().clear_kernel_cache()
 
     registry = ops.gradient_registry._registry
     for name in list(registry):
@@ -186,7 +194,21 @@ def compiled():
         import jax
 
         return jax.jit
+    if keras.backend.backend() == "tensorflow":
+        return _a_graph_if_called_often
     return lambda function: function
+
+
+def _a_graph_if_called_often(function):
+    """Making a graph takes as long as some calls without."""
+    import tensorflow as tf
+
+    graph, calls = tf.function(function), itertools.count()
+
+    def call(*arguments):
+        return (graph if next(calls) >= 9 else function)(*arguments)
+
+    return call
 
 
 @pytest.fixture(scope="session")
@@ -214,11 +236,17 @@ def _jax_gradients(function, tensors):
 def _tensorflow_gradients(function, tensors):
     import tensorflow as tf
 
+    def differentiate(tensors):
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = function(tensors)
+        return tape.gradient(value, tensors, unconnected_gradients="zero")
+
     tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
-    with tf.GradientTape() as tape:
-        tape.watch(tensors)
-        value = function(tensors)
-    found = tape.gradient(value, tensors, unconnected_gradients="zero")
+    if any(size >= 100 for tensor in tensors for size in tensor.shape):
+        # A loop of so many steps is quicker in a graph.
+        differentiate = tf.function(differentiate)
+    found = differentiate(tensors)
     # The gradient of a table that is looked up in is sparse.
     return [tf.convert_to_tensor(gradient).numpy() for gradient in found]
 

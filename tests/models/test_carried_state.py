@@ -20,7 +20,7 @@ from memlm_keras.data import Batches
 pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
 
 
-@pytest.mark.backend(one_in=2)
+@pytest.mark.backend(one_in=4)
 @pytest.mark.parametrize(
     "recurrent, memory",
     [

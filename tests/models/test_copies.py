@@ -204,9 +204,9 @@ def test_it_is_a_model_like_others(reloaded):
 def test_the_average_one_at_a_time_is_the_ensemble(capsys):
     model = make(lstms(dropout=0.4, recurrent_dropout=0.3), **RATES)
     batches = Batches(text(50), batch_size=2, segment_length=7)
-    average = monte_carlo_perplexity(model, batches, samples=3, seed=4)
-    assert "mean of 3 networks with fixed dropout" in capsys.readouterr().out
-    ensemble = Ensemble([model.with_fixed_dropout(seed) for seed in (4, 5, 6)])
+    average = monte_carlo_perplexity(model, batches, samples=2, seed=4)
+    assert "mean of 2 networks with fixed dropout" in capsys.readouterr().out
+    ensemble = Ensemble([model.with_fixed_dropout(seed) for seed in (4, 5)])
     expected = perplexity(ensemble, batches, verbose=0)
     assert average.predicted_tokens == expected.predicted_tokens
     np.testing.assert_allclose(

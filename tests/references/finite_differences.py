@@ -42,3 +42,29 @@ def assert_derivatives(gradients, loss, reference_loss, values):
     )
     for gradient, difference in zip(found, expected, strict=True):
         np.testing.assert_allclose(gradient, difference, rtol=1e-3, atol=1e-4)
+
+
+def assert_directional_derivatives(
+    gradients, loss, reference_loss, values, directions=1
+):
+    """Asserts it along random directions for each array: long sequences have
+    too many entries to change each by itself.
+
+    Args:
+        gradients, loss, reference_loss, values: as for `assert_derivatives`.
+        directions: int, number of directions for each array.
+    """
+    found = gradients(loss, values)
+    values = [value.astype("float64") for value in values]
+    random, step = np.random.default_rng(4), 1e-6
+    for index, (value, gradient) in enumerate(zip(values, found, strict=True)):
+        for _ in range(directions):
+            direction = random.normal(size=value.shape)
+            changed = list(values)
+            changed[index] = value + step * direction
+            above = reference_loss(changed)
+            changed[index] = value - step * direction
+            difference = (above - reference_loss(changed)) / (2 * step)
+            scale = np.linalg.norm(gradient) * np.linalg.norm(direction)
+            derivative = np.sum(gradient * direction)
+            assert abs(derivative - difference) < 1e-3 * scale, index

@@ -191,6 +191,7 @@ def test_ended_run_trains_no_further(tmp_path):
     assert seen == []
 
 
+@pytest.mark.backend("torch")
 def test_ended_run_goes_on_with_more_patience(tmp_path):
     """As if it had had that patience from the beginning."""
 
@@ -243,6 +244,7 @@ def damaged_copies(whole, random):
         yield whole[:begin] + whole[begin + length :]
 
 
+@pytest.mark.backend("torch")
 def test_damaged_checkpoints_are_named(saved, random):
     """Each gives the one error, or is as good as the undamaged one."""
     whole = saved.read_bytes()
@@ -314,6 +316,7 @@ def test_killed_while_saving(saved):
     assert list(saved.parent.iterdir()) == [saved]
 
 
+@pytest.mark.backend("torch")
 def test_other_batches_and_models_are_refused(saved):
     with pytest.raises(ValueError, match="other batches.*segment_length is 3"):
         small_run(saved, segment_length=3)
@@ -321,6 +324,7 @@ def test_other_batches_and_models_are_refused(saved):
         resume(saved, units=8)
 
 
+@pytest.mark.backend("torch")
 def test_other_text_of_the_same_length_is_refused(saved):
     tokens = np.arange(80) % 11
     tokens[40] = 5
@@ -331,6 +335,7 @@ def test_other_text_of_the_same_length_is_refused(saved):
         small_run(saved, document_starts=[0, 40])
 
 
+@pytest.mark.backend("torch")
 def test_other_pairs_of_the_same_number_are_refused():
     pairs = [[1, 2], [3]], [[4], [5, 6]], [0, 1]
     identity = PairBatches(*pairs).identity()
@@ -436,6 +441,7 @@ def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
     np.testing.assert_allclose(parts, whole, rtol=1e-6)
 
 
+@pytest.mark.backend("torch")
 def test_other_callbacks_and_backends_are_refused(saved, monkeypatch):
     stop = keras.callbacks.EarlyStopping("loss")
     with pytest.raises(ValueError, match=r"callbacks \[\].*EarlyStopping"):
@@ -445,6 +451,7 @@ def test_other_callbacks_and_backends_are_refused(saved, monkeypatch):
         small_run(saved)
 
 
+@pytest.mark.backend("torch")
 def test_other_formats_are_refused(saved):
     arrays = contents(saved)
     meta = {**json.loads(str(arrays["meta"])), "format": 1}
@@ -453,6 +460,7 @@ def test_other_formats_are_refused(saved):
         small_run(saved)
 
 
+@pytest.mark.backend("torch")
 def test_unwritable_folder_and_frequency(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     model, batches, checkpoint = small_run(tmp_path / "file" / "c.npz")

@@ -87,6 +87,7 @@ def test_only_some_words(model, batches):
         )
 
 
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("restored", [False, True])
 def test_a_later_training_is_not_frozen(model, batches, restored):
     """Nor is it where the weights of a frozen epoch were put back."""
@@ -128,6 +129,7 @@ def test_momentum_of_an_earlier_training_moves_nothing(
     assert (second[frozen] != before[frozen]).any()
 
 
+@pytest.mark.backend("torch")
 def test_steps_in_one_execution_are_refused(model, batches):
     model.steps_per_execution = 2
     with pytest.raises(ValueError, match="`steps_per_execution.*: .*2"):
@@ -194,6 +196,7 @@ def test_halved_when_worse_than_so_many_epochs_ago(
     assert rates[-1] == pytest.approx(0.01 * 0.25 ** len(halvings))
 
 
+@pytest.mark.backend("torch")
 def test_nothing_to_halve_by(model, batches):
     with pytest.raises(ValueError, match="no 'val_accuracy' to halve.*loss"):
         model.fit(batches, callbacks=[HalveOnDrop()], verbose=0)
