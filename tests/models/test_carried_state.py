@@ -17,7 +17,7 @@ from language_models import tokens_of
 import memlm_keras
 from memlm_keras.data import Batches
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
+pytestmark = pytest.mark.backend
 
 
 @pytest.mark.backend(one_in=4)
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
         ("lstm", "attentive_combined"),
     ],
 )
-def test_fit_and_validation_carry_states_of_their_own(recurrent, memory):
+def test_fit_and_validation_carry_states_of_their_own(recurrent, memory, xla):
     model = make(recurrent, memory)
     model.compile(keras.optimizers.SGD(0.0))
     training, validation = documents(), documents(seed=6)
@@ -177,7 +177,7 @@ def test_a_weight_for_each_row_counts_at_each_of_its_steps(metrics):
         close(by_row, by_step)
 
 
-def test_datasets_of_tensorflow_carry_a_state():
+def test_datasets_of_tensorflow_carry_a_state(xla):
     """Also those that do not say how many rows a batch has."""
     tf = pytest.importorskip("tensorflow")
     batches, model = documents(), make()
@@ -264,7 +264,7 @@ def test_evaluation_of_another_batch_size_within_fit():
 @pytest.mark.skipif(
     keras.backend.backend() == "torch", reason="torch compiles nothing"
 )
-def test_an_evaluation_within_fit_compiles_no_training_anew(monkeypatch):
+def test_an_evaluation_within_fit_compiles_no_training_anew(xla, monkeypatch):
     model = make()
     model.compile("sgd")
     other = Batches(tokens_of(1, 20)[0], 2, 5)

@@ -27,7 +27,7 @@ from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import SmoothedProjection
 from memlm_keras.smoothing import VariationalSmoothing
 
-pytestmark = [pytest.mark.backend, pytest.mark.usefixtures("xla")]
+pytestmark = pytest.mark.backend
 
 # === Words of the backbone ===
 
@@ -400,7 +400,7 @@ def test_arrays_with_wrong_ids_are_refused_by_fit():
 
 
 @pytest.mark.parametrize("units, pays", [(8, True), (200, True), (201, False)])
-def test_small_models_are_compiled_by_xla_on_tensorflow(units, pays):
+def test_small_models_are_compiled_by_xla_on_tensorflow(units, pays, xla):
     lm = memlm_keras.LanguageModel(
         vocabulary_size=9,
         embedding_dim=4,
@@ -413,7 +413,7 @@ def test_small_models_are_compiled_by_xla_on_tensorflow(units, pays):
     assert not lm.jit_compile
 
 
-def test_bfloat16_is_warned_of_where_it_costs_time():
+def test_bfloat16_is_warned_of_where_it_costs_time(xla):
     lm = memlm_keras.LanguageModel(
         9, 4, [keras.layers.LSTM(5)], dtype="mixed_bfloat16"
     )
