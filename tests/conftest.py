@@ -180,7 +180,6 @@ def _forget_graphs():
     from tensorflow.python.framework import ops
 
     context.context().clear_kernel_cache()
-
     registry = ops.gradient_registry._registry
     for name in list(registry):
         if name.startswith("CustomGradient-"):

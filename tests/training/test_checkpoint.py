@@ -335,7 +335,6 @@ def test_other_text_of_the_same_length_is_refused(saved):
         small_run(saved, document_starts=[0, 40])
 
 
-@pytest.mark.backend("torch")
 def test_other_pairs_of_the_same_number_are_refused():
     pairs = [[1, 2], [3]], [[4], [5, 6]], [0, 1]
     identity = PairBatches(*pairs).identity()
@@ -460,7 +459,6 @@ def test_other_formats_are_refused(saved):
         small_run(saved)
 
 
-@pytest.mark.backend("torch")
 def test_unwritable_folder_and_frequency(tmp_path):
     (tmp_path / "file").write_text("not a folder")
     model, batches, checkpoint = small_run(tmp_path / "file" / "c.npz")

@@ -129,7 +129,6 @@ def test_momentum_of_an_earlier_training_moves_nothing(
     assert (second[frozen] != before[frozen]).any()
 
 
-@pytest.mark.backend("torch")
 def test_steps_in_one_execution_are_refused(model, batches):
     model.steps_per_execution = 2
     with pytest.raises(ValueError, match="`steps_per_execution.*: .*2"):
