@@ -56,7 +56,13 @@ class CacheChoice:
 
 
 def choose_cache(
-    model, batches, size=500, thetas=THETAS, weights=WEIGHTS, verbose=1
+    model,
+    batches,
+    size=500,
+    thetas=THETAS,
+    weights=WEIGHTS,
+    verbose=1,
+    scores=None,
 ):
     """Finds theta and weight of a neural cache on a text, in one pass.
 
@@ -66,6 +72,9 @@ def choose_cache(
         size: integer, outputs in the cache.
         thetas, weights: sequences of floats to try, as for `NeuralCache`.
         verbose: 0 prints nothing, 1 a progress bar and the result.
+        scores: what `model.score_batches(batches)` returns, if it is known.
+            The output layer then is not computed again, which takes most of
+            the time for a large vocabulary.
 
     Raises:
         ValueError: for a model with a mixture, empty or invalid thetas or
@@ -92,8 +101,8 @@ def choose_cache(
 
     @functools.partial(compile_inference, model)
     def compare(token_ids, targets, state):
-        (outputs, scores), new_state = model.backbone.outputs(
-            token_ids, targets, state
+        (outputs, plain), new_state = model.backbone.outputs(
+            token_ids, targets if scores is None else None, state
         )
         products, words, seen, cache_state = cache.compare(
             outputs, unpack_named(state, "mixture"), token_ids
@@ -105,21 +114,26 @@ def choose_cache(
             cached.append(cache.copy_probability(attention, words, targets))
         filled = ops.any(seen, axis=-1)
         new_state |= pack_named("mixture", cache_state)
-        return (ops.exp(scores), ops.stack(cached), filled), new_state
+        return (plain, ops.stack(cached), filled), new_state
 
     losses = np.zeros((len(thetas), len(weights)))
     without = predicted = 0.0
-    for result, sample_weight in read_batches(
-        model, compare, batches, start, verbose=verbose
+    for index, (result, sample_weight) in enumerate(
+        read_batches(model, compare, batches, start, verbose=verbose)
     ):
-        alone, cached, filled = (
-            ops.convert_to_numpy(part).astype("float64") for part in result
+        plain, *others = result
+        if scores is not None:
+            rows, steps = sample_weight.shape
+            plain = scores[0][index * rows : (index + 1) * rows, :steps]
+        plain, cached, filled = (
+            ops.convert_to_numpy(part).astype("float64")
+            for part in (plain, *others)
         )
         for column, weight in enumerate(weights):
-            mixed = (1 - weight * filled) * alone + weight * cached
+            mixed = (1 - weight * filled) * np.exp(plain) + weight * cached
             nats = -np.log(mixed) * sample_weight
             losses[:, column] += nats.sum(axis=(1, 2))
-        without -= np.sum(np.log(alone) * sample_weight)
+        without -= np.sum(plain * sample_weight)
         predicted += sample_weight.sum()
     choice = CacheChoice(
         size=size,

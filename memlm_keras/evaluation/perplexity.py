@@ -107,7 +107,7 @@ class Perplexity:
         return "\n".join([line, *map(str, self.others.values())])
 
 
-def perplexity(model, batches, verbose=1, also=(), words=None):
+def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     """Perplexity of a text, with the state carried through it.
 
     Every token is predicted once, ends of sentences included, and summed in
@@ -134,6 +134,7 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
         words: integer, words of the text, ends of sentences counted, where
             tokens are pieces of words: the result then has the perplexity per
             word as well. `None` counts them by the model's vocabulary, if any.
+        scores: what `model.score_batches(batches)` returns, if it is known.
 
     Returns:
         `Perplexity`, with the other protocols in `others`.
@@ -157,7 +158,9 @@ def perplexity(model, batches, verbose=1, also=(), words=None):
     _require_protocols(also, model, batches)
     require_beginning(batches)
     words = _count_words(words, model, batches)
-    scores, weights = model.score_batches(batches, verbose=verbose)
+    if scores is None:
+        scores = model.score_batches(batches, verbose=verbose)
+    scores, weights = scores
     result = Perplexity.from_scores(
         model,
         batches,

@@ -33,7 +33,7 @@ def compare(experiment, model, asked, verbose, before):
     def scores(split):
         """Targets, and what the model and the counts give them, in nats."""
         batches = evaluation_batches(experiment, model, split)
-        found, weights = model.score_batches(batches)
+        found, weights = experiment.scores(model, split, verbose)
         by_counts, _ = cached.score_batches(batches)
         (targets,) = concatenate_batches((each,) for _, each, _ in batches)
         kept = weights > 0

@@ -10,6 +10,7 @@ from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import MEASURES
@@ -75,6 +76,7 @@ class Experiment:
     """
 
     def __init__(self, preset, dataset="embedded", *, seed=0, **overrides):
+        self._scores = None, {}
         self.preset_name = resolve(preset)
         self.seed = int(seed)
         self.kind = kind_of(self.preset_name)
@@ -247,6 +249,28 @@ class Experiment:
         figures.draw_curve(log, self.task.monitor, curve)
         self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
         return results
+
+    def scores(self, model, split, verbose=0):
+        """Scores of a split by a trained language model.
+
+        Those of the last model are kept: for a large vocabulary, they take most
+        of the time of a measurement. Its weights must not change in between.
+
+        Args:
+            model: a `memlm_keras.LanguageModel`.
+            split: `"train"`, `"validation"` or `"test"`.
+            verbose: as in `keras.Model.predict`.
+
+        Returns:
+            `(scores, sample_weight)`, as from `model.score_batches`.
+        """
+        of, scores = self._scores
+        if of is not model:
+            self._scores = of, scores = model, {}
+        if split not in scores:
+            batches = evaluation_batches(self, model, split)
+            scores[split] = model.score_batches(batches, verbose=verbose)
+        return scores[split]
 
     def _scope(self, devices):
         """Context in which the model is made and trained."""

@@ -124,13 +124,23 @@ def plain_perplexity(result):
 
 
 def perplexities(
-    model, batches, verbose, also=(), splits=("validation", "test")
+    model,
+    batches,
+    verbose,
+    also=(),
+    splits=("validation", "test"),
+    scores=lambda split: None,
 ):
-    """Measures perplexities by split; `batches` is a function of the split."""
+    """Measures perplexities by split; `batches` is a function of the split, and
+    `scores` one that gives the known scores, if any."""
     return {
         split: plain_perplexity(
             memlm.evaluation.perplexity(
-                model, batches(split), verbose=verbose, also=also
+                model,
+                batches(split),
+                verbose=verbose,
+                also=also,
+                scores=scores(split),
             )
         )
         for split in splits
@@ -154,30 +164,46 @@ def _settings_of(cache):
 
 def _choose_cache(experiment, model, asked, verbose):
     """The `CacheChoice` of the validation text."""
+    choices = {
+        **(experiment.preset.get("cache") or {}),
+        "size": asked["cache_size"],
+    }
+    return _try_caches(experiment, model, "validation", choices, verbose)
+
+
+def _try_caches(experiment, model, split, choices, verbose):
+    """A `CacheChoice`, from the scores of the model without a cache."""
     return memlm.evaluation.choose_cache(
         model,
-        evaluation_batches(experiment, model, "validation"),
+        evaluation_batches(experiment, model, split),
         verbose=verbose,
-        **{
-            **(experiment.preset.get("cache") or {}),
-            "size": asked["cache_size"],
-        },
+        scores=experiment.scores(model, split, verbose),
+        **choices,
     )
 
 
 def _with_cache(experiment, model, asked, verbose, before):
-    choice = _choose_cache(experiment, model, asked, verbose)
-    cached = model.with_mixture(choice.cache)
-    # The choice has read this text.
-    best, count = float(choice.perplexities.min()), choice.predicted_tokens
-    validation = {
-        "perplexity": best,
-        "loss": count * math.log(best),
-        "predicted_tokens": count,
+    def perplexity(choice):
+        best, count = float(choice.perplexities.min()), choice.predicted_tokens
+        return {
+            "perplexity": best,
+            "loss": count * math.log(best),
+            "predicted_tokens": count,
+        }
+
+    chosen = _choose_cache(experiment, model, asked, verbose)
+    settings = _settings_of(chosen.cache)
+    only = {
+        "size": settings["size"],
+        "thetas": [settings["theta"]],
+        "weights": [settings["weight"]],
     }
-    batches = functools.partial(evaluation_batches, experiment, cached)
-    found = perplexities(cached, batches, verbose, splits=("test",))
-    return {**_settings_of(choice.cache), "validation": validation, **found}
+    test = _try_caches(experiment, model, "test", only, verbose)
+    return {
+        **settings,
+        "validation": perplexity(chosen),
+        "test": perplexity(test),
+    }
 
 
 def _check_cache(experiment, asked):

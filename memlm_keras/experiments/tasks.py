@@ -255,7 +255,10 @@ class LanguageModelTask(Task):
         """Measures perplexities, and answers the questions of a corpus."""
         batches = functools.partial(evaluation_batches, experiment, model)
         also = _ALSO.get(experiment.preset_name.partition("/")[0], ())
-        results = measures.perplexities(model, batches, verbose, also)
+        scores = functools.partial(experiment.scores, model, verbose=verbose)
+        results = measures.perplexities(
+            model, batches, verbose, also, scores=scores
+        )
         _warn_if_little_is_learned(experiment.corpus, results["test"])
         if experiment.dataset.name == "cbt":
             results["cbt"] = measures.answer_cbt(experiment, model, verbose)

@@ -305,8 +305,11 @@ class Backbone:
 
     def outputs(self, token_ids, targets, state=None):
         """Returns `((outputs, scores), state)` without a mixture: inputs of the
-        head `(batch, time, units)`, and log-probabilities of targets."""
+        head `(batch, time, units)`, and log-probabilities of targets, if any.
+        """
         outputs, state, _ = self._read(token_ids, state)
+        if targets is None:
+            return (outputs, None), state
         losses = head_losses(self.head, outputs, targets)
         return (outputs, -losses), state
 

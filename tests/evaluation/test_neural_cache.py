@@ -56,6 +56,24 @@ def test_one_pass_gives_the_perplexity_of_every_cached_model(
     )
 
 
+@pytest.mark.backend
+def test_known_scores_are_not_computed_again(monkeypatch):
+    model, batches = make(), batches_of(True, 2)
+    expected = choose_cache(model, batches, 6, (0.5,), (0.1, 0.6), verbose=0)
+    scores = model.score_batches(batches)
+    plain = perplexity(model, batches, verbose=0)
+    monkeypatch.setattr(type(model.head), "token_losses", None)
+    found = choose_cache(
+        model, batches, 6, (0.5,), (0.1, 0.6), verbose=0, scores=scores
+    )
+    np.testing.assert_allclose(
+        found.perplexities, expected.perplexities, rtol=1e-5
+    )
+    np.testing.assert_allclose(found.without, expected.without, rtol=1e-5)
+    again = perplexity(model, batches, verbose=0, scores=scores)
+    assert again == plain
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

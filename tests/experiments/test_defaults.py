@@ -14,6 +14,8 @@ from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import choose_preset
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import defaults
+from memlm_keras.experiments import measures
+from memlm_keras.mixtures import NeuralCache
 from memlm_keras.presets.rows import serialized
 
 from .conftest import results_of
@@ -346,6 +348,24 @@ def test_averaging_is_no_worse_than_the_better_where_it_was_chosen(compared):
     _, model, found = compared
     averaged = found["averaged"]["test"]["perplexity"]
     assert averaged < 1.1 * found["kneser_ney_with_cache"]["test"]["perplexity"]
+
+
+def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
+    experiment, model, _ = compared
+    monkeypatch.setattr(type(model), "score_batches", None)
+    found = measures._with_cache(experiment, model, {"cache_size": 5}, 0, {})
+    monkeypatch.undo()
+    cache = NeuralCache(5, found["theta"], found["weight"])
+    cached = model.with_mixture(cache)
+    for split in ("validation", "test"):
+        batches = experiment.corpus.batches(split, 1, 100)
+        expected = memlm_keras.evaluation.perplexity(cached, batches, verbose=0)
+        for name in ("perplexity", "loss", "predicted_tokens"):
+            value = getattr(expected, name)
+            assert found[split][name] == pytest.approx(value, rel=1e-5)
+    # Of another model, none is known.
+    scores, weights = experiment.scores(cached, "test")
+    assert -np.sum(scores * weights) == pytest.approx(expected.loss, rel=1e-5)
 
 
 def test_words_that_were_gained_most():
