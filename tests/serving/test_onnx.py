@@ -33,7 +33,6 @@ def streamed(model, tmp_path_factory):
     return path
 
 
-@pytest.mark.backend("torch", "tensorflow")
 def test_it_is_equal_over_a_hundred_steps(model, streamed):
     require_equal(model, streamed)
 

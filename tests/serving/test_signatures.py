@@ -9,7 +9,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import log_softmax
 
-pytestmark = pytest.mark.backend
+# A model of JAX is exported in test_onnx.py, in the same way.
+pytestmark = pytest.mark.backend("torch", "tensorflow")
 
 FORBIDDEN = re.compile("cudnn|pyfunc|xla", re.I)
 NEXT = "top_k_ids top_k_log_probabilities top_k_words"
