@@ -248,6 +248,7 @@ PUBLIC_NAMES = {
         "TokenLoss",
         "data_parallel",
         "halve_after",
+        "linear_decay",
     ],
 }
 

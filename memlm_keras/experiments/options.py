@@ -318,6 +318,13 @@ TRAINING = (
         "halve_after", int, "Epochs at the initial learning rate.", at_least=0
     ),
     _of_language(
+        "linear_decay",
+        int,
+        "Epochs over which the learning rate falls to zero, in place of other "
+        "schedules.",
+        at_least=1,
+    ),
+    _of_language(
         "rate",
         float,
         "Rate gamma_0 of noise or smoothing.",

@@ -169,10 +169,7 @@ class LanguageModelTask(Task):
             "units": _units_of(experiment),
             **super().settings(experiment),
             **reading,
-            "halve_after": overrides.get(
-                "halve_after", schedule.get("halve_after")
-            ),
-            "factor": schedule.get("factor"),
+            **_rates(overrides, schedule),
             "rate": noise.get("rate", smoothing.get("rate")),
             "l2": preset.get("l2"),
             "match_parameters": overrides.get("match_parameters"),
@@ -201,6 +198,9 @@ class LanguageModelTask(Task):
         from keras import callbacks
 
         settings = experiment.settings
+        if "linear_decay" in settings:
+            schedule = memlm.training.linear_decay(settings["linear_decay"])
+            return [callbacks.LearningRateScheduler(schedule)]
         if "halve_after" in settings:
             schedule = memlm.training.halve_after(
                 settings["halve_after"], settings.get("factor", 0.5)
@@ -277,6 +277,20 @@ class LanguageModelTask(Task):
         words = [w for w in words if w != unknown and '"' not in w]
         prompt = " ".join(words[:3])
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _rates(overrides, schedule):
+    """Settings of the learning rates of the epochs."""
+    if epochs := overrides.get("linear_decay"):
+        if "halve_after" in overrides:
+            raise UsageError(
+                "linear_decay takes the place of halve_after; give one of "
+                f"them. Received: linear_decay={epochs} and halve_after="
+                f"{overrides['halve_after']}"
+            )
+        return {"linear_decay": epochs}
+    halve_after = overrides.get("halve_after", schedule.get("halve_after"))
+    return {"halve_after": halve_after, "factor": schedule.get("factor")}
 
 
 def _warn_if_little_is_learned(corpus, test):
