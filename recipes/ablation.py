@@ -32,13 +32,15 @@ flags.DEFINE_float("dropout", None, "In place of the rule's.")
 flags.DEFINE_float("learning_rate", None, "In place of the row's.")
 flags.DEFINE_integer("epochs", None, "In place of the rule's.")
 flags.DEFINE_integer("halve_after", None, "As of `memlm train`.")
+flags.DEFINE_integer("linear_decay", None, "As of `memlm train`.")
 flags.DEFINE_integer("batch_size", None, "In place of the rule's.")
 flags.DEFINE_float("scale", None, "Of sizes, as of `memlm train`.")
 flags.DEFINE_integer("window", None, "In place of those of memories.")
 flags.DEFINE_integer("num_sampled", 0, "As of `memlm train`.")
 flags.DEFINE_integer("cache_size", None, "As of `memlm train`.")
 GIVEN = (
-    "dropout learning_rate epochs halve_after batch_size scale num_sampled"
+    "dropout learning_rate epochs halve_after linear_decay batch_size scale "
+    "num_sampled"
 ).split()
 LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 

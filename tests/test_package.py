@@ -248,7 +248,6 @@ PUBLIC_NAMES = {
         "TokenLoss",
         "data_parallel",
         "halve_after",
-        "linear_decay",
     ],
 }
 

@@ -50,9 +50,10 @@ _MEMORY = 0.5
 # Epochs at least, for which a row that is not the smallest must have time, and
 # at most.
 _FEWEST_EPOCHS, _ENOUGH_EPOCHS, _MOST_EPOCHS = 3, 12, 40
-# Where there is no time for enough epochs, the rate is halved before each of
-# so many last ones.
-_HALVED = 3
+# Where there is no time for enough epochs, the rate of the smallest row falls
+# linearly from this one.
+_FALLING_RATE = 0.005
+_SCHEDULES = ("halve_after", "linear_decay")
 # Options that change how long an epoch takes.
 _SIZES = ("scale", "units", "embedding_dim")
 # Words that a target is compared with where all would take too long.
@@ -161,11 +162,6 @@ def choose_preset(dataset, preset=None, **given):
         )
     if "batch_size" not in given:
         given["batch_size"] = options["batch_size"] = rows
-    row = dataclasses.asdict(registry.find(preset)[1]) | given
-    reasons.append(
-        f"An update reads {row['batch_size']} rows of {row['segment_length']} "
-        f"tokens, at a rate of {row['learning_rate']:g}."
-    )
     running, words = {}, _compared(preset, tokens, size, **given)
     if given.get("num_sampled") is None and words < size:
         options["num_sampled"] = words
@@ -179,12 +175,21 @@ def choose_preset(dataset, preset=None, **given):
         epochs = int(_allowed(tokens) / minutes)
         epochs = min(max(epochs, _FEWEST_EPOCHS), _MOST_EPOCHS)
         running["epochs"] = epochs
-        if epochs < _ENOUGH_EPOCHS and "halve_after" not in given:
-            options["halve_after"] = max(epochs - _HALVED, 1)
+        falls = given.keys().isdisjoint(_SCHEDULES)
+        if falls and epochs < _ENOUGH_EPOCHS:
+            options["linear_decay"] = epochs
             reasons.append(
-                "The learning rate is halved before each of the last epochs, "
-                "as there is no time to wait until it gains no more."
+                "The learning rate falls from epoch to epoch, to zero, as "
+                "there is no time to wait until it gains no more."
             )
+            if smallest and "learning_rate" not in given and not sized:
+                given["learning_rate"] = _FALLING_RATE
+                options["learning_rate"] = _FALLING_RATE
+    row = dataclasses.asdict(registry.find(preset)[1]) | given
+    reasons.append(
+        f"An update reads {row['batch_size']} rows of {row['segment_length']} "
+        f"tokens, at a rate of {row['learning_rate']:g}."
+    )
     reasons.append(
         f"It is trained for at most {epochs} epochs, by estimate "
         f"{math.ceil(epochs * minutes):,} min on {_machine()}, and ends "

@@ -319,6 +319,15 @@ class Experiment:
 
         training = memlm.training
         batches, validation = self.task.training_batches(self, model)
+        if decay := self.settings.get("linear_decay"):
+            optimizer = model.optimizer
+            optimizer.learning_rate = (
+                keras.optimizers.schedules.PolynomialDecay(
+                    float(optimizer.learning_rate),
+                    decay * batches.batches_per_epoch,
+                    end_learning_rate=0.0,
+                )
+            )
         stop_on_nan = training.StopOnNaN()
         callbacks = [
             *callbacks,

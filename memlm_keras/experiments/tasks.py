@@ -199,8 +199,8 @@ class LanguageModelTask(Task):
 
         settings = experiment.settings
         if "linear_decay" in settings:
-            schedule = memlm.training.linear_decay(settings["linear_decay"])
-            return [callbacks.LearningRateScheduler(schedule)]
+            # The optimizer has a schedule by batch.
+            return []
         if "halve_after" in settings:
             schedule = memlm.training.halve_after(
                 settings["halve_after"], settings.get("factor", 0.5)

@@ -6,7 +6,6 @@ from memlm_keras.training.callbacks import HalveOnDrop
 from memlm_keras.training.callbacks import StopOnNaN
 from memlm_keras.training.callbacks import Throughput
 from memlm_keras.training.callbacks import halve_after
-from memlm_keras.training.callbacks import linear_decay
 from memlm_keras.training.checkpoint import Checkpoint
 from memlm_keras.training.distribution import data_parallel
 from memlm_keras.training.losses import Nats
@@ -30,5 +29,4 @@ __all__ = [
     "TokenLoss",
     "data_parallel",
     "halve_after",
-    "linear_decay",
 ]

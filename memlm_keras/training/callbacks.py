@@ -353,39 +353,6 @@ def halve_after(epochs, factor=0.5):
     return schedule
 
 
-def linear_decay(epochs):
-    """Schedule that lowers the learning rate from epoch to epoch, to zero.
-
-    The rate of an epoch is the mean of a line over the epoch. The line begins
-    with the initial rate and reaches zero at the end of the last epoch. Later
-    epochs keep the rate of the last one.
-
-    Args:
-        epochs: integer, number of epochs of training.
-
-    Returns:
-        A function for `keras.callbacks.LearningRateScheduler`.
-
-    Raises:
-        ValueError: if `epochs` is not positive.
-
-    Example:
-
-    >>> scheduler = keras.callbacks.LearningRateScheduler(linear_decay(10))
-    """
-    require_positive_integer("epochs", epochs)
-
-    def schedule(epoch, learning_rate):
-        if epoch >= epochs:
-            return learning_rate
-        left = epochs - epoch - 0.5
-        # The first epoch begins with the initial rate, and others with that of
-        # the epoch before.
-        return learning_rate * left / (left + 1 if epoch else epochs)
-
-    return schedule
-
-
 def _require_factor(factor):
     if not 0 < factor < 1:
         raise ValueError(

@@ -104,19 +104,25 @@ def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
     )
 
 
-def test_the_rate_is_halved_where_time_is_short(novel, monkeypatch):
-    assert "halve_after" not in choose_preset(str(novel)).options
+def test_the_rate_falls_where_time_is_short(novel, monkeypatch):
+    assert "linear_decay" not in choose_preset(str(novel)).options
     monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
     monkeypatch.setattr(defaults, "_speed", lambda: 2)
     choice = choose_preset(str(novel))
-    assert choice.options["halve_after"] == choice.running["epochs"] - 3 > 0
-    assert any("halved" in reason for reason in choice.reasons)
+    assert choice.options["linear_decay"] == choice.running["epochs"] > 3
+    assert choice.options["learning_rate"] == 0.005
+    reasons = " ".join(choice.reasons)
+    assert "falls from epoch to epoch" in reasons
+    assert "at a rate of 0.005" in reasons
     given = choose_preset(str(novel), halve_after=9).options
-    assert "halve_after" not in given
+    assert given.keys().isdisjoint(("linear_decay", "learning_rate"))
+    given = choose_preset(str(novel), learning_rate=0.1).options
+    assert "linear_decay" in given and "learning_rate" not in given
+    assert "learning_rate" not in choose_preset(str(novel), scale=0.5).options
     monkeypatch.setattr(defaults, "_OPERATIONS", 1)
-    assert choose_preset(str(novel)).options["halve_after"] == 1
+    assert choose_preset(str(novel)).options["linear_decay"] == 3
     given = choose_preset(str(novel), epochs=5)
-    assert "halve_after" not in given.options
+    assert "linear_decay" not in given.options
 
 
 def test_the_training_text_decides_how_words_are_split(tmp_path):

@@ -12,7 +12,6 @@ from memlm_keras.training import Checkpoint
 from memlm_keras.training import StopOnNaN
 from memlm_keras.training import Throughput
 from memlm_keras.training import halve_after
-from memlm_keras.training import linear_decay
 from memlm_keras.training.callbacks import TimeEstimate
 
 pytestmark = pytest.mark.backend
@@ -45,19 +44,6 @@ def test_halve_after_follows_tran():
         rate = schedule(epoch, rate)
         rates.append(rate)
     assert rates == [1.0, 1.0, 1.0, 1.0, 0.5, 0.25, 0.125]
-
-
-def test_linear_decay_has_the_means_of_a_line():
-    rate, rates = 0.8, []
-    schedule = linear_decay(4)
-    for epoch in range(6):
-        rate = schedule(epoch, rate)
-        rates.append(rate)
-    expected = [0.7, 0.5, 0.3, 0.1, 0.1, 0.1]
-    np.testing.assert_allclose(rates, expected, rtol=1e-12)
-    assert linear_decay(1)(0, 0.8) == 0.4
-    with pytest.raises(ValueError, match="`epochs`"):
-        linear_decay(0)
 
 
 @pytest.mark.parametrize(
