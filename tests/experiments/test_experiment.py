@@ -368,6 +368,31 @@ def test_what_cannot_be_measured_is_not_trained(
     assert not (folder / "run").exists()
 
 
+def test_a_rate_that_falls_from_batch_to_batch(folder, monkeypatch):
+    made, schedules = [], keras.optimizers.schedules
+    original = schedules.PolynomialDecay
+
+    def decay(*arguments, **named):
+        made.append(original(*arguments, **named))
+        return made[-1]
+
+    monkeypatch.setattr(schedules, "PolynomialDecay", decay)
+    experiment = Experiment("memlm/small", "text", linear_decay=2, **SMALL)
+    whole = experiment.run("whole", epochs=2, verbose=0)
+    assert experiment.run("parts", epochs=1, verbose=0)["epochs"] == 1
+    parts = experiment.run("parts", epochs=2, verbose=0)
+    assert parts["test"]["loss"] == pytest.approx(whole["test"]["loss"])
+    steps = experiment.corpus.batches("train", 4, 35).batches_per_epoch
+    assert len(made) == 3
+    for schedule in made:
+        rates = [float(schedule(step)) for step in (0, steps, 2 * steps)]
+        assert rates == pytest.approx([0.003, 0.0015, 0.0])
+    both = Experiment("memlm/small", "text", linear_decay=2, halve_after=1)
+    with pytest.raises(UsageError, match="takes the place of halve_after"):
+        both.run("both")
+    assert not (folder / "both").exists()
+
+
 def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
     experiment = Experiment("gal2016/medium", "text", halve_after=1, **SMALL)
     found = experiment.run(
