@@ -46,12 +46,13 @@ class CacheChoice:
         return NeuralCache(self.size, self.thetas[row], self.weights[column])
 
     def __str__(self):
-        cache = self.cache
+        cache, tried = self.cache, ""
+        if self.perplexities.size > 1:
+            tried = f"the best of {len(self.thetas)} x {len(self.weights)} on "
         return (
             f"cache of {self.size}: perplexity {self.perplexities.min():.2f} "
             f"with theta={cache.theta:g} and weight={cache.weight:g}, "
-            f"{self.without:.2f} without; the best of {len(self.thetas)} x "
-            f"{len(self.weights)} on {self.predicted_tokens} tokens"
+            f"{self.without:.2f} without; {tried}{self.predicted_tokens} tokens"
         )
 
 

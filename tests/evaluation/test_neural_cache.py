@@ -54,6 +54,7 @@ def test_one_pass_gives_the_perplexity_of_every_cached_model(
     assert f"perplexity {best:.2f} with theta={choice.cache.theta:g}" in str(
         choice
     )
+    assert "without; the best of 2 x 2 on 60 tokens" in str(choice)
 
 
 @pytest.mark.backend
