@@ -179,7 +179,7 @@ def choose_preset(dataset, preset=None, **given):
         if falls and epochs < _ENOUGH_EPOCHS:
             options["linear_decay"] = epochs
             reasons.append(
-                "The learning rate falls from epoch to epoch, to zero, as "
+                "The learning rate falls in a line to zero, as "
                 "there is no time to wait until it gains no more."
             )
             if smallest and "learning_rate" not in given and not sized:

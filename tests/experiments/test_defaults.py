@@ -112,7 +112,7 @@ def test_the_rate_falls_where_time_is_short(novel, monkeypatch):
     assert choice.options["linear_decay"] == choice.running["epochs"] > 3
     assert choice.options["learning_rate"] == 0.005
     reasons = " ".join(choice.reasons)
-    assert "falls from epoch to epoch" in reasons
+    assert "falls in a line to zero" in reasons
     assert "at a rate of 0.005" in reasons
     given = choose_preset(str(novel), halve_after=9).options
     assert given.keys().isdisjoint(("linear_decay", "learning_rate"))
