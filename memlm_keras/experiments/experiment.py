@@ -262,7 +262,8 @@ class Experiment:
             verbose: as in `keras.Model.predict`.
 
         Returns:
-            `(scores, sample_weight)`, as from `model.score_batches`.
+            `(scores, sample_weight)`, two float32 arrays `(rows, time)` as from
+            `model.score_batches`, which says what it refuses.
         """
         of, scores = self._scores
         if of is not model:
