@@ -264,6 +264,14 @@ class Experiment:
         Returns:
             `(scores, sample_weight)`, two float32 arrays `(rows, time)` as from
             `model.score_batches`, which says what it refuses.
+
+        Example:
+
+        >>> experiment = Experiment("memlm/small", "embedded")
+        >>> model, _ = experiment.make()
+        >>> scores, weight = experiment.scores(model, "test")
+        >>> scores.shape == weight.shape
+        True
         """
         of, scores = self._scores
         if of is not model:
@@ -320,15 +328,6 @@ class Experiment:
 
         training = memlm.training
         batches, validation = self.task.training_batches(self, model)
-        if decay := self.settings.get("linear_decay"):
-            optimizer = model.optimizer
-            optimizer.learning_rate = (
-                keras.optimizers.schedules.PolynomialDecay(
-                    float(optimizer.learning_rate),
-                    decay * batches.batches_per_epoch,
-                    end_learning_rate=0.0,
-                )
-            )
         stop_on_nan = training.StopOnNaN()
         callbacks = [
             *callbacks,

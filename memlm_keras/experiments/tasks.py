@@ -194,13 +194,23 @@ class LanguageModelTask(Task):
         return model
 
     def callbacks(self, experiment, model):
-        """Returns schedules of the learning rate."""
+        """Returns schedules of the learning rate, or sets one by batch."""
         from keras import callbacks
+        from keras.optimizers import schedules
 
-        settings = experiment.settings
+        settings, optimizer = experiment.settings, model.optimizer
         if "linear_decay" in settings:
-            # The optimizer has a schedule by batch.
-            return []
+            batches = _text_batches(experiment).batches_per_epoch
+            optimizer.learning_rate = schedules.PolynomialDecay(
+                settings["learning_rate"],
+                settings["linear_decay"] * batches,
+                end_learning_rate=0.0,
+            )
+
+            def log_rate(epoch, logs):
+                logs["learning_rate"] = float(optimizer.learning_rate)
+
+            return [callbacks.LambdaCallback(on_epoch_end=log_rate)]
         if "halve_after" in settings:
             schedule = memlm.training.halve_after(
                 settings["halve_after"], settings.get("factor", 0.5)
@@ -211,35 +221,18 @@ class LanguageModelTask(Task):
 
     def training_batches(self, experiment, model):
         settings, corpus = experiment.settings, experiment.corpus
-        validation = None
+        batches, validation = _text_batches(experiment), None
         if reads_sentences(experiment.preset):
             _warn_of_long_sentences(experiment)
-            equal_lengths = experiment.preset["data"].get("equal_lengths", True)
-            batches = sentence_batches(
-                experiment,
-                "train",
-                shuffle=True,
-                longest=settings.get("longest"),
-                equal_lengths=equal_lengths,
+        elif not settings["documents"]:
+            validation = corpus.batches(
+                "validation", settings["batch_size"], settings["segment_length"]
             )
-        else:
-            size, length = settings["batch_size"], settings["segment_length"]
-            documents = settings["documents"]
-            batches = corpus.batches(
-                "train",
-                batch_size=size,
-                segment_length=length,
-                documents=documents,
-                shuffle=documents,
-                seed=experiment.seed,
-            )
-            if not documents:
-                validation = corpus.batches("validation", size, length)
-                if corpus.train.document_starts is not None:
-                    print(
-                        f"{corpus.name} has documents, and this run reads "
-                        "across them; --documents begins each afresh."
-                    )
+            if corpus.train.document_starts is not None:
+                print(
+                    f"{corpus.name} has documents, and this run reads "
+                    "across them; --documents begins each afresh."
+                )
         if validation is None:
             validation = evaluation_batches(experiment, model, "validation")
         if noise := experiment.preset.get("noise"):
@@ -277,6 +270,27 @@ class LanguageModelTask(Task):
         words = [w for w in words if w != unknown and '"' not in w]
         prompt = " ".join(words[:3])
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _text_batches(experiment):
+    """The training text of an experiment, as its preset reads it."""
+    settings = experiment.settings
+    if reads_sentences(experiment.preset):
+        return sentence_batches(
+            experiment,
+            "train",
+            shuffle=True,
+            longest=settings.get("longest"),
+            equal_lengths=experiment.preset["data"].get("equal_lengths", True),
+        )
+    return experiment.corpus.batches(
+        "train",
+        batch_size=settings["batch_size"],
+        segment_length=settings["segment_length"],
+        documents=settings["documents"],
+        shuffle=settings["documents"],
+        seed=experiment.seed,
+    )
 
 
 def _rates(overrides, schedule):

@@ -382,6 +382,8 @@ def test_a_rate_that_falls_from_batch_to_batch(folder, monkeypatch):
     assert experiment.run("parts", epochs=1, verbose=0)["epochs"] == 1
     parts = experiment.run("parts", epochs=2, verbose=0)
     assert parts["test"]["loss"] == pytest.approx(whole["test"]["loss"])
+    rates = [float(row["learning_rate"]) for row in read_csv("parts/log.csv")]
+    assert rates == pytest.approx([0.0015, 0.0])
     steps = experiment.corpus.batches("train", 4, 35).batches_per_epoch
     assert len(made) == 3
     for schedule in made:
