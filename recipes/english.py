@@ -56,6 +56,8 @@ def main(_):
     process.import_keras(FLAGS.backend)
     import keras
 
+    from memlm_keras.training.callbacks import TimeEstimate
+
     run_dir = pathlib.Path(FLAGS.run_dir or f"runs/{FLAGS.name}")
     data_dir = pathlib.Path(FLAGS.data_dir)
     run_dir.mkdir(parents=True, exist_ok=True)
@@ -91,14 +93,12 @@ def main(_):
     every = None if on_gpu else 250
     checkpoint = memlm.training.Checkpoint(path, batches, frequency=every)
     print(f"{model.count_params():,} parameters, {updates:,} updates")
-    callbacks = [progress(batches), checkpoint]
     clock = time.monotonic if on_gpu else time.process_time
     whole, begin = not path.exists(), clock()
     model.fit(
         batches,
         epochs=FLAGS.epochs,
-        verbose=0,
-        callbacks=callbacks,
+        callbacks=[TimeEstimate(), checkpoint],
         validation_data=validation,
     )
     hours = (clock() - begin) / 3600
@@ -150,26 +150,6 @@ def pieces(folder, path):
             **{"eos_id": 0, "unk_id": 1, "bos_id": -1},
         )
     return memlm.data.SubwordVocabulary.from_sentencepiece(path)
-
-
-def progress(batches):
-    """Prints the perplexity so far, every 100 updates and after each epoch."""
-    import keras
-
-    def show(place, logs, key="perplexity"):
-        print(f"{time.ctime()}: {place}, {key} {logs[key]:.1f}", flush=True)
-
-    def show_update(batch, logs):
-        update = batches.start_batch + batch + 1
-        if update % 100 == 0:
-            show(f"update {update:,}", logs)
-
-    def show_epoch(epoch, logs):
-        show(f"epoch {epoch + 1}", logs, "val_perplexity")
-
-    return keras.callbacks.LambdaCallback(
-        on_train_batch_end=show_update, on_epoch_end=show_epoch
-    )
 
 
 if __name__ == "__main__":
