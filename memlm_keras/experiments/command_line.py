@@ -137,6 +137,12 @@ _RATE = Option(
     "Train on the text while reading it, by dynamic evaluation with this rate "
     "of SGD.",
 )
+_CACHE = Option(
+    "cache",
+    bool,
+    "With the neural cache that was chosen for RUN, as `memlm train` does for "
+    "your own text, and `memlm evaluate RUN --cache_size=500`.",
+)
 _FINISHED_ONLY = "Train nothing, and write the results of finished runs."
 _COMMANDS_ONLY = (
     "Train nothing, and print the command of each missing run, one a line."
@@ -192,7 +198,7 @@ COMMANDS = {
             "Prints the log-probability of each word of sentences, and their "
             "perplexity; without TEXT, of the lines of the standard input.",
             {"RUN": None, "TEXT": "*"},
-            (),
+            (_CACHE,),
         ),
         Command(
             "surprisal",
@@ -217,6 +223,7 @@ COMMANDS = {
                     "in .csv and .tsv files, and in others the state is "
                     "carried through the file.",
                 ),
+                _CACHE,
                 _RATE,
                 Option(
                     "segment_length",
@@ -351,6 +358,7 @@ COMMANDS = {
             "Continues a text.",
             {"RUN": None, "PROMPT": "?"},
             (
+                _CACHE,
                 Option(
                     "max_length",
                     int,
@@ -405,6 +413,7 @@ COMMANDS = {
                         "hf",
                     ),
                 ),
+                _CACHE,
                 Option("overwrite", bool, "Replace an older export."),
                 Option(
                     "quantize",

@@ -553,7 +553,7 @@ def print_numbers(results):
 
 def score(positional, values, command):
     """Prints the log-probability of each word, and of the end."""
-    model = _load(positional.run, "score")
+    model = _load(positional.run, "score", values.get("cache"))
     vocabulary = model.vocabulary
     total, length, count = 0.0, 0, 0
     for text in positional.text or _typed_lines():
@@ -623,7 +623,7 @@ def surprisal(positional, values, command):
         if out.exists():
             print(f"{out} is finished. Delete it to make it again.")
             return
-    model, vocabulary = _model_of(runs, values.get("rate"))
+    model, vocabulary = _model_of(runs, values.get("rate"), values.get("cache"))
     if tables:
         return _stimuli(texts[0], runs, values, model, vocabulary)
     from memlm_keras.models.surprisal import table_text
@@ -802,10 +802,10 @@ def certify(positional, values, command):
     return 0 if certificate.passed else 1
 
 
-def _model_of(paths, rate=None):
+def _model_of(paths, rate=None, cache=False):
     """The model of a run or the average of several, which may learn from what
     it reads, and the vocabulary of an n-gram model."""
-    models = [_load_or_count(path) for path in paths]
+    models = [_load_or_count(path, cache) for path in paths]
     model, vocabulary = models[0]
     if len(models) > 1:
         model = memlm.Ensemble([each for each, _ in models])
@@ -814,11 +814,16 @@ def _model_of(paths, rate=None):
     return model, vocabulary
 
 
-def _load_or_count(path):
+def _load_or_count(path, cache=False):
     """The model of a run, and the vocabulary of an n-gram model."""
     folder = run_folder.find(path)
     if folder is None or folder.kind != options.KNESER_NEY:
-        return _load(path, "score"), None
+        return _load(path, "score", cache), None
+    if cache:
+        raise UsageError(
+            f"{path} is of counts, to which no neural cache can be added. A "
+            "run of the preset kneser_ney_5_cache has one of its own."
+        )
     # The table alone goes to the standard output.
     with contextlib.redirect_stdout(sys.stderr):
         experiment = again(folder)
@@ -828,7 +833,7 @@ def _load_or_count(path):
 
 def generate(positional, values, command):
     """Prints continuations of a text."""
-    model = _load(positional.run, "generate")
+    model = _load(positional.run, "generate", values.get("cache"))
     if "seed" in values:
         import keras
 
@@ -908,8 +913,9 @@ def export(positional, values, command):
     if "for" in values and "format" in values:
         raise UsageError("--for says the format: leave out --format.")
     format = values.get("for") or values.get("format", "tf_saved_model")
-    model = _load(positional.run)
-    name = _name_of(positional.run)
+    cache = values.get("cache", False)
+    model = _load(positional.run, cache=cache)
+    name = _name_of(positional.run) + "-cache" * cache
     server, default = {
         "tf_saved_model": ("TensorFlow Serving", f"saved_models/{name}"),
         "onnx": ("onnxruntime", f"{name}.onnx"),
@@ -927,7 +933,11 @@ def export(positional, values, command):
         quantize=values.get("quantize"),
         contract=values.get("contract"),
         tokens=values.get("tokens"),
-        card=_facts_of(positional.run) if format == "tf_saved_model" else None,
+        card=(
+            _facts_of(positional.run, cache)
+            if format == "tf_saved_model"
+            else None
+        ),
     )
     print(f"Exported for {server}: {path}")
     parent = shlex.quote(str(path.parent.resolve()))
@@ -950,7 +960,7 @@ def export(positional, values, command):
         )
 
 
-def _facts_of(path):
+def _facts_of(path, cache):
     """Facts of a model for its card, from its folder, if any."""
     if folder := trained.find(path):
         return trained.read_metadata(folder)["card"]
@@ -959,16 +969,17 @@ def _facts_of(path):
     if not results:
         return {}
     paper = registry.papers().get(results["preset"].partition("/")[0])
+    found = results["cache"] if cache else results
     facts = {
         "preset": results["preset"],
         "paper": paper and paper.source(),
         "data": results["dataset"],
         "seed": results.get("seed"),
         **{
-            f"{split} {name}": f"{results[split][name]:.2f}"
+            f"{split} {name}": f"{found[split][name]:.2f}"
             for split in ("validation", "test")
             for name in ("perplexity", "accuracy")
-            if name in results.get(split, {})
+            if name in found.get(split, {})
         },
         # The tokens that the perplexity is over.
         "perplexity": results.get("test", {}).get("protocol"),
@@ -985,8 +996,9 @@ def _name_of(path):
     return folder.path.resolve().name
 
 
-def _load(path, method=None):
-    """The model of a run, which must have a method and a vocabulary."""
+def _load(path, method=None, cache=False):
+    """The model of a run, which must have a method and a vocabulary, with the
+    cache that was chosen for it if that is asked for."""
     folder = run_folder.find(path)
     model = run_folder.load_model(path) if folder is None else folder.model()
     if method is not None and not hasattr(model, method):
@@ -994,7 +1006,16 @@ def _load(path, method=None):
             f"{path} is of a {type(model).__name__}, which cannot {method}."
         )
     _require_vocabulary(path, model)
-    return model
+    if not cache:
+        return model
+    found = ((folder and folder.results()) or {}).get("cache")
+    if found is None:
+        raise UsageError(
+            f"No cache was chosen for {path}. memlm evaluate RUN "
+            "--cache_size=500 chooses one for the run folder of a language "
+            "model."
+        )
+    return model.with_mixture(measuring.cache_of(found))
 
 
 def _require_vocabulary(path, model):

@@ -127,6 +127,11 @@ def describe(results):
         f"This model needs {found['bits_per_word']:.2f} bits a word, "
         f"{found['bits_per_character']:.2f} bits a character."
     )
+    if results.get("cache"):
+        lines.append(
+            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
+            "with --cache."
+        )
     counting = rows["Kneser-Ney with a cache"]
     if rows["this model"] > counting:
         best = min(list(rows.values())[3:])

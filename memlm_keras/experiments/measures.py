@@ -151,11 +151,15 @@ def add_cache(experiment, model, asked, verbose, before=None):
     """The model with the best cache, and its settings; `before` has those of
     an earlier measurement, if any."""
     if before and before["size"] == asked["cache_size"]:
-        settings = {name: before[name] for name in _CACHE}
-        cache = memlm.mixtures.NeuralCache(**settings)
+        cache = cache_of(before)
     else:
         cache = _choose_cache(experiment, model, asked, verbose).cache
     return model.with_mixture(cache), _settings_of(cache)
+
+
+def cache_of(results):
+    """The cache of an earlier measurement."""
+    return memlm.mixtures.NeuralCache(**{k: results[k] for k in _CACHE})
 
 
 def _settings_of(cache):

@@ -1,12 +1,16 @@
 """`memlm evaluate`, and what runs without a model are told."""
 
 import json
+import math
 import re
 import shutil
 
+import numpy as np
 import pytest
 from corpus_files import write_splits
+from written_files import read_csv
 
+import memlm_keras
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import measures
 from memlm_keras.experiments.run_folder import RunFolder
@@ -118,6 +122,36 @@ def test_what_was_asked_for_is_told_last(
     assert "cache" in results_of(folder / "runs" / NAME)
 
 
+def test_the_cache_of_a_run_is_used(memlm, run, folder, monkeypatch):
+    told = memlm("score", run, "the man", "--cache")
+    refused(told, f"No cache was chosen for {run}", "evaluate RUN --cache_size")
+    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
+    expected = results_of(run)["cache"]["test"]["perplexity"]
+    flags = ("--cache", "--unit=nats", "--out=words.tsv")
+    told = memlm("surprisal", run, "text/test.txt", *flags)
+    assert told.status == 0, told.err
+    nats = [float(r["surprisal_nats"]) for r in read_csv("words.tsv", "\t")]
+    assert math.exp(np.mean(nats)) == pytest.approx(expected, rel=1e-4)
+    alone, cached = (
+        memlm("score", run, "the man the man", *flags).out
+        for flags in ((), ("--cache",))
+    )
+    assert alone != cached and "perplexity" in cached
+    assert memlm("generate", run, "the man", "--cache").status == 0
+
+    exported = []
+
+    def export(model, path, card, **_):
+        exported.append((type(model.mixture).__name__, path, card))
+        return folder / path
+
+    monkeypatch.setattr(memlm_keras.serving, "export", export)
+    assert memlm("export", run, "--cache").status == 0
+    ((mixture, path, card),) = exported
+    assert mixture == "NeuralCache" and path == f"saved_models/{NAME}-cache"
+    assert card["test perplexity"] == f"{expected:.2f}"
+
+
 @pytest.mark.filterwarnings("ignore:Counts of counts")
 def test_counts(memlm, folder):
     told = memlm("train", "kneser_ney_2", "--dataset=text")
@@ -133,6 +167,8 @@ def test_counts(memlm, folder):
     assert perplexity_of(told) != pytest.approx(expected, abs=1e-3)
     told = memlm("generate", run, "the man")
     assert told.status == 1 and "n-gram model, which is counted" in told.err
+    told = memlm("surprisal", run, "text/test.txt", "--cache")
+    refused(told, "is of counts, to which no neural cache", "5_cache")
 
 
 def test_a_run_that_is_not_finished(memlm, folder):
