@@ -512,17 +512,23 @@ def _log_sums(inputs, rows, biases, hidden):
     """Logarithms of the sums of exponentials of logits that are not hidden,
     float32 `(positions,)`."""
 
+    # On PyTorch, `+=` writes in place: new memory takes longer than arithmetic.
     def forward(inputs, rows, biases, hidden):
         logits = ops.matmul(inputs, ops.transpose(rows))
-        logits = ops.cast(logits, "float32") + biases
-        total, softmax = _softmax(logits, hidden)
-        return total, (inputs, rows, softmax)
+        logits = ops.cast(logits, "float32")
+        logits += biases
+        logits = ops.where(hidden, -1e9, logits)
+        highest = ops.max(logits, axis=-1)
+        logits -= highest[:, None]
+        shares = ops.exp(logits)
+        sums = ops.sum(shares, axis=-1)
+        return highest + ops.log(sums), (inputs, rows, shares, sums)
 
     def backward(kept, upstream):
-        inputs, rows, softmax = kept
-        d_logits = softmax * upstream[:, None]
-        d_biases = ops.sum(d_logits, axis=0)
-        d_logits = ops.cast(d_logits, inputs.dtype)
+        inputs, rows, shares, sums = kept
+        shares *= (upstream / sums)[:, None]
+        d_biases = ops.sum(shares, axis=0)
+        d_logits = ops.cast(shares, inputs.dtype)
         d_rows = ops.matmul(ops.transpose(d_logits), inputs)
         return ops.matmul(d_logits, rows), d_rows, d_biases, None
 
@@ -555,21 +561,6 @@ def _softmax_loss(logits, targets, gradient):
     words = ops.arange(logits.shape[-1], dtype=targets.dtype)
     one_hot = ops.cast(ops.equal(words, targets), "float32")
     return losses, ops.exp(logits - total) - one_hot
-
-
-def _softmax(logits, hidden):
-    """Logarithms of sums of exponentials, and the shares in the sums, of logits
-    that are not hidden."""
-    if keras.backend.backend() == "torch":
-        import torch
-
-        # Few passes: each takes as long as much arithmetic.
-        logits = logits.masked_fill_(hidden, -1e9)
-        shares = torch.log_softmax(logits, dim=-1)
-        return logits.amax(-1) - shares.amax(-1), shares.exp_()
-    logits = ops.where(hidden, -1e9, logits)
-    total = ops.logsumexp(logits, axis=-1)
-    return total, ops.exp(logits - total[:, None])
 
 
 def _add_product(total, left, right):
