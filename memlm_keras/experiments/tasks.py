@@ -225,9 +225,13 @@ class LanguageModelTask(Task):
         if reads_sentences(experiment.preset):
             _warn_of_long_sentences(experiment)
         elif not settings["documents"]:
-            validation = corpus.batches(
-                "validation", settings["batch_size"], settings["segment_length"]
+            rows = settings["batch_size"]
+            split = _shortened(
+                corpus.validation,
+                rows,
+                experiment.preset.get("validation_tokens"),
             )
+            validation = corpus.batches(split, rows, settings["segment_length"])
             if corpus.train.document_starts is not None:
                 print(
                     f"{corpus.name} has documents, and this run reads "
@@ -291,6 +295,21 @@ def _text_batches(experiment):
         shuffle=settings["documents"],
         seed=experiment.seed,
     )
+
+
+def _shortened(split, rows, most):
+    """At most so many tokens of a split, from as many places as batches have
+    rows."""
+    if most is None or len(split) <= most:
+        return split
+    length = len(split) // rows
+    places = split.tokens[: rows * length].reshape(rows, length)
+    part = places[:, : most // rows].ravel()
+    print(
+        f"After each epoch, {len(part):,} of the {len(split):,} tokens for "
+        "validation are read."
+    )
+    return memlm.data.Split(part)
 
 
 def _rates(overrides, schedule):

@@ -82,6 +82,9 @@ class OwnRow(UniformRow):
 
     def more(self):
         return {
+            # After an epoch. Of a large vocabulary, all words are compared,
+            # which takes several times as long a token as training.
+            "validation_tokens": 50_000,
             # Choices that take less time than training.
             "cache": {"size": 500, "thetas": [0.1, 0.3, 0.5, 0.7, 0.9]},
             # Of texts with at most so many tokens to predict. On one novel its

@@ -368,6 +368,25 @@ def test_what_cannot_be_measured_is_not_trained(
     assert not (folder / "run").exists()
 
 
+def test_a_part_of_a_long_text_is_validated_on(folder, capsys):
+    experiment = Experiment("memlm/small", "text", **SMALL)
+    assert experiment.preset["validation_tokens"] == 50_000
+    _, validation = experiment.task.training_batches(experiment, None)
+    tokens = experiment.corpus.validation.tokens
+    count = sum(int(weights.sum()) for *_, weights in validation)
+    assert count == len(tokens) > 43
+    assert "After each epoch" not in capsys.readouterr().out
+
+    experiment.preset["validation_tokens"] = 43
+    _, validation = experiment.task.training_batches(experiment, None)
+    assert f"40 of the {len(tokens)} tokens" in capsys.readouterr().out
+    ((_, targets, weights),) = validation
+    assert weights.sum() == 40
+    for row, found in enumerate(targets):
+        place = row * (len(tokens) // 4)
+        np.testing.assert_array_equal(found[:10], tokens[place : place + 10])
+
+
 def test_a_rate_that_falls_from_batch_to_batch(folder, monkeypatch):
     made, schedules = [], keras.optimizers.schedules
     original = schedules.PolynomialDecay
