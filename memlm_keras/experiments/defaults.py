@@ -27,6 +27,8 @@ OWN = "memlm"
 _ROWS = {"small": 200_000, "medium": 2_000_000, "large": float("inf")}
 # Rates of dropout, and the tokens of training text up to which each is chosen.
 _DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: float("inf")}
+# The smallest row has time for few epochs of a longer text.
+_SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 # Sizes of the smallest row for texts of more tokens than the first number, and
 # no more than the second.
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
@@ -156,7 +158,8 @@ def choose_preset(dataset, preset=None, **given):
             "embeddings, which pays for a text of this size."
         )
     if "dropout" not in given:
-        options["dropout"] = _up_to(tokens, _DROPOUT)
+        rates = _SMALLEST_DROPOUT if smallest else _DROPOUT
+        options["dropout"] = _up_to(tokens, rates)
         reasons.append(
             f"The dropout is {options['dropout']}, for {tokens:,} tokens."
         )

@@ -59,6 +59,15 @@ def test_sizes_that_are_given_change_the_number_of_epochs(novel, monkeypatch):
     assert few < more
 
 
+def test_the_smallest_row_has_dropout_of_its_own(novel, monkeypatch):
+    large = float("inf")
+    monkeypatch.setattr(defaults, "_DROPOUT", {0.2: large})
+    monkeypatch.setattr(defaults, "_SMALLEST_DROPOUT", {0.1: large})
+    for preset, rate in (("memlm/small", 0.1), ("memlm/medium", 0.2)):
+        choice = choose_preset(str(novel), preset)
+        assert choice.options["dropout"] == rate
+
+
 def test_what_is_given_is_kept_for_a_papers_row(novel):
     given = {"dropout": 0.1, "scale": 0.1}
     choice = choose_preset(str(novel), "key_value_predict", **given)
