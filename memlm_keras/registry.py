@@ -7,6 +7,7 @@ papers, of this package and of others, can register theirs.
 import dataclasses
 import difflib
 import importlib.metadata
+import os
 import warnings
 from collections.abc import Mapping
 
@@ -290,6 +291,12 @@ def find(name):
         raise ValueError(
             "A row of a paper is needed here, a configuration. Received: "
             f"{name!r}, a trained model, which `from_preset` loads"
+        )
+    if os.path.exists(name):
+        raise ValueError(
+            "A preset is the name of a row, or of a trained model or its "
+            f"folder. Received: {name!r}. Load the model of a run by "
+            "`keras.saving.load_model('RUN/model.keras')`."
         )
     raise ValueError(
         f"Unknown preset. Received: {name!r}.{_nearest(str(name), known)} "

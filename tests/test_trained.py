@@ -170,6 +170,20 @@ def test_arguments_of_a_trained_model_are_refused(folder):
             memlm.LanguageModel.from_preset(folder, **given)
 
 
+@pytest.mark.parametrize(
+    ("preset", "given", "message"),
+    [
+        (LSTM, {"weights": True}, "no argument `weights`.*=True"),
+        ("memlm/small", {"weights": None}, "no argument `weights`"),
+        ("memlm/small", {}, "needs `vocabulary` or `vocabulary_size`"),
+        (".", {}, "model.keras"),
+    ],
+)
+def test_what_the_error_names(preset, given, message):
+    with pytest.raises(ValueError, match=message):
+        memlm.LanguageModel.from_preset(preset, **given)
+
+
 def test_unknown_names():
     with pytest.raises(ValueError, match=f"nearest is '{LSTM}'"):
         memlm.LanguageModel.from_preset("memlm/embeded_lstm")

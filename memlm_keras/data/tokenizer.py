@@ -32,8 +32,9 @@ class Tokenizer:
     * `split="white_space"`: at white space, as Python's `str.split`.
     * `split="unicode_script"`: there, and wherever the Unicode script changes,
       which separates words from punctuation and figures: `"can't stop."`
-      becomes `can ' t stop .`, and `"<unk>"` three tokens. Scripts are those of
-      TensorFlow's core operator `tf.strings.unicode_script`.
+      becomes `can ' t stop .`, and `"<unk>"` three tokens. Punctuation and
+      figures have the same script, so `1800),` and `."` stay one token. Scripts
+      are those of TensorFlow's core operator `tf.strings.unicode_script`.
       (`tensorflow_text.UnicodeScriptTokenizer` differs: it joins characters of
       one script across a space, and makes `,12` of `", 12"`.)
     * `split="characters"`: at white space and between all characters, for

@@ -606,9 +606,8 @@ def read_rows(text, suffix, needed=()):
         )
     if missing := set(needed) - set(names):
         raise ValueError(
-            f"the columns {' and '.join(needed)} are necessary, and "
-            f"{' and '.join(sorted(missing))} is missing. Received: "
-            f"{', '.join(names)}"
+            f"it has no column {' and no column '.join(sorted(missing))}. "
+            f"Received: {', '.join(names)}"
         )
     for number, line in table:
         if len(line) != len(names):

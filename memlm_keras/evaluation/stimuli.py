@@ -149,8 +149,8 @@ class StimulusSurprisal:
             f"# surprisal in {self.words.unit}; {state}, and its first word is "
             "predicted after an end of a sentence",
             "# words are separated by white space: surprisal is the sum over "
-            "tokens, entropy and rank are those of the first token; <eos> is "
-            "the end of a sentence, in no region",
+            "tokens, entropy and rank are those of the first token; "
+            f"{self.words.words[-1]} is the end of a sentence, in no region",
             "# length in characters, with punctuation; log_frequency is the "
             "natural logarithm of a count, empty where the text has no such "
             "word; previous_1 is the word before in the sentence",

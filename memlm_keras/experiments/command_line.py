@@ -195,7 +195,7 @@ COMMANDS = {
         ),
         Command(
             "score",
-            "Prints the log-probability of each word of sentences, and their "
+            "Prints the log-probability of each token of sentences, and their "
             "perplexity; without TEXT, of the lines of the standard input.",
             {"RUN": None, "TEXT": "*"},
             (_CACHE,),
@@ -342,6 +342,7 @@ COMMANDS = {
                     "Another RUN, such as the model of an exported file, which "
                     "must give the same.",
                 ),
+                _CACHE,
                 _RATE,
                 Option(
                     "tolerance",
@@ -603,7 +604,8 @@ def _help():
         f"{_RUN}.",
         "Examples:",
         "",
-        "  memlm train key_value_predict --dataset=my_text.txt --scale=0.3",
+        "  memlm train --dataset=my_text.txt",
+        '  memlm generate memlm/english "She opened the letter and"',
         "  memlm table daniluk2017/models --dataset=ptb --scale=0.2",
     ]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ import fnmatch
 import functools
 import itertools
 import math
+import os
 import pathlib
 import re
 import shlex
@@ -170,7 +171,13 @@ def train(positional, values, command):
     pictures = take(options.PICTURES, values)
     measures = take(options.MEASURES, values)
     run_dir, overwrite = values.pop("run_dir"), values.pop("overwrite", False)
-    preset, dataset = positional.preset, values.pop("dataset", "embedded")
+    preset, dataset = positional.preset, values.pop("dataset", None)
+    if dataset is None:
+        dataset = "embedded"
+        print(
+            "No --dataset was given: this run reads the small text that comes "
+            "with the package. --dataset=FILE reads your own."
+        )
     published = values.pop("as_published", False)
     if published and preset is None:
         raise UsageError("--as_published needs the name of a paper's preset.")
@@ -216,16 +223,12 @@ def train(positional, values, command):
     )
     task = experiment.task
     print(outcome(results, task.columns))
-    told = comparison.NAME in results
-    if told:
-        print("\n".join(comparison.describe(results)))
-    print_numbers(
-        {
-            request.name: results[request.name]
-            for request in measuring.requests(experiment, measures)
-            if request.name != comparison.NAME and (request.typed or not told)
-        }
-    )
+    _print_measured(results, measuring.requests(experiment, measures, results))
+    if "cache" in results:
+        print(
+            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
+            "with --cache."
+        )
     print(f"All of it is in {folder}")
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)
@@ -233,6 +236,22 @@ def train(positional, values, command):
         lines.insert(1, f"memlm attention {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
+
+
+def _print_measured(results, requests):
+    """Prints what was requested; the comparison has a table of its own, with
+    what the preset requests."""
+    compared = comparison.NAME in results
+    if compared:
+        print("\n".join(comparison.describe(results)))
+    print_numbers(
+        {
+            request.name: results[request.name]
+            for request in requests
+            if request.name != comparison.NAME
+            and (request.typed or not compared)
+        }
+    )
 
 
 def table(positional, values, command):
@@ -354,17 +373,20 @@ def _evaluate_run(folder, values, measures, verbose):
     measuring.check(experiment, measures)
     results = experiment.task.measure(experiment, model, verbose)
     before = {} if values else folder.results() or {}
-    requests = measuring.requests(experiment, measures)
+    requests = measuring.requests(experiment, measures, before)
+    made = {}
     for request in requests:
         if not request.is_in(before):
-            results[request.name] = request.make(
-                model, verbose, before | results
+            made[request.name] = request.make(
+                model, verbose, before | results | made
             )
     if before:
-        folder.add_results(results)
-    for request in requests:
-        results.setdefault(request.name, before.get(request.name))
+        folder.add_results(results | made)
     print_numbers(results)
+    for request in requests:
+        results[request.name] = {**before, **made}[request.name]
+    results["preset"] = experiment.preset_name
+    _print_measured(results, requests)
 
 
 def _experiment_of(folder, values, verbose):
@@ -445,9 +467,9 @@ def _evaluate_mean(paths, folders, given, verbose):
     """Measures the average of the predictions of several models."""
     for name, value in given.items():
         raise UsageError(
-            f"{name} is of one RUN at a time: several are measured by the "
-            "perplexity of their average, on the text that they are of. "
-            f"Received: {name}={value} and {len(paths)} runs"
+            f"--{name} needs a single RUN: several are measured by the "
+            "perplexity of their average, on their own text. "
+            f"Received: --{name}={value} and {len(paths)} runs"
         )
     if None in folders:
         raise UsageError("Several models must be run folders of presets.")
@@ -552,7 +574,14 @@ def print_numbers(results):
 
 
 def score(positional, values, command):
-    """Prints the log-probability of each word, and of the end."""
+    """Prints the log-probability of each token, and of the end."""
+    for text in positional.text or ():
+        if os.path.isfile(text):
+            raise UsageError(
+                f"TEXT must be a sentence, and {text} is a file. memlm score "
+                "RUN < FILE scores its lines, and memlm surprisal RUN FILE "
+                "writes a table."
+            )
     model = _load(positional.run, "score", values.get("cache"))
     vocabulary = model.vocabulary
     total, length, count = 0.0, 0, 0
@@ -666,8 +695,7 @@ def surprisal(positional, values, command):
             raise UsageError(f"There is no word in {' '.join(texts)}.")
     if unknown:
         print(
-            f"{unknown} of {count} tokens are the unknown word, or are read as "
-            "it.",
+            f"{unknown} of {count} tokens are read as {vocabulary.unknown}.",
             file=sys.stderr,
         )
 
@@ -784,7 +812,7 @@ def certify(positional, values, command):
     def load(paths, rate=None):
         if rate is None and len(paths) == 1 and find_exported(paths[0]):
             return memlm.serving.load(paths[0])
-        return _model_of(paths, rate)[0]
+        return _model_of(paths, rate, values.get("cache"))[0]
 
     runs, other = positional.run, values.get("same_as")
     certificate = memlm.evaluation.certify(
@@ -1008,12 +1036,16 @@ def _load(path, method=None, cache=False):
     _require_vocabulary(path, model)
     if not cache:
         return model
-    found = ((folder and folder.results()) or {}).get("cache")
+    if folder is None:
+        raise UsageError(
+            "--cache needs a run folder, in which `memlm train` keeps the "
+            f"cache that it chose. Received: {path}, a model without one"
+        )
+    found = (folder.results() or {}).get("cache")
     if found is None:
         raise UsageError(
-            f"No cache was chosen for {path}. memlm evaluate RUN "
-            "--cache_size=500 chooses one for the run folder of a language "
-            "model."
+            f"No cache was chosen for {path}: memlm evaluate {path} "
+            "--cache_size=500"
         )
     return model.with_mixture(measuring.cache_of(found))
 

@@ -127,11 +127,6 @@ def describe(results):
         f"This model needs {found['bits_per_word']:.2f} bits a word, "
         f"{found['bits_per_character']:.2f} bits a character."
     )
-    if results.get("cache"):
-        lines.append(
-            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
-            "with --cache."
-        )
     counting = rows["Kneser-Ney with a cache"]
     if rows["this model"] > counting:
         best = min(list(rows.values())[3:])
@@ -145,7 +140,7 @@ def describe(results):
             lines[-1] += " `memlm train` without a preset chooses one."
     if found["gained"]:
         words = ", ".join(
-            f"{word} ({bits:.1f} bits, {count} times)"
+            f"{word!r} ({bits:.1f} bits, {count} times)"
             for word, count, bits in found["gained"]
         )
         lines.append(f"It gained most over Kneser-Ney with a cache on: {words}")

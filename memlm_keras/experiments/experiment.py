@@ -299,7 +299,7 @@ class Experiment:
     def _measure_more(self, run_folder, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
         results = run_folder.results()
-        for request in measuring.requests(self, measures):
+        for request in measuring.requests(self, measures, results):
             if not request.is_in(results):
                 model = model or run_folder.model()
                 made = request.make(model, verbose, results)

@@ -41,6 +41,7 @@ class Measure:
     # the results so far.
     function: Callable
     # Options that request it together, and their keys in its results, if any.
+    # The first must be typed, or be the only one.
     needs: dict
     check: Callable | None = None  # (experiment, asked), raises `UsageError`
 
@@ -70,12 +71,14 @@ class Request(NamedTuple):
         )
 
 
-def requests(experiment, asked):
+def requests(experiment, asked, before):
     """Lists the `Request`s of the options `asked` and of the preset; of the
-    preset, none that combines others."""
+    preset, none that combines others. Of the preset's cache, the size of the
+    results `before` is kept."""
     typed = {option for option, value in asked.items() if value}
     if cache := experiment.preset.get("cache"):
-        asked = {"cache_size": cache["size"], **asked}
+        size = before.get("cache", cache)["size"]
+        asked = {"cache_size": size, **asked}
     if dynamic := experiment.preset.get("dynamic"):
         corpus = experiment.corpus
         tokens = len(corpus.validation) + len(corpus.test)
@@ -98,7 +101,7 @@ def requests(experiment, asked):
         for measure in MEASURES
         if (settings := measure.settings(asked)) is not None
         and (
-            (by_option := bool(typed & measure.needs.keys()))
+            (by_option := next(iter(measure.needs)) in typed)
             or len(measure.needs) < 2
         )
     ]
@@ -213,8 +216,8 @@ def _with_cache(experiment, model, asked, verbose, before):
 def _check_cache(experiment, asked):
     if experiment.preset["model"].get("mixture") is not None:
         raise UsageError(
-            "cache_size is of models without a mixture of their own. Received: "
-            f"preset={experiment.preset_name}"
+            "--cache_size is for models without a mixture of their own. "
+            f"Received: preset={experiment.preset_name}"
         )
 
 
@@ -286,8 +289,8 @@ def _check_monte_carlo(experiment, asked):
     model = experiment.task.make(experiment)
     if not copies.drops(model):
         raise UsageError(
-            f"monte_carlo is of models with dropout. Received: preset={name}, "
-            "without"
+            f"--monte_carlo is for models with dropout, which {name} does not "
+            "have."
         )
     try:
         copies.require_masks(model)

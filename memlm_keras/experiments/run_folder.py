@@ -230,8 +230,12 @@ class RunFolder:
         return results
 
     def add_results(self, others):
-        """Adds plain values to the results; returns all of them."""
+        """Adds plain values to the results; returns all of them, without what
+        was measured with another cache."""
         results = {**self.results(), **others}
+        combined = results.get("dynamic_with_cache")
+        if combined and combined["size"] != results["cache"]["size"]:
+            del results["dynamic_with_cache"]
         write_json(self.path / RESULTS, results)
         return results
 
@@ -288,8 +292,12 @@ def find(path):
                 f"The weights of {path} are random until it is trained: memlm "
                 f"train {path} --dataset=FILE"
             )
-        siblings = path.parent.iterdir() if path.parent.is_dir() else ()
-        known = [*map(str, siblings), *trained.SOURCES, *trained.names()]
+        # Runs that are there, or one folder further.
+        patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
+        runs = itertools.chain(*map(path.parent.glob, patterns))
+        known = [str(run.parent) for run in runs]
+        known += map(str, path.parent.glob("*.keras"))
+        known += [*trained.SOURCES, *trained.names()]
         raise UsageError(
             f"There is no run folder and no .keras file {path}, and no trained "
             f"model of this name.{nearest(path, known)}"

@@ -4,7 +4,9 @@
 """
 
 import functools
+import itertools
 import math
+import os
 import re
 import time
 
@@ -63,8 +65,7 @@ class Task:
             if size in sizes and getattr(row, size, None) is None:
                 raise NoUseError(
                     size,
-                    f"{size} is of presets that have one; {name} has none. "
-                    f"Received: {size}={sizes[size]}",
+                    f"{name} has no {size}. Received: {size}={sizes[size]}",
                 )
         try:
             preset = registry.get(name, **sizes)
@@ -271,8 +272,11 @@ class LanguageModelTask(Task):
         unknown = vocabulary.tokens[vocabulary.unknown_id]
         words = figures.drawn_words(experiment.corpus)
         # A shell would read a quotation mark.
-        words = [w for w in words if w != unknown and '"' not in w]
-        prompt = " ".join(words[:3])
+        parts = itertools.groupby(
+            words, lambda word: word != unknown and '"' not in word
+        )
+        parts = [list(part) for is_plain, part in parts if is_plain]
+        prompt = " ".join(max(parts, key=len, default=[])[:3])
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
 
 
@@ -428,7 +432,7 @@ def _change_smoothing(name, preset, overrides):
         if not (noise or smoothing):
             raise NoUseError(
                 "rate",
-                "rate is of models that are noised or smoothed. Received: "
+                "rate is for models that are noised or smoothed. Received: "
                 f"preset={name}",
             )
         for config in filter(None, (noise, smoothing)):
@@ -437,7 +441,7 @@ def _change_smoothing(name, preset, overrides):
         if not smoothing or smoothing["scheme"] != "kneser_ney":
             raise NoUseError(
                 "other_words",
-                "other_words is of Kneser-Ney smoothing, such as "
+                "other_words is for Kneser-Ney smoothing, such as "
                 f"kong2019/vs_kneser_ney_512. Received: preset={name}",
             )
         smoothing["other_words"] = overrides["other_words"]
@@ -448,7 +452,7 @@ def _add_memory(name, model, window):
     if model.get("memory") is not None:
         raise NoUseError(
             "memory",
-            f"memory is of presets without one. Received: preset={name}",
+            f"memory is for presets without one. Received: preset={name}",
         )
     last = model["recurrent"][-1]["config"]
     while "cell" in last:
@@ -550,6 +554,10 @@ def resolve(name):
         raise UsageError(
             f"{name} is a trained model, and `memlm train` begins with random "
             "weights. `fit` trains it further (docs/how_to/trained_models.md)."
+        )
+    if os.path.exists(name):
+        raise UsageError(
+            f"{name} is no preset but a text: memlm train --dataset={name}"
         )
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(name, names if "/" in name else [*rows, *names])

@@ -9,6 +9,8 @@ from keras import ops
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 
+# As many words as keras_nlp chooses among by default.
+_TOP_K = 5
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 
@@ -102,7 +104,7 @@ def sample(
         logits, state = step(last, state)
         return logits[:, -1], None, state
 
-    sampler = _sampler(sampler)
+    sampler = _sampler(sampler, model.vocabulary_size)
     stops = list(stop_token_ids or ())
     if stops:
         # A sampler by beams has the beams of a row one after the other.
@@ -163,7 +165,7 @@ def _ending(next_token, fixed, stops, may_be_empty):
     return next_or_end
 
 
-def _sampler(sampler):
+def _sampler(sampler, vocabulary_size):
     """Returns a sampler of keras_nlp, which may be given by its name."""
     import keras_nlp
 
@@ -175,6 +177,9 @@ def _sampler(sampler):
             f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, or a "
             f"sampler of keras_nlp. Received: sampler={sampler!r}{hint}"
         )
+    if sampler == "top_k":
+        # Its own number may be larger than the vocabulary.
+        return keras_nlp.samplers.TopKSampler(min(_TOP_K, vocabulary_size))
     return keras_nlp.samplers.get(sampler)
 
 

@@ -75,6 +75,12 @@ class SequenceModel(keras.Model):
         ...     "memlm/embedded_lstm"
         ... )
         """
+        if "weights" in overrides:
+            raise ValueError(
+                "There is no argument `weights`: a trained model, such as "
+                "'memlm/english', always has its own, and those of any other "
+                f"preset are random. Received: weights={overrides['weights']}"
+            )
         folder = trained.find(preset)
         if folder is not None:
             sizes = {
@@ -91,6 +97,11 @@ class SequenceModel(keras.Model):
                 )
             return trained.load(folder, cls)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
+        if vocabulary is None and vocabulary_size is None:
+            raise ValueError(
+                f"{preset} needs `vocabulary` or `vocabulary_size`. Received "
+                "neither"
+            )
         config["vocabulary_size"] = vocabulary_size
         if vocabulary is not None:
             config["vocabulary"] = vocabulary

@@ -331,8 +331,8 @@ def test_files_of_a_folder(kind, tmp_path):
 @pytest.mark.parametrize(
     "name, text, message",
     [
-        ("a.csv", "sentence_good,x\nw1,w2\n", "sentence_bad is missing. Rec"),
-        ("a.tsv", "w1\tw2\tw3\n", "sentence_bad and sentence_good is missing"),
+        ("a.csv", "sentence_good,x\nw1,w2\n", "no column sentence_bad. Rec"),
+        ("a.tsv", "w1\tw2\tw3\n", "sentence_bad and no column sentence_good"),
         ("a.tsv", "w1\tw2\nw1\n", "line 2 has 1 columns, and the first 2"),
         ("a.csv", "sentence_good,sentence_bad\nw1,\n", "Pair 1 must have"),
         ("a.csv", 'sentence_good,sentence_bad\n"w1"x,w2\n', "a.csv: "),

@@ -182,7 +182,7 @@ def test_surprisals_of_documents_are_divided(memlm, run, folder):
         (folder / path).write_text(text)
     told = memlm("surprisal", run, "texts")
     assert told.status == 0, told.err
-    assert "1 of 29 tokens are the unknown word" in told.err
+    assert "1 of 29 tokens are read as <unk>" in told.err
     header, *rows = told.out.splitlines()
     assert header.startswith("document\tsentence\tposition\tword\t")
     alone = []
@@ -278,6 +278,9 @@ def test_certificates(memlm, run, folder, classifier):
     assert found["passed"] and found["model"].startswith(str(run))
     told = memlm("certify", run, "--rate=0.5")
     assert told.status == 0 and "each segment is an update" in told.out
+    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
+    told = memlm("certify", run, f"--same_as={run}", "--cache")
+    assert told.status == 0 and "NeuralCache" in told.out, told.out
     told = memlm("certify", run, alone, "--seed=2")
     assert told.status == 0 and "Ensemble" in told.out
     assert "seed 2" in told.out
@@ -635,7 +638,7 @@ def test_interrupted_runs_go_on(folder, memlm):
             "no file, folder or corpus txt",
         ),
         ("train daniluk2017/lstm --dataset=ptbb", "Did you mean ptb?"),
-        ("train daniluk2017/lstm --window=3", "has none"),
+        ("train daniluk2017/lstm --window=3", "has no window"),
         (
             "train daniluk2017/lstm --documents --dataset=text",
             "documents needs a corpus",
@@ -651,6 +654,8 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
         ("train gru_shared --dataset=ptb", "Classifiers are trained on"),
         ("train --as_published", "needs the name of a paper"),
+        ("train text", "memlm train --dataset=text"),
+        ("score memlm/english text/test.txt", "and text/test.txt is a file"),
         ("generate nowhere", "no run folder and no .keras file nowhere"),
         ("generate text", "is no run folder"),
         ("table daniluk2017/model", "Did you mean daniluk2017/models?"),

@@ -418,7 +418,7 @@ def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
         },
     }
     text = "\n".join(comparison.describe(results))
-    assert expected in text and "gained most" in text
+    assert expected in text and "gained most" in text and "'sea'" in text
     without = "without a preset"
     assert without not in text
     results["preset"] = "daniluk2017/lstm"

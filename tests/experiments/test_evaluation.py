@@ -92,9 +92,9 @@ def test_the_average_of_two_runs(memlm, train, folder):
     alone = [results_of(run)["test"]["perplexity"] for run in runs]
     assert min(alone) * 0.8 < found < max(alone)
     told = memlm("evaluate", *runs, "--dynamic")
-    refused(told, "dynamic is of one RUN at a time", "dynamic=True and 2 runs")
+    refused(told, "--dynamic needs a single RUN", "dynamic=True and 2 runs")
     told = memlm("evaluate", *runs, "--dataset=text")
-    refused(told, "dataset is of one RUN at a time")
+    refused(told, "--dataset needs a single RUN")
     told = memlm("evaluate", runs[0], runs[0] / "model.keras")
     refused(told, "must be different ones")
 
@@ -124,7 +124,9 @@ def test_what_was_asked_for_is_told_last(
 
 def test_the_cache_of_a_run_is_used(memlm, run, folder, monkeypatch):
     told = memlm("score", run, "the man", "--cache")
-    refused(told, f"No cache was chosen for {run}", "evaluate RUN --cache_size")
+    refused(told, f"No cache was chosen for {run}", "--cache_size=500")
+    told = memlm("score", "memlm/embedded_lstm", "the man", "--cache")
+    refused(told, "--cache needs a run folder")
     told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
     expected = results_of(run)["cache"]["test"]["perplexity"]
     flags = ("--cache", "--unit=nats", "--out=words.tsv")
@@ -150,6 +152,24 @@ def test_the_cache_of_a_run_is_used(memlm, run, folder, monkeypatch):
     ((mixture, path, card),) = exported
     assert mixture == "NeuralCache" and path == f"saved_models/{NAME}-cache"
     assert card["test perplexity"] == f"{expected:.2f}"
+
+
+def test_a_chosen_cache_is_kept(memlm, train, folder):
+    train("memlm/small", "--nocompare")
+    (run,) = (folder / "runs").iterdir()
+    assert results_of(run)["cache"]["size"] == 500
+    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
+    assert told.status == 0 and "dynamic_with_cache" not in told.out, told.err
+    told = memlm("evaluate", run, "--dynamic", "--verbose=0")
+    assert "\ndynamic_with_cache, test" in told.out
+    both = results_of(run)["dynamic_with_cache"]
+    assert both["size"] == results_of(run)["cache"]["size"] == 9
+    # The comparison is printed as after training.
+    told = memlm("evaluate", run, "--compare", "--dynamic", "--verbose=0")
+    assert "Kneser-Ney with a cache" in told.out, told.err
+    assert "this model, both" in told.out
+    memlm("evaluate", run, "--cache_size=8", "--verbose=0")
+    assert "dynamic_with_cache" not in results_of(run)
 
 
 @pytest.mark.filterwarnings("ignore:Counts of counts")

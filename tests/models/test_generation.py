@@ -8,6 +8,7 @@ from language_models import make
 from language_models import shared
 from language_models import stepped
 
+from memlm_keras import LanguageModel
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
 
@@ -106,6 +107,14 @@ def test_random_samplers_keep_the_prompt():
     assert found[1, :3].tolist() == [5, 6, 7]
     assert found.min() >= 0
     assert found.max() < V
+
+
+def test_fewer_words_than_a_sampler_chooses_among():
+    model = LanguageModel.from_preset(
+        "daniluk2017/lstm", vocabulary_size=3, scale=0.01
+    )
+    found = model.generate([[1, 2]], 6, sampler="top_k")
+    assert found.shape == (1, 6) and found.max() < 3
 
 
 def test_strings_in_and_out():
