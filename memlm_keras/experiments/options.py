@@ -377,7 +377,7 @@ OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 VERBOSE = Option(
     "verbose",
     int,
-    "0 silent, 1 progress bar, 2 lines.",
+    "Progress: 0 none, 1 a bar, 2 a line an epoch.",
     default=1,
     choices=(0, 1, 2),
 )
