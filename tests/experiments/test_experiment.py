@@ -300,7 +300,7 @@ def test_l2_of_a_noised_model_and_dropout(folder):
     model, _ = changed.make()
     assert model.smoothing is None
     assert model.embedding.embeddings_regularizer.l2 == pytest.approx(0.01)
-    with pytest.raises(NoUseError, match="zaremba2014/small has none.*l2=0.1"):
+    with pytest.raises(NoUseError, match="zaremba2014/small has no l2.*l2=0.1"):
         Experiment("zaremba2014/small", "text", l2=0.1)
     rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [0.3, 0.0, 0.3]
