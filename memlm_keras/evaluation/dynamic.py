@@ -349,7 +349,9 @@ def choose_dynamic(
         grid[row, column] = np.exp(nats)
         if verbose:
             print(f"perplexity {grid[row, column]:.2f}")
-    row, column = np.unravel_index(np.argmin(grid), grid.shape)
+    # A rate with which the weights diverge is not the best.
+    finite = np.where(np.isnan(grid), np.inf, grid)
+    row, column = np.unravel_index(np.argmin(finite), grid.shape)
     best = copy.copy(evaluator)
     best.set_rates(rates[row], decays[column])
     return DynamicChoice(rates, decays, grid, best)

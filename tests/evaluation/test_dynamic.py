@@ -202,6 +202,15 @@ def test_the_best_rate_and_decay(model, capsys):
     assert scores.shape == (3, 5)
 
 
+def test_a_rate_that_diverges_is_not_chosen(model):
+    batches = Batches(np.tile(text(6), 10), 1, 5)
+    choice = choose_dynamic(
+        model, batches, rates=(1e30, 0.01), decays=(0,), verbose=0
+    )
+    assert np.isnan(choice.perplexities[0, 0])
+    assert choice.evaluator.rate == 0.01
+
+
 @pytest.mark.parametrize(
     "make_it, message",
     [
