@@ -374,19 +374,16 @@ def _evaluate_run(folder, values, measures, verbose):
     results = experiment.task.measure(experiment, model, verbose)
     before = {} if values else folder.results() or {}
     requests = measuring.requests(experiment, measures, before)
-    made = {}
+    known = before | results
     for request in requests:
         if not request.is_in(before):
-            made[request.name] = request.make(
-                model, verbose, before | results | made
-            )
+            known[request.name] = request.make(model, verbose, known)
     if before:
-        folder.add_results(results | made)
+        folder.add_results(known)
     print_numbers(results)
-    for request in requests:
-        results[request.name] = {**before, **made}[request.name]
-    results["preset"] = experiment.preset_name
-    _print_measured(results, requests)
+    requested = {request.name: known[request.name] for request in requests}
+    preset = {"preset": experiment.preset_name}
+    _print_measured(preset | results | requested, requests)
 
 
 def _experiment_of(folder, values, verbose):

@@ -555,14 +555,12 @@ def resolve(name):
             f"{name} is a trained model, and `memlm train` begins with random "
             "weights. `fit` trains it further (docs/how_to/trained_models.md)."
         )
-    if os.path.exists(name):
-        raise UsageError(
-            f"{name} is no preset but a text: memlm train --dataset={name}"
-        )
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(name, names if "/" in name else [*rows, *names])
     for row, full in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
+    if os.path.exists(name):
+        hint = f" A text is read by memlm train --dataset={name}"
     raise UsageError(
         f"There is no preset {name}.{hint or ' `memlm presets` lists all.'}"
     )

@@ -278,7 +278,7 @@ def test_certificates(memlm, run, folder, classifier):
     assert found["passed"] and found["model"].startswith(str(run))
     told = memlm("certify", run, "--rate=0.5")
     assert told.status == 0 and "each segment is an update" in told.out
-    told = memlm("evaluate", run, "--cache_size=9", "--verbose=0")
+    assert memlm("evaluate", run, "--cache_size=9", "--verbose=0").status == 0
     told = memlm("certify", run, f"--same_as={run}", "--cache")
     assert told.status == 0 and "NeuralCache" in told.out, told.out
     told = memlm("certify", run, alone, "--seed=2")
@@ -291,7 +291,7 @@ def test_certificates(memlm, run, folder, classifier):
     told = memlm("certify", counts, f"--same_as={run}")
     assert told.status == 1
     assert "6 passed, 1 failed, 0 not applicable" in told.out
-    assert re.search("says the same .* of a (distribution|word)", told.out)
+    assert "says the same" in told.out and "of a distribution" in told.out
 
     for arguments, status, message in (
         ((classifier,), 2, "cannot score"),
