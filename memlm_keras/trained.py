@@ -93,6 +93,12 @@ def read_metadata(folder):
     return metadata
 
 
+def read_config(folder):
+    """Returns the configuration of a trained model, a dict."""
+    path = pathlib.Path(folder) / CONFIG
+    return files.read_json(path, "config of a trained model")["config"]
+
+
 def size_of(folder):
     """Bytes of the files of a trained model."""
     return sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
@@ -107,8 +113,9 @@ def _remedy(card):
 # === Loading ===
 
 
-def load(folder, cls):
-    """Returns the model of a folder, of a class with `preset_kind`."""
+def load(folder, cls, **changes):
+    """Returns the model of a folder, of a class with `preset_kind`, with some
+    arguments changed that change no weights."""
     folder = pathlib.Path(folder)
     metadata = read_metadata(folder)
     if metadata["kind"] != cls.preset_kind:
@@ -130,8 +137,7 @@ def load(folder, cls):
                 f"The file {folder / file} is damaged or another one. Expected "
                 f"SHA-256 {expected}. Received: {received}. {remedy}"
             )
-    config = files.read_json(folder / CONFIG, "config of a trained model")
-    model = cls.from_config(config["config"])
+    model = cls.from_config({**read_config(folder), **changes})
     with tempfile.TemporaryDirectory() as temporary:
         widened = pathlib.Path(temporary, WEIGHTS)
         _widen(folder / WEIGHTS, widened)

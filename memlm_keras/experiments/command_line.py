@@ -161,7 +161,8 @@ COMMANDS = {
         Command(
             "train",
             "Trains a model in a run folder, or continues an interrupted run. "
-            "Without PRESET, what suits the text is chosen.",
+            "Without PRESET, what suits the text is chosen. A trained model, by "
+            "name or folder, is trained further.",
             {"PRESET": "?"},
             (
                 options.DATASET,
@@ -605,6 +606,7 @@ def _help():
         "Examples:",
         "",
         "  memlm train --dataset=my_text.txt",
+        "  memlm train memlm/english --dataset=my_text.txt",
         '  memlm generate memlm/english "She opened the letter and"',
         "  memlm table daniluk2017/models --dataset=ptb --scale=0.2",
     ]

@@ -190,7 +190,9 @@ def train(positional, values, command):
         experiment = Experiment(preset, dataset, **values)
         name = experiment.name
         language_model = experiment.kind == options.LANGUAGE_MODEL
-        if own_text and sized and language_model and not published:
+        if "trained" in experiment.preset:
+            print(f"{preset} is trained further, and keeps its vocabulary.")
+        elif own_text and sized and language_model and not published:
             print("As a size or a rate is given, no other is fitted.")
     else:
         print("\n".join(choice.reasons))
@@ -360,7 +362,7 @@ def _path_and_folder(path):
     if folder is not None and folder.model_path.exists():
         try:
             resolve(folder.recipe()["preset"])
-        except UsageError:
+        except (UsageError, FileNotFoundError):
             return str(folder.model_path), None
     return path, folder
 

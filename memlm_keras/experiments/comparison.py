@@ -44,12 +44,19 @@ def compare(experiment, model, asked, verbose, before):
     averaged = mixed([found, by_counts], shares)
     bits = -found.sum() / _BITS
     characters = corpus.vocabulary.count_characters(words)
+    before = {}
+    if "trained" in experiment.preset:
+        batches = evaluation_batches(experiment, model, "test")
+        model_before = experiment.task.make(experiment)
+        result = memlm.evaluation.perplexity(model_before, batches, verbose)
+        before = {"before": {"test": {"perplexity": result.perplexity}}}
     return {
+        **before,
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
         "kneser_ney_with_cache": _perplexities(cached, corpus),
         "averaged": {"test": {"perplexity": float(np.exp(-averaged.mean()))}},
-        "bits_per_word": bits / len(words),
+        "bits_per_word": bits / corpus.vocabulary.count_words(words),
         "bits_per_character": bits / characters,
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
         "generated": _generated(experiment, model),
@@ -111,6 +118,7 @@ def describe(results):
         "words' frequencies": found["unigram"],
         "Kneser-Ney, order 5": found["kneser_ney"],
         "Kneser-Ney with a cache": found["kneser_ney_with_cache"],
+        f"{results['preset']} as it was": found.get("before"),
         "this model": results,
         "this model with a cache": results.get("cache"),
         "this model, dynamic evaluation": results.get("dynamic"),
@@ -129,7 +137,8 @@ def describe(results):
     )
     counting = rows["Kneser-Ney with a cache"]
     if rows["this model"] > counting:
-        best = min(list(rows.values())[3:])
+        ours = [n for n in rows if n.startswith("this")]
+        best = min(rows[name] for name in ours)
         also = " by itself" if best < counting else ""
         lines.append(
             f"It is behind counting{also}: Kneser-Ney with a cache has "

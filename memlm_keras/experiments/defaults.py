@@ -11,6 +11,7 @@ import pathlib
 import re
 
 from memlm_keras import registry
+from memlm_keras import trained
 from memlm_keras.data.corpus import are_unspaced
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments import process
@@ -101,8 +102,8 @@ def choose_preset(dataset, preset=None, **given):
             may be among them.
 
     Returns:
-        `None` for a preset that is not of a neural language model. Otherwise an
-        object with the attributes `preset`, `options` (a dict of overrides for
+        `None` for a trained model, and for a preset that is not of a neural
+        language model. Otherwise an object with the attributes `preset`, `options` (a dict of overrides for
         an `Experiment`), `running` (a dict of arguments of its `run`),
         `reasons` (a list of sentences) and `corpus`.
 
@@ -118,7 +119,8 @@ def choose_preset(dataset, preset=None, **given):
     """
     if preset is not None:
         preset = resolve(preset)
-        if kind_of(preset) != LANGUAGE_MODEL:
+        is_trained = trained.find(preset) is not None
+        if is_trained or kind_of(preset) != LANGUAGE_MODEL:
             return None
     reading = {o.name: given[o.name] for o in READING if o.name in given}
     options, reasons = {}, []

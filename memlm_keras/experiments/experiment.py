@@ -46,8 +46,9 @@ class Experiment:
 
     Args:
         preset: string, one of `memlm_keras.presets.names()`, its row alone if
-            no other paper has a row of that name, or `"kneser_ney_5"` or
-            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016).
+            no other paper has a row of that name; `"kneser_ney_5"` or
+            `"kneser_ney_5_cache"`, the n-gram models of Tran et al. (2016); or
+            a trained model, by name or folder, which is trained further.
         dataset: string, as the flag `--dataset` of `memlm train --help`.
         seed: integer, of weights, dropout and shuffling.
         **overrides: changes of the preset, by the names of
@@ -104,7 +105,8 @@ class Experiment:
     @property
     def name(self):
         """Name of the run's folder: dataset, row, overrides, seed."""
-        parts = [self.dataset.label, self.preset_name.replace("/", "-")]
+        # Of the path of a trained model, no more than of a name.
+        parts = [self.dataset.label, *self.preset_name.split("/")[-2:]]
         parts += name_parts(self.overrides)
         return "-".join([*parts, f"seed{self.seed}"])
 
@@ -121,7 +123,7 @@ class Experiment:
     @functools.cached_property
     def corpus(self):
         """The corpus, loaded where it is first needed."""
-        return self.dataset.load()
+        return self.dataset.load(self.task.vocabulary(self))
 
     @functools.cached_property
     def settings(self):

@@ -24,6 +24,7 @@ from memlm_keras.experiments.datasets import sentence_batches
 from memlm_keras.experiments.measures import smoothing_of
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import SIZES
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -35,6 +36,18 @@ _ALSO = {"salton2017": ("salton2017",)}
 # Bytes of the logits of a batch that are worth a warning.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
+# A trained model is trained further at this rate, up to the first epoch that
+# is no better.
+_FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
+# Options of a model's sizes and vocabulary, which a trained model has.
+_OF_WEIGHTS = {o.name for o in SIZES} | {
+    "tokenize",
+    "vocabulary_size",
+    "minimum_count",
+    "num_sampled",
+    "l2",
+    "output_bias",
+}
 # Models above this share of the perplexity of frequencies learned little.
 _LEARNED = 0.8
 
@@ -90,6 +103,11 @@ class Task:
             "distribution": overrides.get("distribution"),
         }
 
+    def vocabulary(self, experiment):
+        """Returns the vocabulary that the text is read with; `None` is that of
+        the text itself."""
+        return None
+
     def make(self, experiment, **arguments):
         """Returns the model of an experiment, not compiled."""
         return getattr(memlm, self.kind).from_config(
@@ -142,6 +160,9 @@ class LanguageModelTask(Task):
     kind = LANGUAGE_MODEL
 
     def preset(self, name, overrides):
+        folder = trained.find(name)
+        if folder is not None:
+            return _preset_of_trained(name, folder, overrides)
         sizes = dict(overrides)
         window = sizes.pop("window", None) if "memory" in sizes else None
         preset = super().preset(name, sizes)
@@ -180,8 +201,14 @@ class LanguageModelTask(Task):
             "num_sampled": overrides.get("num_sampled") or None,
         }
 
+    def vocabulary(self, experiment):
+        if "trained" not in experiment.preset:
+            return None
+        return self.make(experiment).vocabulary
+
     def make(self, experiment):
         overrides = experiment.overrides
+        folder = experiment.preset.get("trained")
         if overrides.get("match_parameters"):
             names = ("window", "initial_range", "dropout")
             sizes = {n: overrides[n] for n in names if n in overrides}
@@ -189,8 +216,12 @@ class LanguageModelTask(Task):
             sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
             matched = Task.preset(self, experiment.preset_name, sizes)
             experiment.preset["model"] = matched["model"]
-        model = super().make(experiment)
-        if model.smoothing is not None:
+        if folder is None:
+            model = super().make(experiment)
+        else:
+            sizes = experiment.preset["model"]
+            model = trained.load(folder, memlm.LanguageModel, **sizes)
+        if folder is None and model.smoothing is not None:
             model.smoothing.adapt(_statistics(experiment))
         return model
 
@@ -276,8 +307,32 @@ class LanguageModelTask(Task):
             words, lambda word: word != unknown and '"' not in word
         )
         parts = [list(part) for is_plain, part in parts if is_plain]
-        prompt = " ".join(max(parts, key=len, default=[])[:3])
+        longest = max(parts, key=len, default=[])
+        prompt = vocabulary.detokenize(longest[:3])
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _preset_of_trained(name, folder, overrides):
+    """The preset of a trained model, which is trained further in the manner of
+    our smallest row."""
+    for option in overrides:
+        if option in _OF_WEIGHTS:
+            raise NoUseError(
+                option,
+                f"{name} is a trained model, which has its sizes and its "
+                f"vocabulary. Received: {option}={overrides[option]}",
+            )
+    model = trained.read_config(folder)
+    preset = registry.get("memlm/small")
+    preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
+    preset["schedule"]["epochs"] = _FURTHER_EPOCHS
+    preset["schedule"]["patience"] = _FURTHER_PATIENCE
+    if "dropout" in overrides:
+        _set_dropout(model, overrides["dropout"])
+    for of_text in ("vocabulary", "vocabulary_size"):
+        del model[of_text]
+    others = {"name": name, "trained": str(folder), "units": None}
+    return {**preset, **others, "model": model}
 
 
 def _text_batches(experiment):
@@ -534,6 +589,9 @@ def kind_of(name):
     """Kind of the model of a preset, by its full name."""
     if _NGRAM_MODEL.fullmatch(name):
         return KNESER_NEY
+    folder = trained.find(name)
+    if folder is not None:
+        return trained.read_metadata(folder)["kind"]
     return registry.find(name)[1].kind
 
 
@@ -550,11 +608,8 @@ def resolve(name):
             f"Several papers have a row {name}: {', '.join(matches)}. Name "
             "the paper too."
         )
-    if name in trained.SOURCES:
-        raise UsageError(
-            f"{name} is a trained model, and `memlm train` begins with random "
-            "weights. `fit` trains it further (docs/how_to/trained_models.md)."
-        )
+    if trained.find(name) is not None:
+        return name
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(name, names if "/" in name else [*rows, *names])
     for row, full in rows.items():

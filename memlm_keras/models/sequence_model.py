@@ -50,7 +50,8 @@ class SequenceModel(keras.Model):
                 with random weights; or one of
                 `memlm_keras.presets.trained_names()`, or the path of a folder
                 that `save_to_preset` wrote, for a trained model, not compiled.
-                A trained model takes no other argument.
+                A trained model takes no other argument than `dropout`, with
+                which it is trained further.
             vocabulary_size: integer; `None` is that of `vocabulary`.
             vocabulary: `memlm_keras.data.Vocabulary`, to be kept in the model,
                 or `None`.
@@ -89,13 +90,14 @@ class SequenceModel(keras.Model):
                 **overrides,
             }
             given = {k: v for k, v in sizes.items() if v is not None}
-            if given:
+            if not given.keys() <= {"dropout"}:
                 raise ValueError(
                     f"{preset} is a trained model, which has its sizes and its "
-                    "vocabulary. Leave these arguments out, or name a paper's "
-                    f"row, whose weights are random. Received: {given}"
+                    "vocabulary: it takes only `dropout`. Leave other "
+                    "arguments out, or name a paper's row, whose weights are "
+                    f"random. Received: {given}"
                 )
-            return trained.load(folder, cls)
+            return trained.load(folder, cls, **given)
         config = registry.model_config(preset, cls.preset_kind, **overrides)
         if vocabulary is None and vocabulary_size is None:
             raise ValueError(

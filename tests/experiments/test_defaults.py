@@ -3,6 +3,7 @@ finished run with counting."""
 
 import re
 
+import keras
 import numpy as np
 import pytest
 from corpus_files import sentences
@@ -301,9 +302,7 @@ def test_a_suggested_prompt_has_known_words(novel):
     assert len(prompt.split()) == 3
 
 
-def test_names_of_trained_and_of_random_models_are_told_apart(memlm):
-    told = memlm("train", "memlm/english", "--dataset=embedded")
-    assert told.status == 2 and "begins with random weights" in told.err
+def test_random_models_have_no_use(memlm):
     told = memlm("generate", "memlm/small", "the")
     assert told.status == 2 and "train memlm/small --dataset=FILE" in told.err
 
@@ -314,6 +313,56 @@ def test_a_paper_as_published(memlm, novel, folder):
     assert told.status in (0, 2)
     told = memlm("train", "--as_published", *flags)
     assert told.status == 2 and "--as_published needs the name" in told.err
+
+
+# === Trained models that are trained further ===
+
+
+@pytest.fixture
+def mine(folder):
+    """A trained model in `presets/mine/small`, for the text of `folder`."""
+    words = memlm_keras.data.load_text(folder / "text/train.txt").vocabulary
+    model = memlm_keras.LanguageModel.from_preset(
+        "memlm/small", vocabulary=words, units=8, embedding_dim=6, dropout=0.2
+    )
+    model.save_to_preset(folder / "presets" / "mine" / "small")
+    return model
+
+
+def test_a_trained_model_is_trained_further(memlm, mine, folder):
+    flags = ("--dataset=text", "--epochs=2", "--batch_size=2", "--verbose=0")
+    told = memlm("train", "presets/mine/small", *flags)
+    assert told.status == 0, told.err
+    assert "presets/mine/small is trained further" in told.out
+    assert "presets/mine/small as it was" in told.out
+    run = folder / "runs" / "text-mine-small-batch_size2-seed0"
+    further = keras.saving.load_model(run / "model.keras")
+    assert further.vocabulary.tokens == mine.vocabulary.tokens
+    assert further.dropout == 0.2
+    results = results_of(run)
+    assert results["learning_rate"] < 0.003
+    experiment = Experiment("presets/mine/small", "text")
+    batches = experiment.corpus.batches("test", 1, 100)
+    for model, found in (
+        (mine, results["comparison"]["before"]["test"]),
+        (further, results["test"]),
+    ):
+        expected = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+        assert found["perplexity"] == pytest.approx(expected.perplexity, 1e-5)
+    told = memlm("evaluate", run, "--verbose=0")
+    assert f"{results['test']['perplexity']:.2f}" in told.out
+
+
+def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
+    train = ("train", "presets/mine/small", "--dataset=text")
+    for flag in ("--units=9", "--vocabulary_size=50", "--window=3"):
+        told = memlm(*train, flag)
+        assert told.status == 2
+        assert "has its sizes and its vocabulary" in told.err
+        assert flag.strip("-") in told.err
+    experiment = Experiment("presets/mine/small", "text", dropout=0.5)
+    assert experiment.make()[0].dropout == 0.5
+    assert experiment.recipe["dropout"] == 0.5
 
 
 # === The comparison ===
