@@ -165,9 +165,21 @@ def test_names_and_paths(folder, monkeypatch):
 
 
 def test_arguments_of_a_trained_model_are_refused(folder):
-    for given in ({"vocabulary_size": 9}, {"scale": 2}, {"dropout": 0.5}):
+    for given in ({"vocabulary_size": 9}, {"scale": 2}, {"window": 5}):
         with pytest.raises(ValueError, match=f"Leave.*{next(iter(given))}"):
             memlm.LanguageModel.from_preset(folder, **given)
+
+
+@pytest.mark.parametrize("name", [LSTM, ATTENTION])
+def test_a_trained_model_with_dropout(name):
+    model = memlm.LanguageModel.from_preset(name)
+    dropped = memlm.LanguageModel.from_preset(name, dropout=0.5)
+    assert (model.dropout, dropped.dropout) == (0.0, 0.5)
+    tokens = model.vocabulary.encode_sentence(PERSON)[None]
+    close(dropped.score(tokens), model.score(tokens))
+    # Training drops.
+    trained_on = dropped(tokens, training=True)
+    assert np.abs(keras.ops.convert_to_numpy(trained_on) - keras.ops.convert_to_numpy(model(tokens))).max() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,11 @@ def train(positional, values, command):
         print(f"Chosen: memlm train {choice.preset} {choice.flags}")
         if preset is None:
             print("To change a choice, give its flag (memlm train --help).")
+            if choice.is_english:
+                print(
+                    "As this is English, a trained model may learn it better: "
+                    f"memlm train memlm/english --dataset={dataset}"
+                )
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
         chosen = dict(choice.options)

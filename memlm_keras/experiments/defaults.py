@@ -64,6 +64,8 @@ _NUM_SAMPLED = 2000
 # Lines that decide how words are split. Punctuation counts as attached if it
 # ends more than this share of the words.
 _LINES, _ATTACHED = 1000, 0.02
+# Words that are among so many most frequent ones of an English text.
+_ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
 _PUNCTUATION = re.compile(r"\w[.,;:!?]$")
 
 
@@ -81,6 +83,12 @@ class Choice:
     def is_own(self):
         """Whether the preset is one of the package's own rows."""
         return _is_own(self.preset)
+
+    @property
+    def is_english(self):
+        """Whether the most frequent words of the text are English ones."""
+        tokens = self.corpus.vocabulary.tokens[:_FREQUENT]
+        return _ENGLISH <= {token.lower() for token in tokens}
 
     @property
     def flags(self):
