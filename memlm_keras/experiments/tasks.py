@@ -611,7 +611,9 @@ def resolve(name):
     if trained.find(name) is not None:
         return name
     rows = {full.partition("/")[2]: full for full in names}
-    hint = nearest(name, names if "/" in name else [*rows, *names])
+    hint = nearest(
+        name, [*names, *trained.names()] if "/" in name else [*rows, *names]
+    )
     for row, full in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
     if os.path.exists(name):

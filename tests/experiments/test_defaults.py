@@ -350,7 +350,7 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
         expected = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
         assert found["perplexity"] == pytest.approx(expected.perplexity, 1e-5)
     told = memlm("evaluate", run, "--verbose=0")
-    assert f"{results['test']['perplexity']:.2f}" in told.out
+    assert f"test: perplexity {results['test']['perplexity']:.3f}" in told.out
 
 
 def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
