@@ -216,7 +216,11 @@ def train(positional, values, command):
         experiment = Experiment(choice.preset, dataset, **values, **chosen)
         experiment.corpus = choice.corpus
         running = {**choice.running, **running}
-    if own_text and experiment.kind == options.LANGUAGE_MODEL:
+    if (
+        own_text
+        and experiment.kind == options.LANGUAGE_MODEL
+        and comparison.can_be_counted(experiment.corpus)
+    ):
         measures.setdefault("compare", True)
     measures = read_options(options.MEASURES, measures, experiment.kind)
     if pictures:

@@ -111,9 +111,10 @@ def choose_preset(dataset, preset=None, **given):
 
     Returns:
         `None` for a trained model, and for a preset that is not of a neural
-        language model. Otherwise an object with the attributes `preset`, `options` (a dict of overrides for
-        an `Experiment`), `running` (a dict of arguments of its `run`),
-        `reasons` (a list of sentences) and `corpus`.
+        language model. Otherwise an object with the attributes `preset`,
+        `options` (a dict of overrides for an `Experiment`), `running` (a dict
+        of arguments of its `run`), `reasons` (a list of sentences), `corpus`
+        and `is_english` (whether its most frequent words are).
 
     Raises:
         UsageError: as for `Experiment`.

@@ -412,7 +412,12 @@ def _by_beams(experiment, model, asked, verbose, before):
 
 
 MEASURES = (
-    Measure(comparison.NAME, comparison.compare, {"compare": None}),
+    Measure(
+        comparison.NAME,
+        comparison.compare,
+        {"compare": None},
+        comparison.check,
+    ),
     Measure("cache", _with_cache, {"cache_size": "size"}, _check_cache),
     Measure("dynamic", _dynamic, {"dynamic": None}),
     Measure(

@@ -6,6 +6,7 @@ import re
 import keras
 import numpy as np
 import pytest
+from corpus_files import WORDS
 from corpus_files import sentences
 from corpus_files import write_lines
 
@@ -22,6 +23,7 @@ from memlm_keras.presets.rows import serialized
 from .conftest import results_of
 
 KVP = "daniluk2017/key_value_predict"
+PIECES = ("▁the", "▁old", "▁ma", "n", "▁sa", "w", "▁a", "▁se", "a")
 
 
 @pytest.fixture
@@ -249,6 +251,8 @@ def test_training_without_the_name_of_a_preset(
     assert "dynamic, test:" not in told.out
     # An LSTM has no attention to draw.
     assert "memlm generate" in told.out and "memlm attention" not in told.out
+    # Nor are five other words enough for English.
+    assert "memlm/english" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
     # Another machine goes on with the choice of this one.
     monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
@@ -318,6 +322,14 @@ def test_a_paper_as_published(memlm, novel, folder):
 # === Trained models that are trained further ===
 
 
+def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
+    lines = sentences(80, ("The", "of", "and", "to", "in", "ship"))
+    write_lines(folder / "ships.txt", lines)
+    flags = ("--epochs=1", "--verbose=0", "--nocompare")
+    told = memlm("train", "--dataset=ships.txt", *flags)
+    assert "memlm train memlm/english --dataset=ships.txt" in told.out
+
+
 @pytest.fixture
 def mine(folder):
     """A trained model in `presets/mine/small`, for the text of `folder`."""
@@ -365,6 +377,21 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
     assert experiment.recipe["dropout"] == 0.5
 
 
+def test_pieces_that_cannot_be_counted(memlm, folder):
+    words = memlm_keras.data.SubwordVocabulary(["<unk>", "</s>", *PIECES])
+    model = memlm_keras.LanguageModel.from_preset(
+        "memlm/small", vocabulary=words, units=8, embedding_dim=6
+    )
+    model.save_to_preset(folder / "presets" / "pieces")
+    train = ("train", "presets/pieces", "--dataset=text", "--epochs=1")
+    told = memlm(*train, "--compare")
+    assert told.status == 2 and "the id 0. Received: the id 1" in told.err
+    told = memlm(*train, "--verbose=0")
+    assert told.status == 0, told.err
+    run = folder / "runs" / "text-presets-pieces-seed0"
+    assert "comparison" not in results_of(run)
+
+
 # === The comparison ===
 
 
@@ -406,6 +433,24 @@ def test_bits_of_words_and_characters(compared):
     assert found["bits_per_character"] == pytest.approx(
         bits / len(text), rel=1e-4
     )
+
+
+@pytest.mark.filterwarnings("ignore:Counts of counts")
+def test_pieces_of_words(folder):
+    write_lines(folder / "text.txt", sentences(120))
+    experiment = Experiment("memlm/small", str(folder / "text.txt"), scale=0.02)
+    vocabulary = memlm_keras.data.SubwordVocabulary(["</s>", "<unk>", *PIECES])
+    experiment.corpus = experiment.dataset.load(vocabulary)
+    generate = experiment.task.examples(experiment, "RUN")[0]
+    assert "▁" not in generate
+    assert set(generate.split('"')[1].split()) <= {*WORDS, "ma", "sa", "se"}
+    model, _ = experiment.make()
+    found = comparison.compare(experiment, model, {}, 0, {})
+    batches = experiment.corpus.batches("test", 1, 100)
+    result = memlm_keras.evaluation.perplexity(model, batches, verbose=0)
+    assert result.words < result.predicted_tokens
+    bits = result.loss / np.log(2) / result.words
+    assert found["bits_per_word"] == pytest.approx(bits, rel=1e-4)
 
 
 def test_averaging_is_no_worse_than_the_better_where_it_was_chosen(compared):
