@@ -86,9 +86,12 @@ class Choice:
 
     @property
     def is_english(self):
-        """Whether the most frequent words of the text are English ones."""
+        """Whether the text is English as it is printed: its punctuation is
+        attached to words, and the most frequent words are English ones."""
         tokens = self.corpus.vocabulary.tokens[:_FREQUENT]
-        return _ENGLISH <= {token.lower() for token in tokens}
+        return self.options.get("tokenize") == "unicode_script" and (
+            _ENGLISH <= {token.lower() for token in tokens}
+        )
 
     @property
     def flags(self):
@@ -114,7 +117,7 @@ def choose_preset(dataset, preset=None, **given):
         language model. Otherwise an object with the attributes `preset`,
         `options` (a dict of overrides for an `Experiment`), `running` (a dict
         of arguments of its `run`), `reasons` (a list of sentences), `corpus`
-        and `is_english` (whether its most frequent words are).
+        and `is_english`.
 
     Raises:
         UsageError: as for `Experiment`.

@@ -324,10 +324,13 @@ def test_a_paper_as_published(memlm, novel, folder):
 
 def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
     lines = sentences(80, ("The", "of", "and", "to", "in", "ship"))
-    write_lines(folder / "ships.txt", lines)
+    write_lines(folder / "ships.txt", [f"{line}." for line in lines])
     flags = ("--epochs=1", "--verbose=0", "--nocompare")
     told = memlm("train", "--dataset=ships.txt", *flags)
     assert "memlm train memlm/english --dataset=ships.txt" in told.out
+    # It has not read text that was prepared.
+    write_lines(folder / "ships.txt", lines)
+    assert not choose_preset("ships.txt").is_english
 
 
 @pytest.fixture
