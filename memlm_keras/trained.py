@@ -96,7 +96,10 @@ def read_metadata(folder):
 def read_config(folder):
     """Returns the configuration of a trained model, a dict."""
     path = pathlib.Path(folder) / CONFIG
-    return files.read_json(path, "config of a trained model")["config"]
+    what = "config of a trained model"
+    config = files.read_json(path, what, _remedy({}))
+    with files.reading(path, what, _remedy({})):
+        return config["config"]
 
 
 def size_of(folder):

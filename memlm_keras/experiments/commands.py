@@ -201,9 +201,8 @@ def train(positional, values, command):
             print("To change a choice, give its flag (memlm train --help).")
             if choice.is_english:
                 print(
-                    "This is English. On novels, a trained model that learns "
-                    "further had 33% to 45% less perplexity by word than one "
-                    "with random weights: memlm train memlm/english "
+                    "This is English, and a trained model that is trained "
+                    "further may learn it better: memlm train memlm/english "
                     f"--dataset={shlex.quote(dataset)}"
                 )
         name = Experiment(choice.preset, dataset, **values).name
@@ -373,7 +372,7 @@ def _path_and_folder(path):
     if folder is not None and folder.model_path.exists():
         try:
             resolve(folder.recipe()["preset"])
-        except (UsageError, FileNotFoundError):
+        except UsageError:
             return str(folder.model_path), None
     return path, folder
 

@@ -71,7 +71,7 @@ def can_be_counted(corpus):
 
 def check(experiment, asked):
     """Raises `UsageError` if a model cannot be compared with counting."""
-    if not can_be_counted(experiment.corpus):
+    if asked.get("compare") and not can_be_counted(experiment.corpus):
         end = experiment.corpus.vocabulary.end_of_sentence_id
         raise UsageError(
             "--compare counts words, for which the end of a sentence must have "
@@ -154,15 +154,14 @@ def describe(results):
     )
     counting = rows["Kneser-Ney with a cache"]
     if rows["this model"] > counting:
-        ours = [n for n in rows if n.startswith("this")]
-        best = min(rows[name] for name in ours)
+        best = min(v for n, v in rows.items() if n.startswith("this model"))
         also = " by itself" if best < counting else ""
         lines.append(
             f"It is behind counting{also}: Kneser-Ney with a cache has "
             f"{counting:.1f}. Try more --epochs, or another --dropout or "
             "--learning_rate."
         )
-        if not results["preset"].startswith("memlm/"):
+        if "before" in found or not results["preset"].startswith("memlm/"):
             lines[-1] += " `memlm train` without a preset chooses one."
     if found["gained"]:
         words = ", ".join(

@@ -90,7 +90,14 @@ class Dataset:
             train_on = self.reading.get("cbt_train_on", "books")
             return data.load_cbt(train_on, **words)
         if self.name in TEXTS:
-            return data.load(self.name, sentences=self.sentences, **words)
+            corpus = data.load(self.name, sentences=self.sentences, **words)
+            own = corpus.vocabulary.tokens
+            if vocabulary is not None and own != vocabulary.tokens:
+                raise UsageError(
+                    f"dataset={self.name} has a vocabulary of its own, which "
+                    "is not the model's. Give --dataset=FILE."
+                )
+            return corpus
         del words["data_dir"]
         words.update(self._given("document_start", "tokenize"))
         try:
@@ -101,11 +108,14 @@ class Dataset:
             print(corpus.description)
         known = corpus.vocabulary
         unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
-        print(
-            f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
-            f"training text is {known.unknown}, as it is written there or for "
-            "rarer words (--minimum_count and --vocabulary_size say which)."
-        )
+        line = f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
+        line += f"training text is {known.unknown}"
+        if vocabulary is None:
+            line += (
+                ", as it is written there or for rarer words (--minimum_count "
+                "and --vocabulary_size say which)"
+            )
+        print(f"{line}.")
         return corpus
 
     def _load_own(self, words):

@@ -11,7 +11,6 @@ import pathlib
 import re
 
 from memlm_keras import registry
-from memlm_keras import trained
 from memlm_keras.data.corpus import are_unspaced
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments import process
@@ -19,6 +18,7 @@ from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
+from memlm_keras.experiments.tasks import folder_of_trained
 from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
 from memlm_keras.presets import count_params
@@ -131,7 +131,7 @@ def choose_preset(dataset, preset=None, **given):
     """
     if preset is not None:
         preset = resolve(preset)
-        is_trained = trained.find(preset) is not None
+        is_trained = folder_of_trained(preset) is not None
         if is_trained or kind_of(preset) != LANGUAGE_MODEL:
             return None
     reading = {o.name: given[o.name] for o in READING if o.name in given}

@@ -228,7 +228,7 @@ class Experiment:
             if tensorboard:
                 path = run_folder.path / "tensorboard"
                 callbacks.append(keras.callbacks.TensorBoard(str(path)))
-            finite = self._train(
+            finite, improved = self._train(
                 model,
                 callbacks,
                 run_folder,
@@ -240,7 +240,7 @@ class Experiment:
             results = {
                 "parameters": model.count_params(),
                 "finite": finite,
-                **self._summary(log := run_folder.log()),
+                **self._summary(log := run_folder.log(), improved),
                 **self.task.measure(self, model, verbose),
             }
         run_folder.write_results(
@@ -308,14 +308,15 @@ class Experiment:
                 results = run_folder.add_results({request.name: made})
         return results
 
-    def _summary(self, log):
-        """Epochs and speed of a run; the first of equal epochs is the best."""
+    def _summary(self, log, improved):
+        """Epochs and speed of a run; the first of equal epochs is the best, and
+        the best is 0 where none improved a trained model."""
         best = max if self.task.mode == "max" else min
         monitor = [row[self.task.monitor] for row in log]
         speed = next(name for name in log[0] if name.endswith("_per_second"))
         return {
             "epochs": len(log),
-            "best_epoch": 1 + monitor.index(best(monitor)),
+            "best_epoch": improved * (1 + monitor.index(best(monitor))),
             "seconds_per_epoch": statistics.median(r["seconds"] for r in log),
             speed: statistics.median(row[speed] for row in log),
         }
@@ -323,7 +324,8 @@ class Experiment:
     def _train(
         self, model, callbacks, folder, epochs, patience, frequency, verbose
     ):
-        """Trains or continues; returns whether the loss stayed finite."""
+        """Trains or continues; returns whether the loss stayed finite, and
+        whether an epoch is better than what the model began with."""
         import keras
 
         from memlm_keras.training.callbacks import TimeEstimate
@@ -372,10 +374,11 @@ class Experiment:
             ],
             verbose=verbose,
         )
-        folder.save(model)
         if stop_on_nan.stopped:
             print("The loss was not finite; the last good weights were kept.")
-        return not stop_on_nan.stopped
+        improved = self.task.keep_better(self, model, validation)
+        folder.save(model)
+        return not stop_on_nan.stopped, improved
 
 
 def name_parts(overrides):

@@ -24,7 +24,6 @@ from memlm_keras.experiments.datasets import sentence_batches
 from memlm_keras.experiments.measures import smoothing_of
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import SIZES
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -39,14 +38,19 @@ _MEMORY_WINDOW = 5
 # A trained model is trained further at this rate, up to the first epoch that
 # is no better.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
-# Options of a model's sizes and vocabulary, which a trained model has.
-_OF_WEIGHTS = {o.name for o in SIZES} | {
-    "tokenize",
-    "vocabulary_size",
-    "minimum_count",
-    "num_sampled",
-    "l2",
-    "output_bias",
+# Options that do not change its sizes and its vocabulary.
+_FURTHER_OPTIONS = {
+    "data_dir",
+    "document_start",
+    "cbt_train_on",
+    "documents",
+    "dropout",
+    "batch_size",
+    "segment_length",
+    "learning_rate",
+    "distribution",
+    "halve_after",
+    "linear_decay",
 }
 # Models above this share of the perplexity of frequencies learned little.
 _LEARNED = 0.8
@@ -145,6 +149,11 @@ class Task:
             )
         return epochs, patience
 
+    def keep_better(self, experiment, model, validation):
+        """Gives a trained model, which training did not improve, its weights
+        back; returns whether it did improve it."""
+        return True
+
     def draw(self, experiment, model, folder, pictures, verbose):
         """Draws pictures in a folder; returns a list of their paths."""
         return []
@@ -160,7 +169,7 @@ class LanguageModelTask(Task):
     kind = LANGUAGE_MODEL
 
     def preset(self, name, overrides):
-        folder = trained.find(name)
+        folder = folder_of_trained(name)
         if folder is not None:
             return _preset_of_trained(name, folder, overrides)
         sizes = dict(overrides)
@@ -188,6 +197,7 @@ class LanguageModelTask(Task):
                 "documents": reads_documents(experiment),
             }
         return {
+            "weights": _checksum(preset),
             "units": _units_of(experiment),
             **super().settings(experiment),
             **reading,
@@ -208,7 +218,8 @@ class LanguageModelTask(Task):
 
     def make(self, experiment):
         overrides = experiment.overrides
-        folder = experiment.preset.get("trained")
+        if "trained" in experiment.preset:
+            return _make_trained(experiment)
         if overrides.get("match_parameters"):
             names = ("window", "initial_range", "dropout")
             sizes = {n: overrides[n] for n in names if n in overrides}
@@ -216,12 +227,8 @@ class LanguageModelTask(Task):
             sizes["embedding_dim"] = experiment.preset["model"]["embedding_dim"]
             matched = Task.preset(self, experiment.preset_name, sizes)
             experiment.preset["model"] = matched["model"]
-        if folder is None:
-            model = super().make(experiment)
-        else:
-            sizes = experiment.preset["model"]
-            model = trained.load(folder, memlm.LanguageModel, **sizes)
-        if folder is None and model.smoothing is not None:
+        model = super().make(experiment)
+        if model.smoothing is not None:
             model.smoothing.adapt(_statistics(experiment))
         return model
 
@@ -280,6 +287,27 @@ class LanguageModelTask(Task):
             )
         return batches, validation
 
+    def keep_better(self, experiment, model, validation):
+        if "trained" not in experiment.preset:
+            return True
+        before = self.make(experiment)
+        found, expected = [
+            memlm.evaluation.perplexity(each, validation, verbose=0).perplexity
+            for each in (model, before)
+        ]
+        improved = found < expected
+        if not improved:
+            pairs = zip(model.trainable_weights, before.trainable_weights)
+            for weight, value in pairs:
+                weight.assign(value)
+            print(
+                "No epoch is better than the model as it was: the perplexity "
+                f"of the validation text is {found:.2f}, and was "
+                f"{expected:.2f}. Its weights are kept. Try a lower "
+                "--learning_rate."
+            )
+        return improved
+
     def measure(self, experiment, model, verbose):
         """Measures perplexities, and answers the questions of a corpus."""
         batches = functools.partial(evaluation_batches, experiment, model)
@@ -315,24 +343,58 @@ class LanguageModelTask(Task):
 def _preset_of_trained(name, folder, overrides):
     """The preset of a trained model, which is trained further in the manner of
     our smallest row."""
-    for option in overrides:
-        if option in _OF_WEIGHTS:
-            raise NoUseError(
-                option,
-                f"{name} is a trained model, which has its sizes and its "
-                f"vocabulary. Received: {option}={overrides[option]}",
-            )
+    kind = trained.read_metadata(folder)["kind"]
+    if kind != LANGUAGE_MODEL:
+        raise UsageError(
+            f"{name} is a trained {kind}; language models are trained further."
+        )
+    for option in overrides.keys() - _FURTHER_OPTIONS:
+        raise NoUseError(
+            option,
+            f"{name} is a trained model, which has its sizes and its "
+            f"vocabulary. Received: {option}={overrides[option]}",
+        )
     model = trained.read_config(folder)
+    if model.pop("vocabulary", None) is None:
+        raise UsageError(
+            f"{name} has no vocabulary, with which a text could be read."
+        )
     preset = registry.get("memlm/small")
     preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
     preset["schedule"]["epochs"] = _FURTHER_EPOCHS
     preset["schedule"]["patience"] = _FURTHER_PATIENCE
-    if "dropout" in overrides:
-        _set_dropout(model, overrides["dropout"])
-    for of_text in ("vocabulary", "vocabulary_size"):
-        del model[of_text]
+    if model.get("mixture") is not None:
+        # It has a cache, or the like, already.
+        del preset["cache"]
     others = {"name": name, "trained": str(folder), "units": None}
-    return {**preset, **others, "model": model}
+    return {**preset, **others, "model": {**model, **_dropout_of(overrides)}}
+
+
+def _checksum(preset):
+    """SHA-256 of the weights that a run begins with, or `None`."""
+    if "trained" not in preset:
+        return None
+    metadata = trained.read_metadata(preset["trained"])
+    return metadata["sha256"][trained.WEIGHTS]
+
+
+def _dropout_of(overrides):
+    return {k: v for k, v in overrides.items() if k == "dropout"}
+
+
+def _make_trained(experiment):
+    """The model of a trained preset, as it was."""
+    model = trained.load(
+        experiment.preset["trained"],
+        memlm.LanguageModel,
+        **_dropout_of(experiment.overrides),
+    )
+    if not model.causal:
+        raise UsageError(
+            f"{experiment.preset_name} reads its text from both sides; models "
+            "that read from the left are trained further."
+        )
+    return model
 
 
 def _text_batches(experiment):
@@ -585,13 +647,20 @@ class KneserNeyTask(Task):
 # === Presets by the names that users type ===
 
 
+def folder_of_trained(name):
+    """Folder of a trained model, by its name or path, or `None`; rows come
+    first."""
+    if name in registry.names() or _NGRAM_MODEL.fullmatch(name):
+        return None
+    return trained.find(name)
+
+
 def kind_of(name):
     """Kind of the model of a preset, by its full name."""
     if _NGRAM_MODEL.fullmatch(name):
         return KNESER_NEY
-    folder = trained.find(name)
-    if folder is not None:
-        return trained.read_metadata(folder)["kind"]
+    if folder_of_trained(name) is not None:
+        return LANGUAGE_MODEL
     return registry.find(name)[1].kind
 
 
@@ -609,7 +678,10 @@ def resolve(name):
             "the paper too."
         )
     if trained.find(name) is not None:
-        return name
+        # A run goes on from any folder.
+        return name if name in trained.names() else os.path.abspath(name)
+    if os.path.isabs(name) and not os.path.exists(name):
+        raise UsageError(f"There is no trained model at {name}.")
     rows = {full.partition("/")[2]: full for full in names}
     hint = nearest(
         name, [*names, *trained.names()] if "/" in name else [*rows, *names]

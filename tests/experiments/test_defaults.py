@@ -349,7 +349,7 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
     told = memlm("train", "presets/mine/small", *flags)
     assert told.status == 0, told.err
     assert "presets/mine/small is trained further" in told.out
-    assert "presets/mine/small as it was" in told.out
+    assert f"{folder}/presets/mine/small as it was" in told.out
     run = folder / "runs" / "text-mine-small-batch_size2-seed0"
     further = keras.saving.load_model(run / "model.keras")
     assert further.vocabulary.tokens == mine.vocabulary.tokens
@@ -366,6 +366,23 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
         assert found["perplexity"] == pytest.approx(expected.perplexity, 1e-5)
     told = memlm("evaluate", run, "--verbose=0")
     assert f"test: perplexity {results['test']['perplexity']:.3f}" in told.out
+
+
+def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
+    flags = ("--dataset=text", "--learning_rate=9", "--verbose=0")
+    told = memlm("train", "presets/mine/small", *flags)
+    assert told.status == 0, told.err
+    assert "No epoch is better than the model as it was" in told.out
+    run = folder / "runs" / "text-mine-small-learning_rate9-seed0"
+    kept = keras.saving.load_model(run / "model.keras")
+    pairs = zip(kept.trainable_weights, mine.trainable_weights, strict=True)
+    for weight, expected in pairs:
+        np.testing.assert_array_equal(
+            *map(keras.ops.convert_to_numpy, (weight, expected))
+        )
+    assert results_of(run)["best_epoch"] == 0
+    told = memlm("train", "presets/mine/small", *flags)
+    assert "is finished, and is not trained again" in told.out
 
 
 def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
