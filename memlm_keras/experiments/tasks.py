@@ -3,6 +3,7 @@
 `pairs` has those of models of two sequences, `experiment` chooses among them.
 """
 
+import copy
 import functools
 import itertools
 import math
@@ -117,7 +118,8 @@ class Task:
         return getattr(memlm, self.kind).from_config(
             {
                 "vocabulary": experiment.corpus.vocabulary,
-                **experiment.preset["model"],
+                # Keras takes cells out of the layers that they are in.
+                **copy.deepcopy(experiment.preset["model"]),
                 **arguments,
             }
         )

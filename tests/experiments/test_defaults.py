@@ -2,6 +2,7 @@
 finished run with counting."""
 
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -385,9 +386,85 @@ def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
     assert "is finished, and is not trained again" in told.out
 
 
+@pytest.mark.parametrize(
+    "preset", ["merity2017/ptb_pointer_sentinel", "kong2019/vs_linear_512"]
+)
+def test_cells_and_mixtures_are_trained_further(memlm, mine, folder, preset):
+    model = memlm_keras.LanguageModel.from_preset(
+        preset, vocabulary=mine.vocabulary, scale=0.02
+    )
+    if model.smoothing is not None:
+        size = len(mine.vocabulary)
+        model.smoothing.adapt(
+            memlm_keras.smoothing.StreamStatistics.count(np.arange(size), size)
+        )
+    model.save_to_preset(folder / "presets" / "theirs")
+    flags = ("--dataset=text", "--epochs=1", "--verbose=0")
+    flags += ("--segment_length=100",)
+    told = memlm("train", "presets/theirs", *flags)
+    assert told.status == 0, told.err
+    assert "presets/theirs as it was" in told.out
+
+
+def _unnamed():
+    return memlm_keras.LanguageModel.from_preset(
+        "memlm/small", vocabulary_size=9, units=4, embedding_dim=4
+    )
+
+
+def _reads_both_sides():
+    return memlm_keras.LanguageModel.from_preset(
+        "tran2016/completion_birm_256",
+        vocabulary=memlm_keras.data.Vocabulary(["the", "sea"]),
+        scale=0.02,
+    )
+
+
+def _classifies():
+    return memlm_keras.EntailmentClassifier.from_preset(
+        "weissenborn2016/lstm_attention",
+        vocabulary=memlm_keras.data.Vocabulary(["the", "sea"]),
+        labels=("yes", "no"),
+        scale=0.02,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (_unnamed, "has no vocabulary"),
+        (_reads_both_sides, "from both sides"),
+        (_classifies, "a trained EntailmentClassifier"),
+    ],
+)
+def test_what_is_not_trained_further(memlm, folder, make, message):
+    make().save_to_preset(folder / "presets" / "other")
+    told = memlm("train", "presets/other", "--dataset=text")
+    assert told.status == 2 and message in told.err
+    assert not (folder / "runs").exists()
+
+
+def test_a_corpus_of_another_vocabulary(memlm, mine, folder):
+    told = memlm("train", "presets/mine/small", "--dataset=embedded")
+    assert told.status == 2 and "a vocabulary of its own" in told.err
+    assert not (folder / "runs").exists()
+
+
+def test_a_run_knows_its_first_weights(memlm, mine, folder):
+    flags = ("--dataset=text", "--epochs=1", "--verbose=0", "--nocompare")
+    assert memlm("train", "presets/mine/small", *flags).status == 0
+    mine.trainable_weights[0].assign(mine.trainable_weights[0] + 1.0)
+    mine.save_to_preset(folder / "presets" / "mine" / "small")
+    told = memlm("train", "presets/mine/small/", *flags)
+    assert told.status == 2 and "other settings: weights" in told.err
+    shutil.rmtree(folder / "presets")
+    told = memlm("train", "presets/mine/small", *flags)
+    assert told.status == 2 and "no preset presets/mine/small" in told.err
+
+
 def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
     train = ("train", "presets/mine/small", "--dataset=text")
-    for flag in ("--units=9", "--vocabulary_size=50", "--window=3"):
+    for flag in ("--units=9", "--rate=0.5", "--training_lines=3"):
         told = memlm(*train, flag)
         assert told.status == 2
         assert "has its sizes and its vocabulary" in told.err
