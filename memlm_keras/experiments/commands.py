@@ -218,7 +218,7 @@ def train(positional, values, command):
     if (
         own_text
         and experiment.kind == options.LANGUAGE_MODEL
-        and comparison.can_be_counted(experiment.corpus)
+        and datasets.can_be_counted(experiment.corpus)
     ):
         measures.setdefault("compare", True)
     measures = read_options(options.MEASURES, measures, experiment.kind)

@@ -10,7 +10,6 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.options import UsageError
 
 NAME = "comparison"
 _ORDER = 5
@@ -62,22 +61,6 @@ def compare(experiment, model, asked, verbose, before):
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
         "generated": _generated(experiment, model),
     }
-
-
-def can_be_counted(corpus):
-    """Whether n-gram models read the vocabulary of a corpus."""
-    return corpus.vocabulary.end_of_sentence_id == 0
-
-
-def check(experiment, asked):
-    """Raises `UsageError` if a model cannot be compared with counting."""
-    if asked.get("compare") and not can_be_counted(experiment.corpus):
-        end = experiment.corpus.vocabulary.end_of_sentence_id
-        raise UsageError(
-            "--compare counts words, for which the end of a sentence must have "
-            f"the id 0. Received: the id {end}, as the vocabulary of "
-            f"preset={experiment.preset_name} has it"
-        )
 
 
 def _counted(corpus, order):

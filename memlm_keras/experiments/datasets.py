@@ -209,6 +209,12 @@ def has_documents(corpus, required=False):
     return has
 
 
+def can_be_counted(corpus):
+    """Whether n-gram models read the vocabulary of a corpus: the end of a
+    sentence must have the id 0."""
+    return corpus.vocabulary.end_of_sentence_id == 0
+
+
 def reads_documents(experiment):
     """Whether an experiment begins each document afresh."""
     documents = experiment.overrides.get("documents")

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import memlm_keras as memlm
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import process
+from memlm_keras.experiments.datasets import can_be_counted
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.options import UsageError
@@ -114,6 +115,16 @@ def check(experiment, asked):
             measure.check(experiment, asked)
     if experiment.dataset.name == "cbt":
         _cbt_questions(experiment)
+
+
+def _check_comparison(experiment, asked):
+    if asked.get("compare") and not can_be_counted(experiment.corpus):
+        end = experiment.corpus.vocabulary.end_of_sentence_id
+        raise UsageError(
+            "--compare counts words, for which the end of a sentence must have "
+            f"the id 0. Received: the id {end}, as the vocabulary of "
+            f"preset={experiment.preset_name} has it"
+        )
 
 
 # === Perplexities ===
@@ -416,7 +427,7 @@ MEASURES = (
         comparison.NAME,
         comparison.compare,
         {"compare": None},
-        comparison.check,
+        _check_comparison,
     ),
     Measure("cache", _with_cache, {"cache_size": "size"}, _check_cache),
     Measure("dynamic", _dynamic, {"dynamic": None}),
