@@ -128,6 +128,11 @@ def signals_raise():
     sys.unraisablehook = report_lost
     try:
         yield
+    except Exception as error:
+        # A file that was being written may end in an error of its own.
+        if _received is not None:
+            raise Interrupted(_received) from error
+        raise
     finally:
         sys.unraisablehook = hook
         signal.setitimer(signal.ITIMER_REAL, 0)

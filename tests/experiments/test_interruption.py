@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import zipfile
 
 import pytest
 from keras.src.utils import python_utils
@@ -58,6 +59,21 @@ def test_a_lost_signal_raises_again(monkeypatch):
     time.sleep(0.3)
     after = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM)
     assert after == before
+
+
+def test_a_signal_where_an_archive_is_written(tmp_path):
+    with pytest.raises(process.Interrupted) as received:
+        with process.signals_raise():
+            with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+                # Left open, it makes closing the archive an error.
+                member = archive.open("member", "w")
+                member.write(b"half")
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(60)
+    assert isinstance(received.value.__cause__, ValueError)
+    assert received.value.number == signal.SIGINT
+    with pytest.raises(ValueError, match="other"), process.signals_raise():
+        raise ValueError("other")
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
