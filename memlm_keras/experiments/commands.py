@@ -191,6 +191,11 @@ def train(positional, values, command):
         name = experiment.name
         language_model = experiment.kind == options.LANGUAGE_MODEL
         if "trained" in experiment.preset:
+            if published:
+                raise UsageError(
+                    "--as_published is for a paper's preset. Received: "
+                    f"{preset}, a trained model"
+                )
             print(f"{preset} is trained further, and keeps its vocabulary.")
         elif own_text and sized and language_model and not published:
             print("As a size or a rate is given, no other is fitted.")

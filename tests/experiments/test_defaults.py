@@ -469,6 +469,8 @@ def test_a_trained_model_has_its_sizes_and_its_vocabulary(memlm, mine):
         assert told.status == 2
         assert "has its sizes and its vocabulary" in told.err
         assert flag.strip("-") in told.err
+    told = memlm(*train, "--as_published")
+    assert told.status == 2 and "is for a paper's preset" in told.err
     experiment = Experiment("presets/mine/small", "text", dropout=0.5)
     assert experiment.make()[0].dropout == 0.5
     assert experiment.recipe["dropout"] == 0.5
