@@ -205,10 +205,10 @@ def train(positional, values, command):
         if preset is None:
             print("To change a choice, give its flag (memlm train --help).")
             if choice.is_english:
+                further = command.replace("train", "train memlm/english", 1)
                 print(
                     "This is English, and a trained model that is trained "
-                    "further may learn it better: memlm train memlm/english "
-                    f"--dataset={shlex.quote(dataset)}"
+                    f"further may learn it better: {further}"
                 )
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
