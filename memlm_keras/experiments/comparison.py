@@ -44,14 +44,8 @@ def compare(experiment, model, asked, verbose, before):
     averaged = mixed([found, by_counts], shares)
     bits = -found.sum() / _BITS
     characters = corpus.vocabulary.count_characters(words)
-    before = {}
-    if "trained" in experiment.preset:
-        batches = evaluation_batches(experiment, model, "test")
-        model_before = experiment.task.make(experiment)
-        result = memlm.evaluation.perplexity(model_before, batches, verbose)
-        before = {"before": {"test": {"perplexity": result.perplexity}}}
     return {
-        **before,
+        **_before_training(experiment, verbose),
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
         "kneser_ney_with_cache": _perplexities(cached, corpus),
@@ -61,6 +55,17 @@ def compare(experiment, model, asked, verbose, before):
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
         "generated": _generated(experiment, model),
     }
+
+
+def _before_training(experiment, verbose):
+    """Perplexity of a trained model as it was, for one that is trained
+    further."""
+    if "trained" not in experiment.preset:
+        return {}
+    model = experiment.task.make(experiment)
+    batches = evaluation_batches(experiment, model, "test")
+    result = memlm.evaluation.perplexity(model, batches, verbose)
+    return {"before": {"test": {"perplexity": result.perplexity}}}
 
 
 def _counted(corpus, order):

@@ -108,14 +108,15 @@ class Dataset:
             print(corpus.description)
         known = corpus.vocabulary
         unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
-        line = f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
-        line += f"training text is {known.unknown}"
-        if vocabulary is None:
-            line += (
-                ", as it is written there or for rarer words (--minimum_count "
-                "and --vocabulary_size say which)"
-            )
-        print(f"{line}.")
+        rarer = (
+            ", as it is written there or for rarer words (--minimum_count and "
+            "--vocabulary_size say which)"
+        )
+        print(
+            f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
+            f"training text is {known.unknown}"
+            f"{rarer if vocabulary is None else ''}."
+        )
         return corpus
 
     def _load_own(self, words):
@@ -210,9 +211,10 @@ def has_documents(corpus, required=False):
 
 
 def can_be_counted(corpus):
-    """Whether n-gram models read the vocabulary of a corpus: the end of a
-    sentence must have the id 0."""
-    return corpus.vocabulary.end_of_sentence_id == 0
+    """Whether n-gram models read the vocabulary of a corpus."""
+    from memlm_keras.ngrams.backoff import END_OF_SENTENCE
+
+    return corpus.vocabulary.end_of_sentence_id == END_OF_SENTENCE
 
 
 def reads_documents(experiment):

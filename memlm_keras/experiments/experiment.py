@@ -313,10 +313,11 @@ class Experiment:
         the best is 0 where none improved a trained model."""
         best = max if self.task.mode == "max" else min
         monitor = [row[self.task.monitor] for row in log]
+        best_epoch = 1 + monitor.index(best(monitor)) if improved else 0
         speed = next(name for name in log[0] if name.endswith("_per_second"))
         return {
             "epochs": len(log),
-            "best_epoch": improved * (1 + monitor.index(best(monitor))),
+            "best_epoch": best_epoch,
             "seconds_per_epoch": statistics.median(r["seconds"] for r in log),
             speed: statistics.median(row[speed] for row in log),
         }
