@@ -18,6 +18,7 @@ from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
+from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tasks import folder_of_trained
 from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
@@ -97,7 +98,7 @@ class Choice:
     def flags(self):
         """The options as they would be typed."""
         chosen = {**self.options, **self.running}
-        return " ".join(f"--{name}={v}" for name, v in chosen.items())
+        return " ".join(as_flag(name, v) for name, v in chosen.items())
 
 
 def choose_preset(dataset, preset=None, **given):
@@ -160,6 +161,17 @@ def choose_preset(dataset, preset=None, **given):
             f"{preset} is made for a larger text. Sizes and rates were fitted "
             f"to {tokens:,} tokens (--as_published keeps the paper's)."
         )
+        starts = corpus.train.document_starts
+        reads_each = registry.find(preset)[1].data().get("documents", False)
+        batch_size = (given | options)["batch_size"]
+        too_few = starts is not None and len(starts) < 2 * batch_size
+        if reads_each and too_few and "documents" not in given:
+            options["documents"] = False
+            reasons.append(
+                f"The {len(starts)} documents are read as one text, as they "
+                f"are too few to fill {batch_size} rows (--documents: each by "
+                "itself)."
+            )
         return Choice(preset, options, {}, reasons, corpus)
     above, most = _PROJECTS
     smallest = preset == f"{OWN}/{next(iter(_ROWS))}"

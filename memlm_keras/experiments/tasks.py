@@ -265,7 +265,9 @@ class LanguageModelTask(Task):
         batches, validation = _text_batches(experiment), None
         if reads_sentences(experiment.preset):
             _warn_of_long_sentences(experiment)
-        elif not settings["documents"]:
+        elif settings["documents"]:
+            _warn_of_few_documents(corpus, batches)
+        else:
             rows = settings["batch_size"]
             split = _shortened(
                 corpus.validation,
@@ -506,6 +508,18 @@ def _statistics(experiment):
     return memlm.smoothing.StreamStatistics.count(
         experiment.corpus.train.tokens, len(experiment.corpus.vocabulary)
     )
+
+
+def _warn_of_few_documents(corpus, batches):
+    """Tells where most of what an update reads is padding."""
+    places = batches.batch_size * batches.segment_length
+    empty = 1 - batches.num_tokens / (batches.batches_per_epoch * places)
+    if empty > 0.5:
+        print(
+            f"{corpus.name} has {len(corpus.train.document_starts)} documents "
+            f"in {batches.batch_size} rows, so {empty:.0%} of an epoch is "
+            "padding, which takes time; --nodocuments reads across them."
+        )
 
 
 def _warn_of_long_sentences(experiment):

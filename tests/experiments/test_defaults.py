@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from corpus_files import WORDS
 from corpus_files import sentences
+from corpus_files import write_documents
 from corpus_files import write_lines
 
 import memlm_keras
@@ -222,6 +223,18 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
     published = Experiment(KVP, str(novel))
     assert experiment.preset["units"] < published.preset["units"]
     assert experiment.settings["batch_size"] < published.settings["batch_size"]
+
+
+@pytest.mark.parametrize(
+    "given, documents",
+    [({}, False), ({"batch_size": 2}, None), ({"documents": True}, None)],
+)
+def test_documents_that_are_too_few_for_a_papers_row(folder, given, documents):
+    write_documents(folder / "books")
+    choice = choose_preset("books", KVP, **given)
+    assert choice.options.get("documents") is documents
+    few = "are read as one text" in " ".join(choice.reasons)
+    assert few is ("--nodocuments" in choice.flags) is (documents is False)
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,21 @@ def test_documents_are_dealt_and_read_by_themselves(folder, capsys):
     assert experiment.name != across.name
 
 
+@pytest.mark.parametrize("rows, told", [(4, False), (40, True)])
+def test_documents_that_do_not_fill_the_rows(folder, capsys, rows, told):
+    write_documents(folder / "documents")
+    experiment = Experiment(
+        "daniluk2017/rnn", "documents", scale=0.02, batch_size=rows
+    )
+    model, _ = experiment.make()
+    batches, _ = experiment.task.training_batches(experiment, model)
+    weights = np.concatenate([batch[2].ravel() for batch in batches])
+    empty = f"so {np.mean(weights == 0):.0%} of an epoch is padding"
+    out = capsys.readouterr().out
+    assert (f"documents in {rows} rows, {empty}" in out) is told
+    assert ("--nodocuments" in out) is told
+
+
 @pytest.mark.parametrize(
     "preset, dataset, documents",
     [
