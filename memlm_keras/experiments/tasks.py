@@ -511,7 +511,7 @@ def _statistics(experiment):
 
 
 def _warn_of_few_documents(corpus, batches):
-    """Tells where most of what an update reads is padding."""
+    """Prints the share of padding, if that is most of an epoch."""
     places = batches.batch_size * batches.segment_length
     empty = 1 - batches.num_tokens / (batches.batches_per_epoch * places)
     if empty > 0.5:
