@@ -6,6 +6,8 @@ import ctypes
 import errno
 import fcntl
 import glob
+import gzip
+import io
 import json
 import os
 import pathlib
@@ -230,6 +232,35 @@ def reading(path, what, remedy):
             f"The {what} {path} is damaged and cannot be read ({reason}). "
             f"{remedy}"
         ) from error
+
+
+@contextlib.contextmanager
+def open_lines(path):
+    """Opens a file of lines for reading bytes, behind a byte order mark.
+
+    Its first bytes tell whether it is packed: by gzip, or as the one file of a
+    zip archive. Yields the file, and a function of the share that was read."""
+    with contextlib.ExitStack() as stack:
+        raw = file = stack.enter_context(open(path, "rb"))
+        size = os.fstat(raw.fileno()).st_size
+        magic = raw.peek(2)[:2]
+        if magic == b"\x1f\x8b":
+            file = stack.enter_context(gzip.GzipFile(fileobj=raw))
+        elif magic == b"PK":
+            archive = stack.enter_context(zipfile.ZipFile(raw))
+            members = [info for info in archive.infolist() if not info.is_dir()]
+            if len(members) != 1:
+                raise ValueError(
+                    "the archive must hold one file. Received: "
+                    f"{[info.filename for info in members]}"
+                )
+            file = stack.enter_context(archive.open(members[0]))
+        file = io.BufferedReader(file)
+        if file.peek(3)[:3] == b"\xef\xbb\xbf":
+            file.read(3)
+        if b"\0" in file.peek(4096)[:4096]:
+            raise ValueError("it must be UTF-8 text, and has zero bytes")
+        yield file, lambda: raw.tell() / max(1, size)
 
 
 # === Standard error ===

@@ -1,16 +1,19 @@
 """Pretrained word vectors, such as GloVe's."""
 
-import contextlib
-import io
-import os
-import pathlib
-import zipfile
+import collections
+import itertools
 from typing import NamedTuple
 
 import keras
 import numpy as np
 
+from memlm_keras.files import open_lines
 from memlm_keras.files import reading
+
+# From so many lines together, the dimension is found.
+_FIRST_LINES = 100
+_EXAMPLES = 3
+_LINES_A_STEP = 2**12
 
 
 class WordVectors(NamedTuple):
@@ -46,16 +49,20 @@ class WordVectors(NamedTuple):
 
 
 def read_vectors(path, words, verbose=1):
-    r"""Reads the vectors of some words from a file in GloVe's format.
+    r"""Reads the vectors of some words from a file of GloVe, word2vec or
+    fastText.
 
-    A line has a word and its numbers, separated by single spaces; the first
-    line sets their number, and a word may contain spaces. A first line of two
-    integers, as in word2vec's files, is skipped. The file is read once, and
-    only vectors of `words` are kept, so memory does not grow with its length.
-    If a word occurs twice, the first vector counts.
+    A line has a word and its numbers, separated by spaces or tabs; a word may
+    contain spaces. A first line with the numbers of words and of dimensions,
+    as in `.vec` files, is recognized; the first lines together tell the
+    dimension of files without it. Blank lines and a byte order mark are
+    skipped. The file is read once, and only vectors of `words` are kept, so
+    memory does not grow with its length. If a word occurs twice, the first
+    vector counts.
 
     Args:
-        path: path of a text file, UTF-8, or of a `.zip` archive of one.
+        path: path of a text file, UTF-8, plain or packed: by gzip, or as the
+            one file of a zip archive.
         words: sequence of different strings, such as `vocabulary.tokens`.
         verbose: 0 silent, else a progress bar.
 
@@ -64,9 +71,11 @@ def read_vectors(path, words, verbose=1):
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if a word occurs twice in `words`; if the file has no
-            vectors, too few numbers in a line or numbers that are not finite;
-            or if the archive is damaged or does not have exactly one file.
+        ValueError: if a word occurs twice in `words`, or none of them is in
+            the file; if the file has no vectors, a line with too few or too
+            many numbers or with one that is not finite, or not as many vectors
+            as its first line says; or if it is damaged, binary, or an archive
+            that does not have exactly one file.
 
     Example:
 
@@ -82,23 +91,31 @@ def read_vectors(path, words, verbose=1):
             f"`words` must be different. Received: {len(words)} words, "
             f"{len(rows)} of them different"
         )
-    values = found = None
     with reading(path, "file of word vectors", "Download it again."):
-        for number, line in enumerate(_lines(path, verbose), 1):
-            fields = line.rstrip(b" \r\n").split(b" ")
-            is_header = len(fields) == 2 and all(map(bytes.isdigit, fields))
-            if number == 1 and is_header:
-                continue
-            if values is None:
-                dimension = len(fields) - 1
-                values = np.zeros((len(rows), dimension), "float32")
-                found = np.zeros(len(rows), bool)
-            if len(fields) <= dimension or not dimension:
+        lines = _lines(path, verbose)
+        first = list(itertools.islice(lines, _FIRST_LINES))
+        if not first:
+            raise ValueError("it has no vectors")
+        count, dimension = _shape([fields for _, fields in first])
+        if count is not None:
+            del first[0]
+        values = np.zeros((len(rows), dimension), "float32")
+        found = np.zeros(len(rows), bool)
+        examples, total = [], 0
+        for total, (number, fields) in enumerate(
+            itertools.chain(first, lines), 1
+        ):
+            word = b" ".join(fields[:-dimension])
+            # GloVe's words with spaces end in no number.
+            extra = fields[1:-dimension]
+            if len(fields) <= dimension or (extra and _is_number(extra[-1])):
                 raise ValueError(
                     f"line {number}: a word and {dimension} numbers are "
                     f"expected. Received {len(fields)} fields"
                 )
-            row = rows.get(b" ".join(fields[:-dimension]))
+            if len(examples) < _EXAMPLES:
+                examples.append(word.decode("utf-8", "replace"))
+            row = rows.get(word)
             if row is None or found[row]:
                 continue
             try:
@@ -111,38 +128,61 @@ def read_vectors(path, words, verbose=1):
                     f"Received: {values[row].tolist()}"
                 )
             found[row] = True
-        if values is None:
-            raise ValueError("it has no vectors")
+        if count not in (None, total):
+            raise ValueError(
+                f"its first line says {count} vectors, and {total} follow"
+            )
+    if rows and not found.any():
+        plain = [word for word in words if not word.startswith("<")]
+        raise ValueError(
+            f"None of the {len(rows)} `words` has a vector in {path}. "
+            f"Received: words such as {plain[:_EXAMPLES]}, and a file of "
+            f"{total} vectors, of words such as {examples}. Are both of one "
+            "language, and both in lower case?"
+        )
     return WordVectors(values, found)
 
 
 def _lines(path, verbose):
-    """Yields lines of a text file, or of the one file of an archive."""
-    with contextlib.ExitStack() as stack:
-        if pathlib.Path(path).suffix == ".zip":
-            archive = stack.enter_context(zipfile.ZipFile(path))
-            members = [info for info in archive.infolist() if not info.is_dir()]
-            if len(members) != 1:
-                raise ValueError(
-                    "the archive must hold one file. Received: "
-                    f"{[info.filename for info in members]}"
-                )
-            size = members[0].file_size
-            file = io.BufferedReader(
-                stack.enter_context(archive.open(members[0]))
+    """Yields the number and the fields of each line that is not blank."""
+    bar = keras.utils.Progbar(100, unit_name="%", verbose=1 if verbose else 0)
+    shown = 0
+    with open_lines(path) as (file, share_read):
+        for number, line in enumerate(file, 1):
+            word, *others = (
+                line.rstrip(b" \t\r\n").replace(b"\t", b" ").split(b" ")
             )
-        else:
-            size = os.path.getsize(path)
-            file = stack.enter_context(open(path, "rb"))
-        megabytes = max(1, size >> 20)
-        bar = keras.utils.Progbar(
-            megabytes, unit_name="MiB", verbose=1 if verbose else 0
-        )
-        read = shown = 0
-        for line in file:
-            yield line
-            read += len(line)
-            if shown < read >> 20 < megabytes:
-                shown = read >> 20
+            if word or others:
+                yield number, [word, *filter(None, others)]
+            if number % _LINES_A_STEP == 0 and (
+                shown < (percent := int(100 * share_read())) < 100
+            ):
+                shown = percent
                 bar.update(shown)
-        bar.update(megabytes, finalize=True)
+        bar.update(100, finalize=True)
+
+
+def _shape(first):
+    """Number of vectors, `None` for a file that does not say it, and
+    dimension, from the fields of the first lines."""
+    numbers = [
+        len(list(itertools.takewhile(_is_number, reversed(fields[1:]))))
+        for fields in first
+    ]
+    header, *others = first
+    if len(header) == 2 and all(map(bytes.isdigit, header)):
+        count, dimension = map(int, header)
+        # Otherwise it is a word with a vector of one number.
+        if others and 1 not in numbers[1:] or dimension == 1:
+            return count, dimension
+    # The most frequent, as words may end in numbers; of equals, the largest.
+    counts = collections.Counter(numbers)
+    return None, max(counts, key=lambda number: (counts[number], number)) or 1
+
+
+def _is_number(field):
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

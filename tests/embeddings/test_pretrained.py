@@ -1,5 +1,6 @@
 """Vectors read from files as GloVe's are published."""
 
+import gzip
 import zipfile
 
 import keras
@@ -53,12 +54,43 @@ def test_only_a_first_line_is_a_header(tmp_path):
     assert read_vectors(path, ["5"], verbose=0).values.tolist() == [[3.0]]
 
 
+SMALL = "the 0.1 0.2 0.3 0.4\ncat 0.5 0.6 0.7 0.8\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        SMALL,
+        "2 4\n" + SMALL,
+        "\ufeff2 4\n" + SMALL,
+        "\ufeff" + SMALL + "\n",
+        "\n2 4\n\n" + SMALL + " \n\n",
+        SMALL.replace("e ", "e\t").replace("t ", "t\t"),
+        "2\t4\n" + SMALL.replace(" ", "\t").replace("\n", "\t\r\n"),
+        SMALL.replace(" ", "  "),
+        "at a@b.c 1 2 3 4\n" + SMALL,
+        "\v 1 2 3 4\n 1 2 3 4\n\xa0 1 2 3 4\n" + SMALL,
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_files_as_other_programs_write_them(tmp_path, content, pack):
+    path = tmp_path / "v.vec"
+    path.write_bytes(pack(content.encode()))
+    vectors = read_vectors(path, ["cat", "dog", "the"], verbose=0)
+    assert vectors.found.tolist() == [True, False, True]
+    np.testing.assert_allclose(
+        vectors.values,
+        [[0.5, 0.6, 0.7, 0.8], [0, 0, 0, 0], [0.1, 0.2, 0.3, 0.4]],
+        rtol=1e-6,
+    )
+
+
 def test_an_archive_and_its_progress(tmp_path, capsys):
     text = write(tmp_path / "v.txt")
     with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
         archive.write(text, "v.txt")
     check(read_vectors(tmp_path / "v.zip", WORDS))
-    assert "1/1" in capsys.readouterr().out
+    assert "100/100" in capsys.readouterr().out
     whole = (tmp_path / "v.zip").read_bytes()
     (tmp_path / "damaged.zip").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ValueError, match="damaged.zip is damaged"):
@@ -73,10 +105,20 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
     "lines, message",
     [
         ([], "has no vectors"),
-        (["the"], "line 1: a word and 0 numbers"),
+        (["the"], "line 1: a word and 1 numbers"),
         (["the 1 2 3", "cat 1 2"], "line 2: a word and 3.*Received 3 fields"),
         (["the 1 2 3", "cat 1 two 3"], "line 2: .*two"),
         (["the 1 2 3", "cat 1 nan 3"], "line 2: numbers must be finite"),
+        (["the 1 2 3", "a 1 2 3", "cat 1 2 3 4"], "line 3: .*Received 5 fi"),
+        (["", "the 1 2 3", "a b", "cat 1 2 3"], "line 3: .*Received 2 fields"),
+        (["3 3", "the 1 2 3", "cat 1 2 3"], "says 3 vectors, and 2 follow"),
+        (["2 4", "the 1 2 3"], "line 2: a word and 4.*Received 4 fields"),
+        (["the\0 1 2 3"], "must be UTF-8 text, and has zero bytes"),
+        (
+            ["The 1 2 3", "CAT 4 5 6"],
+            r"None of the 6 .* such as \['cat', 'the', '\. \. \.'\], and a "
+            r"file of 2 vectors.*\['The', 'CAT'\]",
+        ),
     ],
 )
 def test_damaged_files(tmp_path, lines, message):
