@@ -1,11 +1,11 @@
 """The `memlm` command: its commands, their arguments and flags.
 
-Exit status: 0 done; 1 failed; 2 wrong use; 130 and 143 interrupted, with the
-command that continues. Keras is imported late: wrong use does not wait for it.
+Keras is imported late: wrong use does not wait for it.
 """
 
 import argparse
 import dataclasses
+import functools
 import importlib
 import os
 import re
@@ -22,6 +22,10 @@ from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 
+_STATUSES = """\
+Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
+such as a flag, or a file that is missing or not what it must be; 130 and 143 if
+it was interrupted (Ctrl-C, SIGTERM)."""
 # Characters of an error, which may quote the output of another process.
 _LONGEST = 800
 _EVERYWHERE = (
@@ -130,12 +134,14 @@ _RUN_DIR = Option("run_dir", str, "Folder of run folders.", default="runs")
 _OVERWRITE = Option(
     "overwrite", bool, "Move an older run aside, and start again."
 )
-_SEEDED = Option("seed", int, "Seed of weights, dropout and shuffling.")
+_seed = functools.partial(Option, "seed", int, at_least=0, at_most=2**32 - 1)
+_SEEDED = _seed("Seed of weights, dropout and shuffling.")
 _RATE = Option(
     "rate",
     float,
     "Train on the text while reading it, by dynamic evaluation with this rate "
     "of SGD.",
+    at_least=0,
 )
 _CACHE = Option(
     "cache",
@@ -231,6 +237,7 @@ COMMANDS = {
                     int,
                     "For --rate: words to train on at once; by default 5, and "
                     "with --reset a sentence.",
+                    at_least=1,
                 ),
                 Option(
                     "tokens",
@@ -350,8 +357,9 @@ COMMANDS = {
                     float,
                     "Largest difference that passes, in nats.",
                     default=1e-4,
+                    above=0,
                 ),
-                Option("seed", int, "Seed of the texts to read.", default=0),
+                _seed("Seed of the texts to read.", default=0),
                 Option("out", str, "JSON file to write too."),
             ),
         ),
@@ -366,6 +374,7 @@ COMMANDS = {
                     int,
                     "Maximum number of words, with those of the prompt.",
                     default=50,
+                    at_least=1,
                 ),
                 Option(
                     "sampler",
@@ -374,8 +383,14 @@ COMMANDS = {
                     default="top_k",
                     choices=("top_k", "top_p", "greedy", "beam", "random"),
                 ),
-                Option("sentences", int, "Number of texts.", default=3),
-                Option("seed", int, "Seed of the sampler."),
+                Option(
+                    "sentences",
+                    int,
+                    "Number of texts.",
+                    default=3,
+                    at_least=1,
+                ),
+                _seed("Seed of the sampler."),
                 Option("unknown", bool, "Write the unknown word too."),
             ),
         ),
@@ -542,7 +557,7 @@ def main(arguments=None):
         if "--traceback" in arguments:
             raise
         print(f"memlm: {_one_line(error)}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return _status(error, arguments)
 
 
 def _run(arguments):
@@ -574,6 +589,28 @@ def _run(arguments):
         return getattr(module, name)(positional, values, typed) or 0
 
 
+def _status(error, arguments):
+    """Exit status of an error: 2 if it is about what was typed, which is a flag
+    or a file that is named in the message, and otherwise 1."""
+    if isinstance(error, UsageError):
+        return 2
+    absent = isinstance(error, FileNotFoundError)
+    if not (absent or isinstance(error, (ValueError, NotADirectoryError))):
+        return 1
+    text = _one_line(error)
+    for argument in arguments:
+        flag = _FLAG.fullmatch(argument)
+        if flag and f"`{flag[1]}`" in text:
+            return 2
+        values = argument.partition("=")[2] if flag else argument
+        for path in values.split(","):
+            exists = not os.path.isdir(path) if absent else os.path.isfile(path)
+            named = rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])"
+            if path and exists and re.search(named, text):
+                return 2
+    return 1
+
+
 def _one_line(error):
     text = str(error)
     if isinstance(error, OSError) and error.strerror and error.filename:
@@ -603,6 +640,9 @@ def _help():
         "",
         "memlm COMMAND --help shows the flags of a command. RUN is",
         f"{_RUN}.",
+        "",
+        *_STATUSES.splitlines(),
+        "",
         "Examples:",
         "",
         "  memlm train --dataset=my_text.txt",

@@ -6,6 +6,7 @@ The flags of `memlm`, run folders, grids and `Experiment` follow from them.
 import dataclasses
 import difflib
 import functools
+import math
 
 CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
@@ -38,7 +39,7 @@ class NoUseError(UsageError):
 
 def nearest(name, names):
     """Returns `" Did you mean NAME?"`, or `""` if no name is similar."""
-    matches = difflib.get_close_matches(str(name), list(names), 1, 0.5)
+    matches = difflib.get_close_matches(str(name), map(str, names), 1, 0.5)
     return f" Did you mean {matches[0]}?" if matches else ""
 
 
@@ -53,6 +54,8 @@ class Option:
     choices: tuple | None = None
     at_least: float | None = None
     at_most: float | None = None
+    above: float | None = None
+    below: float | None = None
     kinds: tuple = tuple(KINDS)  # kinds of model that use it
     # Stands for a true value in run folders' names; `None`: name and value.
     label: str | None = None
@@ -65,6 +68,8 @@ class Option:
             or (self.choices is not None and converted not in self.choices)
             or (self.at_least is not None and converted < self.at_least)
             or (self.at_most is not None and converted > self.at_most)
+            or (self.above is not None and converted <= self.above)
+            or (self.below is not None and converted >= self.below)
         ):
             hint = nearest(value, self.choices) if self.choices else ""
             raise UsageError(
@@ -82,9 +87,12 @@ class Option:
         if self.type is int and isinstance(value, float) and value % 1:
             return None
         try:
-            return self.type(value)
-        except (TypeError, ValueError):
+            converted = self.type(value)
+        except (TypeError, ValueError, OverflowError):
             return None
+        # No size, rate or time is infinite, or no number.
+        is_number = self.type is not float or math.isfinite(converted)
+        return converted if is_number else None
 
     @property
     def expected(self):
@@ -95,8 +103,12 @@ class Option:
         text = names.get(self.type, "a text")
         if self.at_least is not None:
             text += f" of at least {self.at_least:g}"
+        if self.above is not None:
+            text += f" above {self.above:g}"
         if self.at_most is not None:
             text += f", at most {self.at_most:g}"
+        if self.below is not None:
+            text += f", below {self.below:g}"
         return text
 
 
@@ -279,7 +291,7 @@ TRAINING = (
         "Dropout rate of the embeddings, layers and outputs that the preset "
         "applies dropout to; not of recurrent connections.",
         at_least=0,
-        at_most=1,
+        below=1,
     ),
     _neural("batch_size", int, "Rows of a batch.", at_least=1),
     Option(

@@ -20,6 +20,7 @@ from corpus_files import write_sick
 import memlm_keras
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import commands
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import _keep_memory
 
 from .conftest import NAME
@@ -154,7 +155,7 @@ def test_surprisals_of_a_file(memlm, run, folder):
     told = memlm("surprisal", run, "stimuli.txt", "--segment_length=3")
     assert told.status == 2 and "is for --rate" in told.err
     told = memlm("surprisal", run, "none.txt")
-    assert told.status == 1
+    assert told.status == 2
     assert told.err == "memlm: No such file or directory: none.txt\n"
     (folder / "empty.txt").write_text("\n")
     told = memlm("surprisal", run, "empty.txt")
@@ -296,7 +297,7 @@ def test_certificates(memlm, run, folder, classifier):
     for arguments, status, message in (
         ((classifier,), 2, "cannot score"),
         (("none.onnx",), 2, "no trained model of this name"),
-        ((run, "--tolerance=0"), 1, "`tolerance` must be above 0"),
+        ((run, "--tolerance=0"), 2, "tolerance must be a number above 0"),
         ((run, f"--same_as={classifier}"), 2, "cannot score"),
     ):
         told = memlm("certify", *arguments)
@@ -316,7 +317,8 @@ def test_certificates_of_files(memlm, run, folder):
         path.parent.mkdir(exist_ok=True)
         path.write_text("no file")
         told = memlm("certify", name.partition("/")[0])
-        assert told.status == 1 and "broken" in told.err, told.err
+        status = 1 if "/" in name else 2
+        assert told.status == status and "broken" in told.err, told.err
         assert len(told.err.splitlines()) == 1, told.err
 
 
@@ -677,6 +679,47 @@ def test_wrong_use_is_one_line(arguments, message, memlm, folder):
     assert message in told.err
     assert told.err.count("\n") == 1 and told.err.startswith("memlm: ")
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_numbers_that_mean_nothing_are_refused(name):
+    for option in command_line.COMMANDS[name].options:
+        wrong = {float: ["nan", "inf", "-1e-9", "1e999"], int: ["-1", "1e999"]}
+        for value in wrong.get(option.type, ()):
+            with pytest.raises(
+                UsageError, match=rf"{option.name} must be .*{value}"
+            ):
+                option.read(value)
+
+
+@pytest.mark.parametrize(
+    "error, status",
+    [
+        (FileNotFoundError(2, "No such file or directory", "none.txt"), 2),
+        (ValueError("here.txt, line 3: no number"), 2),
+        (ValueError("The config of a run run/here.txt is damaged"), 1),
+        (ValueError("`max_length` must be more"), 2),
+        (ValueError("`units` must be more"), 1),
+        (FileNotFoundError("Training in run is not finished"), 1),
+        (PermissionError(13, "Permission denied", "here.txt"), 1),
+        (UsageError("wrong"), 2),
+        (BlockingIOError("run is in use"), 1),
+        (RuntimeError("here.txt"), 1),
+    ],
+)
+def test_exit_statuses(error, status, folder, monkeypatch, capsys):
+    def fail(positional, values, command):
+        raise error
+
+    (folder / "here.txt").write_text("x")
+    (folder / "run").mkdir()
+    monkeypatch.setattr(commands, "surprisal", fail)
+    arguments = ["run", "here.txt", "none.txt", "--max_length=3"]
+    monkeypatch.setattr(
+        command_line.Command, "parse", lambda self, rest: (None, {})
+    )
+    assert command_line.main(["surprisal", *arguments]) == status
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
