@@ -109,10 +109,22 @@ class Corpus:
         new = np.full(len(old), vocabulary.unknown_id, "int32")
         new[old.end_of_sentence_id] = vocabulary.end_of_sentence_id
         new[kept] = vocabulary.encode(words)
-        splits = [
-            Split(new[split.tokens], split.document_starts)
-            for split in (Split(tokens, documents), self.validation, self.test)
-        ]
+        lost = set(np.flatnonzero(new == vocabulary.unknown_id))
+        lost -= {old.unknown_id}
+        splits = [Split(new[tokens], documents)]
+        for split in (self.validation, self.test):
+            counts = split.counts
+            if counts is not None:
+                ids, times = np.unique(split.tokens, return_counts=True)
+                unknown = {
+                    old.tokens[id]: int(count)
+                    for id, count in zip(ids, times)
+                    if id in lost
+                }
+                counts = counts._replace(unknown=counts.unknown | unknown)
+            splits.append(
+                Split(new[split.tokens], split.document_starts, counts)
+            )
         return dataclasses.replace(
             self, vocabulary=vocabulary, **dict(zip(SPLITS, splits))
         )

@@ -1,5 +1,6 @@
 """Text files, read line by line, and their tokens in a cache on disk."""
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -9,6 +10,7 @@ import pathlib
 import re
 import warnings
 import zlib
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from memlm_keras.files import atomic_path
 from memlm_keras.files import read_json
 from memlm_keras.files import reading
 
-_FORMAT_VERSION = 3
+_FORMAT_VERSION = 4
 _SUMS = "checksums.json"
 _TRIES = 3
 # The longest line, in bytes. A text whose line is longer has no sentences.
@@ -291,6 +293,14 @@ def _list_files(path):
 # === Encoded text on disk ===
 
 
+class TextCounts(NamedTuple):
+    """Facts of a text that its token ids do not keep."""
+
+    words: int  # between white space
+    characters: int  # white space counted as one, and the end of a line too
+    unknown: dict  # how often each unknown word occurs, normalized
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
     """One part of a corpus: its token ids and where its documents begin.
@@ -300,6 +310,8 @@ class Split:
             of sentences among them.
         document_starts: 1-D int64 array of offsets into `tokens`, the first
             of them 0; or `None` for a text without documents.
+        counts: `TextCounts` of the text that the tokens were read from, for
+            `memlm_keras.evaluation.text_bits`; or `None`.
 
     Example:
 
@@ -310,6 +322,7 @@ class Split:
 
     tokens: np.ndarray
     document_starts: np.ndarray | None = None
+    counts: TextCounts | None = None
 
     def __len__(self):
         return len(self.tokens)
@@ -340,27 +353,43 @@ def stored_split(source, vocabulary, cache_dir, name):
         starts = None
         if source.has_documents:
             starts = np.load(folder / "document_starts.npy")
-        return Split(tokens, starts)
+        counts = json.loads((folder / "counts.json").read_text("utf-8"))
+        return Split(tokens, starts, TextCounts(**counts))
 
     return stored(cache_dir, "tokens", f"{name}-{key}", make, read)
 
 
 def _write(source, vocabulary, folder):
     count, starts = 0, []
+    words, characters, unknown = 0, 0, collections.Counter()
+    tokenizer, unknown_id = vocabulary.tokenizer, vocabulary.unknown_id
+    end_id = vocabulary.end_of_sentence_id
     header = {"descr": "<i4", "fortran_order": False, "shape": (0,)}
     with open(folder / "tokens.npy", "wb") as file:
         np.lib.format.write_array_header_1_0(file, header)
         for line, begins in source.sentences():
             if begins:
                 starts.append(count)
-            ids = vocabulary.encode_sentence(line)
-            file.write(ids.astype("<i4").tobytes())
-            count += len(ids)
+            if isinstance(line, str):
+                parts, tokens = line.split(), tokenizer.tokenize(line)
+            else:
+                parts, tokens = line, tokenizer.normalize(line)
+            words += len(parts)
+            characters += sum(map(len, parts)) + max(len(parts), 1)
+            ids = [vocabulary[token] for token in tokens]
+            if unknown_id in ids:
+                unknown.update(t for t in tokens if t not in vocabulary)
+            file.write(np.array([*ids, end_id], "<i4").tobytes())
+            count += len(ids) + 1
         # NumPy pads the header so that a longer length fits in its place.
         file.seek(0)
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
     _check(source, count, starts)
+    counts = TextCounts(words, characters, unknown)._asdict()
+    (folder / "counts.json").write_text(
+        json.dumps(counts, ensure_ascii=False), "utf-8"
+    )
     if source.has_documents:
         # Lines before the first title belong to the first document.
         starts[0] = 0

@@ -35,6 +35,8 @@ from memlm_keras.evaluation.suites import SuiteAccuracy
 from memlm_keras.evaluation.suites import SuiteResults
 from memlm_keras.evaluation.suites import read_suites
 from memlm_keras.evaluation.suites import suite_results
+from memlm_keras.evaluation.text_bits import TextBits
+from memlm_keras.evaluation.text_bits import text_bits
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
 
@@ -56,6 +58,7 @@ __all__ = [
     "SuiteAccuracy",
     "SuiteResults",
     "Surprisal",
+    "TextBits",
     "certify",
     "choose_cache",
     "choose_dynamic",
@@ -76,4 +79,5 @@ __all__ = [
     "stimulus_surprisal",
     "suite_results",
     "surprisal",
+    "text_bits",
 ]

@@ -240,6 +240,8 @@ def train(positional, values, command):
     )
     task = experiment.task
     print(outcome(results, task.columns))
+    if bits := measuring.describe_bits(results.get("test", {})):
+        print(f"test: {bits}")
     _print_measured(results, measuring.requests(experiment, measures, results))
     if "cache" in results:
         print(
@@ -425,8 +427,8 @@ def _experiment_of(folder, values, verbose):
 def _evaluate_file(path, values, measures, verbose):
     """Measures a language model without its run folder."""
     _require_no_measures(path, measures)
-    model, _, batches = _file_and_text(path, values)
-    print_numbers(measuring.perplexities(model, batches, verbose))
+    model, corpus, batches = _file_and_text(path, values)
+    print_numbers(measuring.perplexities(model, batches, verbose, corpus))
 
 
 def _require_no_measures(path, measures):
@@ -509,7 +511,7 @@ def _evaluate_mean(paths, folders, given, verbose):
     models = [folder.model() for folder in folders]
     ensemble = memlm.Ensemble(models)
     batches = functools.partial(datasets.evaluation_batches, first, ensemble)
-    results = measuring.perplexities(ensemble, batches, verbose)
+    results = measuring.perplexities(ensemble, batches, verbose, first.corpus)
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")
     print_numbers(results)
@@ -582,6 +584,8 @@ def print_numbers(results):
         for name in measuring.NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
+        if bits := measuring.describe_bits(value):
+            print(f"{key}: {bits}")
 
 
 # === Use of a trained model ===

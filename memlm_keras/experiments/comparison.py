@@ -20,8 +20,8 @@ _BITS = np.log(2.0)
 
 
 def compare(experiment, model, asked, verbose, before):
-    """Perplexities of n-gram models, bits of the test text by word and by
-    character, the words that the model gained most on, and generated lines."""
+    """Perplexities of n-gram models, the words that the model gained most on,
+    and generated lines."""
     from memlm_keras.models.streaming import concatenate_batches
     from memlm_keras.ngrams.mixture import mixed
     from memlm_keras.ngrams.mixture import mixture_weights
@@ -42,16 +42,12 @@ def compare(experiment, model, asked, verbose, before):
     words, found, by_counts = scores("test")
     shares = mixture_weights(scores("validation")[1:])
     averaged = mixed([found, by_counts], shares)
-    bits = -found.sum() / _BITS
-    characters = corpus.vocabulary.count_characters(words)
     return {
         **_before_training(experiment, verbose),
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
         "kneser_ney_with_cache": _perplexities(cached, corpus),
         "averaged": {"test": {"perplexity": float(np.exp(-averaged.mean()))}},
-        "bits_per_word": bits / corpus.vocabulary.count_words(words),
-        "bits_per_character": bits / characters,
         "gained": _gained(corpus.vocabulary, words, found - by_counts),
         "generated": _generated(experiment, model),
     }
@@ -136,10 +132,6 @@ def describe(results):
     width = max(map(len, rows))
     lines = ["Perplexity of the test text:"]
     lines += [f"  {name:{width}} {value:9.1f}" for name, value in rows.items()]
-    lines.append(
-        f"This model needs {found['bits_per_word']:.2f} bits a word, "
-        f"{found['bits_per_character']:.2f} bits a character."
-    )
     counting = rows["Kneser-Ney with a cache"]
     if rows["this model"] > counting:
         best = min(v for n, v in rows.items() if n.startswith("this model"))

@@ -21,6 +21,7 @@ from memlm_keras.experiments.options import UsageError
 
 WORD_TYPES = ("NE", "CN", "V", "P")
 # Results that `memlm` prints.
+BITS = ("bits_per_word", "bits_per_character")
 NUMBERS = ("perplexity", "accuracy", "token_accuracy", "sequence_accuracy")
 # Rows of autoencoding batches.
 _ROWS = 50
@@ -141,24 +142,56 @@ def perplexities(
     model,
     batches,
     verbose,
+    corpus,
     also=(),
     splits=("validation", "test"),
     scores=lambda split: None,
 ):
-    """Measures perplexities by split; `batches` is a function of the split, and
-    `scores` one that gives the known scores, if any."""
+    """Measures perplexities by split, and bits by word and character; `batches`
+    is a function of the split, and `scores` one that gives the known scores, if
+    any."""
     return {
-        split: plain_perplexity(
+        split: plain_with_bits(
             memlm.evaluation.perplexity(
                 model,
                 batches(split),
                 verbose=verbose,
                 also=also,
                 scores=scores(split),
-            )
+            ),
+            corpus,
+            split,
         )
         for split in splits
     }
+
+
+def plain_with_bits(result, corpus, split):
+    """A `Perplexity` of a split as plain values, and the bits of its text, if
+    it is known."""
+    values, split = plain_perplexity(result), getattr(corpus, split)
+    if split.counts is None or not result.causal:
+        return values
+    bits = memlm.evaluation.text_bits(result, split, corpus.vocabulary)
+    return {
+        **values,
+        **dict(zip(BITS, (bits.per_word, bits.per_character))),
+        "spelling_bits_per_word": bits.spelling / bits.words,
+    }
+
+
+def describe_bits(values):
+    """Bits of a split of `results.json` in one line, or `None`."""
+    if BITS[0] not in values:
+        return None
+    by_word, by_character = (values[name] for name in BITS)
+    line = (
+        f"{by_word:.2f} bits a word between spaces, {by_character:.2f} bits a "
+        "character"
+    )
+    if spelling := values["spelling_bits_per_word"]:
+        line += f"; {spelling:.2f} bits a word spell unknown words"
+    return line
 
 
 def add_cache(experiment, model, asked, verbose, before=None):
@@ -277,7 +310,9 @@ def _dynamic(
     ).evaluator
     splits = reading.get("splits", ("validation", "test"))
     report(3, f"{' and '.join(splits)} text by the best of them")
-    results = perplexities(best, batches, verbose, splits=splits)
+    results = perplexities(
+        best, batches, verbose, experiment.corpus, splits=splits
+    )
     return {"rate": best.rate, "decay": best.decay, **results}
 
 

@@ -318,7 +318,7 @@ class LanguageModelTask(Task):
         also = _ALSO.get(experiment.preset_name.partition("/")[0], ())
         scores = functools.partial(experiment.scores, model, verbose=verbose)
         results = measures.perplexities(
-            model, batches, verbose, also, scores=scores
+            model, batches, verbose, experiment.corpus, also, scores=scores
         )
         _warn_if_little_is_learned(experiment.corpus, results["test"])
         if experiment.dataset.name == "cbt":
@@ -636,8 +636,10 @@ class KneserNeyTask(Task):
 
     def measure(self, experiment, model, verbose):
         return {
-            split: measures.plain_perplexity(
-                model.perplexity(getattr(experiment.corpus, split))
+            split: measures.plain_with_bits(
+                model.perplexity(getattr(experiment.corpus, split)),
+                experiment.corpus,
+                split,
             )
             for split in ("validation", "test")
         }

@@ -1,0 +1,138 @@
+"""Bits of a text by word and by character, for models of any vocabulary."""
+
+import collections
+import dataclasses
+import math
+
+# Characters of a spelling that the next one is predicted from.
+_CONTEXT = 2
+# The code points of Unicode, and the end of a word.
+_SYMBOLS = 0x110000 + 1
+# Neither is in a word.
+_BEGIN, _END = "\0", "\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextBits:
+    """Information of a text by a model, in bits.
+
+    Attributes:
+        bits: float, of the whole text: all tokens, ends of lines and the
+            spellings of unknown words.
+        spelling: float, the part of `bits` that spells unknown words.
+        words: integer, words between white space.
+        characters: integer, characters; white space between two words counts
+            as one, and so does the end of a line.
+    """
+
+    bits: float
+    spelling: float
+    words: int
+    characters: int
+
+    @property
+    def per_word(self):
+        """bits / words."""
+        return self.bits / self.words
+
+    @property
+    def per_character(self):
+        """bits / characters."""
+        return self.bits / self.characters
+
+
+def text_bits(result, split, vocabulary):
+    """Bits of a text by word and by character.
+
+    A perplexity is per token, so that it cannot be compared between models that
+    divide a text differently, and an unknown word is as cheap as `<unk>` is.
+    Here all models divide by the same numbers, which are counted in the text
+    itself: its words between white space, and its characters. Ends of lines
+    are in the sum. An unknown word `w` costs its spelling as well, as in
+    "Spell Once, Summon Anywhere" (Mielke and Eisner, 2019):
+
+        -log2 p(<unk> | context) - sum_i log2 p_2(c_i | c_{i-2} c_{i-1})
+
+    with the characters `c_i` of `w` and an end. The spelling model is a
+    trigram of the characters of the vocabulary's words, each counted once, with
+    the smoothing of Witten and Bell (1991):
+
+        p_k(c | h) = (n(h c) + t(h) p_{k-1}(c | h')) / (n(h) + t(h))
+
+    where `n` counts, `t(h)` is the number of different characters after `h`,
+    and `h'` is `h` without its first character. Below `p_0`, which has no
+    context, all code points of Unicode and the end are equally likely.
+
+    The text is what the model's tokenizer keeps of it: a model that reads lower
+    case, or that does not see whether there is a space before a full stop, has
+    less to predict. A word that is written `<unk>` in the text is not spelled.
+
+    Args:
+        result: `Perplexity` of the whole split, or its summed loss in nats.
+        split: `memlm_keras.data.Split` that a loader of texts made.
+        vocabulary: `Vocabulary` that it was encoded with.
+
+    Returns:
+        `TextBits`.
+
+    Raises:
+        ValueError: if the split does not know its text, as one that was made
+            from token ids.
+
+    Example:
+
+    >>> corpus = memlm_keras.data.load_text(
+    ...     "train.txt", "valid.txt", "test.txt", vocabulary=lm.vocabulary
+    ... )
+    >>> batches = corpus.batches("test", 1, 100)
+    >>> result = memlm_keras.evaluation.perplexity(lm, batches, verbose=0)
+    >>> bits = text_bits(result, corpus.test, lm.vocabulary)
+    >>> bits.per_word > bits.per_character
+    True
+    """
+    counts = split.counts
+    if counts is None:
+        raise ValueError(
+            "`split` must be of a corpus that was loaded from a text, such as "
+            "by `memlm_keras.data.load_text`. Received: one of token ids alone"
+        )
+    spelling = 0.0
+    if counts.unknown:
+        special = (vocabulary.unknown, vocabulary.end_of_sentence)
+        bits = _spelling_bits(t for t in vocabulary.tokens if t not in special)
+        spelling = sum(n * bits(word) for word, n in counts.unknown.items())
+    loss = getattr(result, "loss", result)
+    return TextBits(
+        loss / math.log(2) + spelling, spelling, counts.words, counts.characters
+    )
+
+
+def _spelling_bits(words):
+    """A function from a word to the bits of its spelling."""
+    following = collections.defaultdict(collections.Counter)
+    for word in words:
+        for context, character in _characters(word):
+            for begin in range(_CONTEXT + 1):
+                following[context[begin:]][character] += 1
+    totals = {context: each.total() for context, each in following.items()}
+
+    def probability(context, character):
+        shorter = 1 / _SYMBOLS
+        if context:
+            shorter = probability(context[1:], character)
+        if context not in totals:
+            return shorter
+        counts, total = following[context], totals[context]
+        share = counts[character] + len(counts) * shorter
+        return share / (total + len(counts))
+
+    return lambda word: (
+        -sum(math.log2(probability(*each)) for each in _characters(word))
+    )
+
+
+def _characters(word):
+    """Yields each character of a word, and its end, with those before it."""
+    text = _BEGIN * _CONTEXT + word + _END
+    for end in range(_CONTEXT, len(text)):
+        yield text[end - _CONTEXT : end], text[end]
