@@ -13,7 +13,9 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import sys
+import time
 import uuid
 import zipfile
 
@@ -52,6 +54,12 @@ def atomic_path(path):
 
 
 def _make_writable_parent(path):
+    held = _held.get(os.path.abspath(path.parent))
+    if held is not None and not _is_at(held, path.parent / LOCK):
+        raise FileNotFoundError(
+            f"{path.parent} was moved or deleted while it was in use, so "
+            "nothing more is written there. Begin anew, in a folder that stays"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -83,7 +91,7 @@ def _writer_folder(parent):
         folder.mkdir()
         try:
             # Before it is locked, another writer may remove it as abandoned.
-            lock = _lock(folder)
+            lock = _lock(folder / _LOCK)
         except OSError:
             folder.rmdir()
             raise
@@ -97,7 +105,7 @@ def _writer_folder(parent):
 def _remove_folders_of_killed_writers(parent):
     for name in glob.glob(f".memlm-{'?' * 12}.partial", root_dir=parent):
         with contextlib.suppress(OSError):
-            lock = _lock(parent / name, required=True)
+            lock = _lock(parent / name / _LOCK, required=True)
             if lock is None:
                 continue
             try:
@@ -107,9 +115,8 @@ def _remove_folders_of_killed_writers(parent):
                 os.close(lock)
 
 
-def _lock(folder, required=False):
-    """Returns a lock of a folder, or `None` if it is locked or gone."""
-    file = folder / _LOCK
+def _lock(file, required=False):
+    """Returns a locked file, or `None` if it is locked or its folder gone."""
     try:
         lock = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
@@ -117,9 +124,9 @@ def _lock(folder, required=False):
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The previous owner of the lock may have removed the file.
-        if os.path.samestat(os.fstat(lock), os.stat(file)):
+        if _is_at(lock, file):
             return lock
-    except (BlockingIOError, FileNotFoundError):
+    except BlockingIOError:
         pass
     except OSError:
         # A file system without locks: whether the writer lives is not known.
@@ -129,6 +136,55 @@ def _lock(folder, required=False):
         raise
     os.close(lock)
     return None
+
+
+def _is_at(lock, file):
+    """Whether an open file is still the one at a path."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(file))
+    except FileNotFoundError:
+        return False
+
+
+# In a folder that one process may use at a time; it says which.
+LOCK = ".lock"
+# Locks of such folders of this process, by path.
+_held = {}
+
+
+@contextlib.contextmanager
+def hold(folder):
+    """Keeps other processes out of a folder, which is made if necessary, until
+    the block or this process ends; raises `BlockingIOError` that says who is
+    there.
+
+    `atomic_path` refuses to write into it once it was moved or deleted.
+    """
+    folder = pathlib.Path(folder)
+    file = folder / LOCK
+    _make_writable_parent(file)
+    lock = _lock(file)
+    if lock is None:
+        who = "another process"
+        with contextlib.suppress(OSError):
+            who = file.read_text(encoding="utf-8") or who
+        raise BlockingIOError(
+            f"{folder} is in use by {who}. Wait until that ends, or use "
+            "another folder"
+        )
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    who = f"process {os.getpid()} of {socket.gethostname()} since {now}"
+    key = os.path.abspath(folder)
+    try:
+        os.ftruncate(lock, 0)
+        os.write(lock, who.encode())
+        _held[key] = lock
+        yield
+    finally:
+        _held.pop(key, None)
+        if _is_at(lock, file):
+            file.unlink()
+        os.close(lock)
 
 
 def _move_into_place(temporary, path, folder):

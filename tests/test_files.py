@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import re
 import resource
+import shutil
 import signal
 
 import keras
@@ -214,6 +215,46 @@ def test_killed_between_old_and_new(tmp_path, monkeypatch):
     write("newer")
     assert names(target) == ["newer"]
     assert names(tmp_path) == ["export", "other"]
+
+
+# === Folders of one process at a time ===
+
+
+def test_a_folder_is_held_by_one_process(tmp_path):
+    folder = tmp_path / "new" / "run"
+
+    def be_refused(index):
+        with pytest.raises(BlockingIOError, match=rf"run is in use by {who}"):
+            with files.hold(folder):
+                pytest.fail("the block must not run")
+
+    def be_killed(index):
+        with files.hold(folder):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with files.hold(folder):
+        who = f"process {os.getpid()} of .+ since 20"
+        assert in_processes(be_refused, 2) == [0, 0]
+        be_refused(2)
+    assert names(folder) == []
+    assert in_processes(be_killed, 1) == [-signal.SIGKILL]
+    assert names(folder) == [files.LOCK]
+    with files.hold(folder), atomic_path(folder / "result") as temporary:
+        temporary.write_text("")
+    assert names(folder) == ["result"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_held_folder_that_was_deleted_is_not_made_again(tmp_path, again):
+    folder = tmp_path / "run"
+    with files.hold(folder):
+        shutil.rmtree(folder)
+        if again:
+            folder.mkdir()
+        with pytest.raises(FileNotFoundError, match="run was moved or deleted"):
+            with atomic_path(folder / "result"):
+                pytest.fail("the block must not run")
+    assert folder.exists() == again
 
 
 # === Full disks ===

@@ -368,8 +368,12 @@ def evaluate(positional, values, command):
         _evaluate_mean(paths, folders, {**values, **measures}, verbose)
     elif folders[0] is None:
         _evaluate_file(paths[0], values, measures, verbose)
-    else:
+    elif values:
         _evaluate_run(folders[0], values, measures, verbose)
+    else:
+        # Measurements are added to the results of the run.
+        with files.hold(folders[0].path):
+            _evaluate_run(folders[0], values, measures, verbose)
 
 
 def _path_and_folder(path):
@@ -912,9 +916,10 @@ def attention(positional, values, command):
     experiment = again(folder)
     if pictures:
         figures.check_pictures(experiment, pictures)
-    paths = experiment.task.draw(
-        experiment, folder.model(), folder.path, pictures, verbose
-    )
+    with files.hold(folder.path):
+        paths = experiment.task.draw(
+            experiment, folder.model(), folder.path, pictures, verbose
+        )
     if not paths:
         raise UsageError(
             f"{experiment.preset_name} attends to nothing that could be drawn."

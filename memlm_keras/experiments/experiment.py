@@ -6,6 +6,7 @@ import shlex
 import statistics
 
 import memlm_keras as memlm
+from memlm_keras import files
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import process
@@ -196,7 +197,8 @@ class Experiment:
         Raises:
             UsageError: if the folder has a run of other settings, the model
                 cannot be measured so, or there are fewer devices.
-            OSError: if the folder cannot be written.
+            OSError: if the folder cannot be written, or another process uses
+                it.
         """
         measures = read_options(MEASURES, measures or {}, self.kind)
         measuring.check(self, measures)
@@ -204,53 +206,58 @@ class Experiment:
         run_folder = RunFolder(folder)
         if overwrite:
             run_folder.move_aside()
-        state = run_folder.open(self.settings, epochs, patience)
-        if state == "finished":
-            print(f"{folder} is finished, and is not trained again.")
-            return self._measure_more(run_folder, None, measures, verbose)
-        process.import_keras()
-        import keras
+        # Before the folder is made, as this may raise.
+        settings = self.settings
+        with files.hold(folder):
+            state = run_folder.open(settings, epochs, patience)
+            if state == "finished":
+                print(f"{folder} is finished, and is not trained again.")
+                return self._measure_more(run_folder, None, measures, verbose)
+            process.import_keras()
+            import keras
 
-        keras.utils.set_random_seed(self.seed)
-        epochs, patience = self.epochs(epochs, patience)
-        run_folder.write_config(self.settings, self.recipe, self.kind, command)
-        if not self.task.is_trained:
-            results = self.task.estimate(self)
-            return run_folder.write_results(
-                self.settings, results, epochs, patience, command
+            keras.utils.set_random_seed(self.seed)
+            epochs, patience = self.epochs(epochs, patience)
+            run_folder.write_config(settings, self.recipe, self.kind, command)
+            if not self.task.is_trained:
+                results = self.task.estimate(self)
+                return run_folder.write_results(
+                    settings, results, epochs, patience, command
+                )
+            with scope:
+                model, callbacks = self.make()
+                print(
+                    f"{self.preset_name}: {model.count_params():,} parameters "
+                    f"on {self.corpus.name}, run folder {folder}"
+                )
+                if tensorboard:
+                    path = run_folder.path / "tensorboard"
+                    callbacks.append(keras.callbacks.TensorBoard(str(path)))
+                finite, improved = self._train(
+                    model,
+                    callbacks,
+                    run_folder,
+                    epochs,
+                    patience,
+                    checkpoint_frequency,
+                    verbose,
+                )
+                results = {
+                    "parameters": model.count_params(),
+                    "finite": finite,
+                    **self._summary(log := run_folder.log(), improved),
+                    **self.task.measure(self, model, verbose),
+                }
+            # Before the results, with which the run is finished.
+            curve = run_folder.path / figures.CURVE
+            figures.draw_curve(log, self.task.monitor, curve)
+            self.task.draw(
+                self, model, run_folder.path, pictures or {}, verbose
             )
-        with scope:
-            model, callbacks = self.make()
-            print(
-                f"{self.preset_name}: {model.count_params():,} parameters on "
-                f"{self.corpus.name}, run folder {folder}"
+            run_folder.write_results(
+                settings, results, epochs, patience, command
             )
-            if tensorboard:
-                path = run_folder.path / "tensorboard"
-                callbacks.append(keras.callbacks.TensorBoard(str(path)))
-            finite, improved = self._train(
-                model,
-                callbacks,
-                run_folder,
-                epochs,
-                patience,
-                checkpoint_frequency,
-                verbose,
-            )
-            results = {
-                "parameters": model.count_params(),
-                "finite": finite,
-                **self._summary(log := run_folder.log(), improved),
-                **self.task.measure(self, model, verbose),
-            }
-        run_folder.write_results(
-            self.settings, results, epochs, patience, command
-        )
-        results = self._measure_more(run_folder, model, measures, verbose)
-        curve = run_folder.path / figures.CURVE
-        figures.draw_curve(log, self.task.monitor, curve)
-        self.task.draw(self, model, run_folder.path, pictures or {}, verbose)
-        return results
+            return self._measure_more(run_folder, model, measures, verbose)
 
     def scores(self, model, split, verbose=0):
         """Scores of a split by a trained language model.

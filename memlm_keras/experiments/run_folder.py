@@ -246,7 +246,9 @@ class RunFolder:
         names = (f"{self.path.name}-old{n}" for n in itertools.count(1))
         paths = map(self.path.with_name, names)
         aside = next(path for path in paths if not path.exists())
-        self.path.rename(aside)
+        with files.hold(self.path):
+            self.path.rename(aside)
+            (aside / files.LOCK).unlink()
         print(f"What was in {self.path} is now in {aside}.")
         return aside
 
