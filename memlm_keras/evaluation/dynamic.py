@@ -345,11 +345,12 @@ def choose_dynamic(
         if verbose:
             print(f"Pass {number} of {grid.size}, {evaluator.description}:")
         scores, weights = evaluator.score_batches(batches, verbose, segments)
-        nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
-        grid[row, column] = np.exp(nats)
+        # Of weights that diverge, infinity or NaN.
+        with np.errstate(over="ignore", invalid="ignore"):
+            nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
+            grid[row, column] = np.exp(nats)
         if verbose:
             print(f"perplexity {grid[row, column]:.2f}")
-    # A rate with which the weights diverge is not the best.
     finite = np.where(np.isnan(grid), np.inf, grid)
     row, column = np.unravel_index(np.argmin(finite), grid.shape)
     best = copy.copy(evaluator)

@@ -80,13 +80,14 @@ class Perplexity:
 
     @property
     def perplexity(self):
-        """exp(loss / predicted tokens), or / `divided_by`."""
-        return math.exp(self.nats)
+        """exp(loss / predicted tokens), or / `divided_by`; `inf` where that is
+        too large for a float."""
+        return _exp(self.nats)
 
     @property
     def per_word(self):
         """exp(loss / words), comparable between vocabularies of pieces."""
-        return math.exp(self.loss / (self.words or self.predicted_tokens))
+        return _exp(self.loss / (self.words or self.predicted_tokens))
 
     def __str__(self):
         name = "perplexity" if self.causal else "pseudo-perplexity"
@@ -105,6 +106,13 @@ class Perplexity:
             f"exp({self.loss:.1f} nats / {tokens}){by_word}; {self.protocol}"
         )
         return "\n".join([line, *map(str, self.others.values())])
+
+
+def _exp(nats):
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf
 
 
 def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):

@@ -8,7 +8,6 @@ import dataclasses
 import fnmatch
 import functools
 import itertools
-import math
 import os
 import pathlib
 import re
@@ -629,9 +628,10 @@ def _typed_lines():
 
 
 def _summary(total, length):
+    found = memlm.evaluation.Perplexity(-total, length, length, "")
     return (
         f"log-probability {total:.4f}, {length} predicted tokens, perplexity "
-        f"{math.exp(-total / length):.2f}"
+        f"{found.perplexity:.2f}"
     )
 
 

@@ -120,6 +120,8 @@ def test_the_result_is_arithmetic():
     result = Perplexity(np.log(8.0) * 50, 50, 60, "protocol of a test")
     assert result.perplexity == pytest.approx(8.0)
     assert str(result).startswith("perplexity 8.00 = exp(104.0 nats / 50")
+    diverged = Perplexity(1e5, 50, 60, "", words=20)
+    assert diverged.perplexity == diverged.per_word == np.inf
 
 
 # === Pieces of words ===
