@@ -26,6 +26,8 @@ def small_model():
 class Spoil(keras.callbacks.Callback):
     """Puts NaN in a weight before a batch of the second epoch."""
 
+    value = np.nan
+
     def on_epoch_begin(self, epoch, logs=None):
         self.epoch = epoch
 
@@ -33,7 +35,7 @@ class Spoil(keras.callbacks.Callback):
         if self.epoch == 1 and batch == 3:
             head = self.model.head
             bias = keras.ops.convert_to_numpy(head.bias).copy()
-            bias[2] = np.nan
+            bias[2] = self.value
             head.bias.assign(bias)
 
 
@@ -125,8 +127,9 @@ def test_early_stopping_rolls_back_to_the_best_weights():
             (logs["val_perplexity"], model.get_weights())
         )
     )
-    # A rate this high makes training erratic.
-    model.optimizer.learning_rate = 30.0
+    # More than two epochs take back.
+    spoil = Spoil()
+    spoil.value = 50.0
     stop = keras.callbacks.EarlyStopping(
         "val_perplexity", patience=2, mode="min", restore_best_weights=True
     )
@@ -135,9 +138,10 @@ def test_early_stopping_rolls_back_to_the_best_weights():
         batches,
         validation_data=validation,
         epochs=12,
-        callbacks=[keep, stop],
+        callbacks=[keep, stop, spoil],
         verbose=0,
     )
+    assert len(kept) == 3
     best = min(kept, key=lambda pair: pair[0])[1]
     trained = len(model.trainable_weights)
     for weight, expected in zip(model.get_weights()[:trained], best):
