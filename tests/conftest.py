@@ -6,19 +6,37 @@ import importlib.metadata
 import itertools
 import os
 import pathlib
+import time
+
+BEGAN = time.monotonic()
+
+# Variables that choose among a backend's kernels, as they were given.
+ASKED = [
+    f"{name}={os.environ[name]}"
+    for name in (
+        "ATEN_CPU_CAPABILITY",
+        "MKL_ENABLE_INSTRUCTIONS",
+        "OMP_NUM_THREADS",
+        "ONEDNN_MAX_CPU_ISA",
+        "OPENBLAS_CORETYPE",
+        "TF_ENABLE_ONEDNN_OPTS",
+        "XLA_FLAGS",
+    )
+    if name in os.environ
+]
 
 # What tests compile runs a few times on a few numbers: a quick compiler pays.
+QUICK = "--xla_backend_optimization_level=0"
 if os.environ.get("KERAS_BACKEND") == "jax" and (
     # A flag that another version does not know would end the process.
     importlib.metadata.version("jaxlib").startswith("0.10.")
 ):
-    os.environ.setdefault(
-        "XLA_FLAGS",
-        "--xla_backend_optimization_level=0 "
-        "--xla_cpu_use_fusion_emitters=false "
-        "--xla_cpu_parallel_codegen_split_count=1",
+    QUICK += (
+        " --xla_cpu_use_fusion_emitters=false"
+        " --xla_cpu_parallel_codegen_split_count=1"
     )
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+if QUICK not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 # Several processes test at once: threads of each would wait for the others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -68,6 +86,20 @@ def pytest_collection_modifyitems(config, items):
     elsewhere = [item for item, here in zip(items, chosen) if not here]
     config.hook.pytest_deselected(items=elsewhere)
     items[:] = itertools.compress(items, chosen)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says what passed, on which backend and kernels, in how many minutes."""
+    counts = [
+        f"{len(terminalreporter.getreports(outcome))} {outcome}"
+        for outcome in ("passed", "failed", "error", "skipped")
+        if terminalreporter.getreports(outcome)
+    ]
+    terminalreporter.write_sep(
+        "=",
+        f"{', '.join(counts)} on {' '.join([keras.backend.backend(), *ASKED])} "
+        f"in {(time.monotonic() - BEGAN) / 60:.1f} minutes",
+    )
 
 
 def _runs_here(item, seen):
