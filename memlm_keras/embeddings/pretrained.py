@@ -102,9 +102,8 @@ def read_vectors(path, words, verbose=1):
         values = np.zeros((len(rows), dimension), "float32")
         found = np.zeros(len(rows), bool)
         examples, total = [], 0
-        for total, (number, fields) in enumerate(
-            itertools.chain(first, lines), 1
-        ):
+        for number, fields in itertools.chain(first, lines):
+            total += 1
             word = b" ".join(fields[:-dimension])
             # GloVe's words with spaces end in no number.
             extra = fields[1:-dimension]
