@@ -198,6 +198,7 @@ PUBLIC_NAMES = {
         "KneserNey",
         "Mixture",
         "UnigramCache",
+        "arpa_vocabulary",
         "load",
         "mix",
         "mixture_weights",

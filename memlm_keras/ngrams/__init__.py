@@ -1,5 +1,6 @@
 """N-gram models: Kneser-Ney, caches and mixtures."""
 
+from memlm_keras.ngrams.arpa import arpa_vocabulary
 from memlm_keras.ngrams.arpa import read_arpa
 from memlm_keras.ngrams.arpa import write_arpa
 from memlm_keras.ngrams.backoff import BackoffModel
@@ -16,6 +17,7 @@ __all__ = [
     "KneserNey",
     "Mixture",
     "UnigramCache",
+    "arpa_vocabulary",
     "load",
     "mix",
     "mixture_weights",

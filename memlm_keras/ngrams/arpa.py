@@ -1,16 +1,19 @@
 """ARPA files, the common format of n-gram toolkits."""
 
 import array
+import contextlib
 import itertools
 import math
-import pathlib
 import re
 
 import keras
 import numpy as np
 
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import Vocabulary
 from memlm_keras.files import atomic_path
+from memlm_keras.files import open_lines
+from memlm_keras.files import reading
 from memlm_keras.ngrams.backoff import END_OF_SENTENCE
 from memlm_keras.ngrams.backoff import BackoffModel
 from memlm_keras.ngrams.backoff import NGramTable
@@ -18,6 +21,9 @@ from memlm_keras.ngrams.backoff import find
 from memlm_keras.ngrams.backoff import words_of
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
+_MARKS = (BEGIN, END)
+_UNKNOWNS = (UNKNOWN, "<UNK>")
+_SPACES = re.compile(rb"[ \t]+")
 LN_10 = math.log(10.0)
 # Stands for log10(0) in ARPA files.
 LOG_ZERO = -99.0
@@ -26,13 +32,16 @@ _NGRAMS_AT_ONCE = 2**16
 
 
 def read_arpa(path, vocabulary, verbose=1):
-    """Reads an ARPA file of any program.
+    """Reads an ARPA file of any program, plain or packed by gzip.
 
-    A file with the word `<s>` has sentence boundaries; its `</s>` is the
-    vocabulary's end of sentence, and `<unk>` the unknown token.
+    A file with the word `<s>` or `</s>` has sentence boundaries; its `</s>` is
+    the vocabulary's end of sentence, and `<unk>` or `<UNK>` the unknown token.
+    Either is impossible if the file lacks it. N-grams with `<s>` after another
+    word, or `</s>` before one, are left out, as no line has them.
 
     Args:
-        vocabulary: `memlm_keras.data.Vocabulary`.
+        vocabulary: `memlm_keras.data.Vocabulary`, such as
+            `arpa_vocabulary(path)`.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -46,62 +55,95 @@ def read_arpa(path, vocabulary, verbose=1):
     ... )
     >>> model = memlm_keras.ngrams.read_arpa("kn5.arpa", corpus.vocabulary)
     """
-    with open(path, "rb") as file:
-        return _Reader(pathlib.Path(path), file, vocabulary, verbose).model()
+    ids, boundaries = _ids(_words(path), vocabulary, path)
+    with _reading(path, verbose) as reader:
+        values = np.tile([-np.inf, 0.0], (len(vocabulary), 1))
+        for probability, (word,), backoff in reader.entries():
+            # `<s>` is only a context, and `</s>` is none.
+            id = ids[word]
+            if not (boundaries and word == BEGIN.encode()):
+                values[id, 0] = probability
+            if not (boundaries and word == END.encode()):
+                values[id, 1] = backoff
+        tables = [_table(np.arange(len(values)), *values.T)]
+        while len(tables) < len(reader.counts):
+            tables.append(_ngrams(reader, ids, boundaries, tables))
+        reader.expect("\\end\\")
+    if verbose and reader.left_out:
+        print(
+            f"{reader.left_out:,} n-grams with {BEGIN} or {END} inside are "
+            "left out."
+        )
+    return BackoffModel(len(vocabulary), boundaries, tables)
+
+
+def arpa_vocabulary(path):
+    """Reads the words of an ARPA file as a vocabulary.
+
+    The words keep their order. The end of a sentence is written `</s>` if it
+    is in the file.
+
+    Returns:
+        `memlm_keras.data.Vocabulary`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is not an ARPA file or is damaged.
+
+    Example:
+
+    >>> memlm_keras.ngrams.write_arpa(
+    ...     kneser_ney, "kn5.arpa", corpus.vocabulary
+    ... )
+    >>> vocabulary = memlm_keras.ngrams.arpa_vocabulary("kn5.arpa")
+    >>> model = memlm_keras.ngrams.read_arpa("kn5.arpa", vocabulary)
+    >>> len(vocabulary) == len(corpus.vocabulary)
+    True
+    """
+    words = _words(path)
+    unknown = next((name for name in _UNKNOWNS if name in words), UNKNOWN)
+    end = {"end_of_sentence": END} if END in words else {}
+    tokens = [word for word in words if word not in _MARKS]
+    return Vocabulary(tokens, unknown, **end)
+
+
+@contextlib.contextmanager
+def _reading(path, verbose=0):
+    """Yields a `_Reader`; an error names the file."""
+    remedy = "Put an intact copy in its place."
+    with reading(path, "ARPA file", remedy), open_lines(path) as (file, _):
+        yield _Reader(file, verbose)
 
 
 class _Reader:
-    """Reads one ARPA file, line by line."""
+    """Reads an ARPA file, line by line: its counts, then each order."""
 
-    def __init__(self, path, file, vocabulary, verbose):
-        self.path = path
-        self.vocabulary = vocabulary
-        self.verbose = verbose
-        self.number = 0
+    def __init__(self, file, verbose):
+        self.number = self.order = self.left_out = 0
         self.lines = self._not_blank(file)
-
-    def model(self):
-        counts = self._header()
+        self.counts = self._header()
         self.progress = keras.utils.Progbar(
-            sum(counts), verbose=self.verbose, unit_name="ngram"
-        )
-        tables = []
-        for order, count in enumerate(counts, start=1):
-            self._expect(f"\\{order}-grams:".encode())
-            entries = self._entries(order, count, order == len(counts))
-            if order == 1:
-                tables.append(self._words(entries))
-            else:
-                tables.append(self._ngrams(order, count, entries, tables))
-        self._expect(b"\\end\\")
-        return BackoffModel(
-            len(self.vocabulary), self.sentence_boundaries, tables
+            sum(self.counts), verbose=verbose, unit_name="ngram"
         )
 
     def _not_blank(self, file):
         for self.number, line in enumerate(file, start=1):
-            # Of bytes, this strips ASCII white space only; other white space
-            # may be part of a word.
-            line = line.strip()
+            # Any other white space may be part of a word.
+            line = line.strip(b" \t\r\n")
             if line:
                 yield line
 
-    def _damaged(self, what):
-        return ValueError(
-            f"The file {self.path} cannot be read as an ARPA file: {what}, at "
-            f"line {self.number}."
-        )
+    def error(self, what):
+        return ValueError(f"line {self.number}: {what}")
 
-    def _expect(self, expected):
-        line = next(self.lines, b"the end of the file")
-        if line != expected:
-            raise self._damaged(
-                f"expected {expected.decode()}, found {_shown(line)}"
-            )
+    def expect(self, expected):
+        line = next(self.lines, b"") or b"the end of the file"
+        if line != expected.encode():
+            raise self.error(f"expected {expected}, found {_shown(line)}")
 
     def _header(self):
         if b"\\data\\" not in self.lines:
-            raise self._damaged("there is no line \\data\\")
+            raise self.error("there is no line \\data\\")
         counts = []
         for line in self.lines:
             match = _COUNT.fullmatch(line)
@@ -110,105 +152,136 @@ class _Reader:
                 break
             order, count = map(int, match.groups())
             if order != len(counts) + 1:
-                raise self._damaged(f"ngram {order} is out of order")
+                raise self.error(f"ngram {order} is out of order")
             counts.append(count)
         if not counts:
-            raise self._damaged("expected lines ngram 1=..., found none")
+            raise self.error("expected lines ngram 1=..., found none")
         return counts
 
-    def _entries(self, order, count, highest):
-        """Yields the log-probability, words and back-off of each n-gram."""
+    def entries(self):
+        """Yields the log-probability, words and back-off of each n-gram of the
+        next order."""
+        count, self.order = self.counts[self.order], self.order + 1
+        section = f"\\{self.order}-grams:"
+        if not count:
+            # Some programs write no section for an empty order.
+            line = next(self.lines, b"")
+            if line != section.encode():
+                self.lines = itertools.chain([line], self.lines)
+            return
+        self.expect(section)
         for position in range(count):
             line = next(self.lines, b"the end of the file")
-            fields = line.split()
+            fields = _SPACES.split(line)
             try:
-                # Only the highest order never has back-off weights; a word
-                # may look like one.
-                if not order < len(fields) < order + 3 - highest:
+                probability, *backoff = map(
+                    float, [fields[0], *fields[self.order + 1 :]]
+                )
+                if len(fields) <= self.order or len(backoff) > 1:
                     raise ValueError
-                probability = float(fields[0])
-                backoff = float(fields[-1]) if len(fields) > order + 1 else 0.0
+                # Rounding makes some a little greater than zero.
+                if not (probability < 1e-3 and backoff <= [math.inf]):
+                    raise ValueError
             except ValueError as error:
-                raise self._damaged(
+                raise self.error(
                     f"expected the n-gram {position + 1} of {count} of order "
-                    f"{order}, found {_shown(line)}"
+                    f"{self.order}, found {_shown(line)}"
                 ) from error
-            yield probability, fields[1 : order + 1], backoff
+            words = fields[1 : self.order + 1]
+            yield probability, words, backoff[0] if backoff else 0.0
             if (position + 1) % _NGRAMS_AT_ONCE == 0:
                 self.progress.add(_NGRAMS_AT_ONCE)
         self.progress.add(count % _NGRAMS_AT_ONCE)
-
-    def _words(self, entries):
-        """Table of order 1, whose words must be those of the vocabulary."""
-        entries = {
-            words[0].decode("utf-8", errors="replace"): (probability, backoff)
-            for probability, words, backoff in entries
-        }
-        beginning = entries.pop(BEGIN, None)
-        self.sentence_boundaries = beginning is not None
-        names = list(self.vocabulary.tokens)
-        names[self.vocabulary.unknown_id] = UNKNOWN
-        if self.sentence_boundaries:
-            names[self.vocabulary.end_of_sentence_id] = END
-        known = set(names)
-        extra = [name for name in entries if name not in known]
-        if extra:
-            raise ValueError(
-                f"`vocabulary` must have all words of {self.path}. Received: "
-                f"one that lacks {len(extra)}, such as {extra[:5]}"
+        line = next(self.lines, b"")
+        if line and not line.startswith(b"\\"):
+            raise self.error(
+                f"\\data\\ says {count} of order {self.order}, and there are "
+                f"more: {_shown(line)}"
             )
-        missing = [name for name in names if name not in entries]
-        if missing:
-            raise ValueError(
-                f"`vocabulary` must have no words that are not in {self.path}. "
-                f"Received: one with {len(missing)} more, such as "
-                f"{missing[:5]}"
-            )
-        values = np.array([entries[name] for name in names])
-        self.ids = {name.encode(): id for id, name in enumerate(names)}
-        if self.sentence_boundaries:
-            values[END_OF_SENTENCE, 1] = beginning[1]
-            self.ids[BEGIN.encode()] = END_OF_SENTENCE
-        return _table(np.arange(len(names)), *values.T)
+        self.lines = itertools.chain([line], self.lines)
 
-    def _ngrams(self, order, count, entries, tables):
-        """Table of an order from 2 on."""
-        words = array.array("i")
-        values = array.array("d")
-        begin, end = BEGIN.encode(), END.encode()
-        for probability, ngram, backoff in entries:
+
+def _words(path):
+    """Words of a file, the keys of a dict."""
+    words = {}
+    with _reading(path) as reader:
+        for _, (word,), _ in reader.entries():
             try:
-                words.extend([self.ids[word] for word in ngram])
-            except KeyError as error:
-                raise self._damaged(
-                    f"{_shown(error.args[0])} is not among the 1-grams"
-                ) from error
-            if self.sentence_boundaries and (
-                begin in ngram[1:] or end in ngram[:-1]
-            ):
-                raise self._damaged(
-                    f"{BEGIN} must begin an n-gram and {END} end it, found "
-                    f"{_shown(b' '.join(ngram))}"
-                )
-            values.extend((probability, backoff))
-        words = np.array(words, "int64").reshape(count, order)
-        values = np.array(values).reshape(count, 2)
-        size = len(self.vocabulary)
-        prefixes = words[:, 0]
-        for column, table in enumerate(tables[1:], start=1):
-            prefixes = find(table.keys, prefixes, words[:, column], size)
-        if count and prefixes.min() < 0:
-            ngram = words[np.argmin(prefixes)]
-            raise self._damaged(
-                f"the {order}-gram of the ids {ngram.tolist()} is there, but "
-                f"not the {order - 1}-gram of its first words"
-            )
-        keys = prefixes * size + words[:, -1]
-        sorting = np.argsort(keys)
-        keys = keys[sorting]
-        if np.any(keys[1:] == keys[:-1]):
-            raise self._damaged(f"a {order}-gram is there twice")
-        return _table(keys, *values[sorting].T)
+                name = word.decode()
+            except UnicodeDecodeError as error:
+                raise reader.error(f"{_shown(word)} is not UTF-8") from error
+            if name in words:
+                raise reader.error(f"the 1-gram {name} is there twice")
+            words[name] = None
+    return words
+
+
+def _ids(words, vocabulary, path):
+    """Dict from words of a file, bytes, to ids, and whether it has sentence
+    boundaries; the words must be those of the vocabulary."""
+    boundaries = not words.keys().isdisjoint(_MARKS)
+    special = {vocabulary.unknown_id}
+    ids = {token: id for id, token in enumerate(vocabulary.tokens)}
+    for name in _UNKNOWNS:
+        ids.setdefault(name, vocabulary.unknown_id)
+    if boundaries:
+        special.add(vocabulary.end_of_sentence_id)
+        ids.update(dict.fromkeys(_MARKS, vocabulary.end_of_sentence_id))
+    extra = [name for name in words if name not in ids]
+    if extra:
+        raise ValueError(
+            f"`vocabulary` must have all words of {path}. Received: "
+            f"one that lacks {len(extra)}, such as {extra[:5]}"
+        )
+    missing = [
+        token
+        for id, token in enumerate(vocabulary.tokens)
+        if id not in special
+        and (token not in words or (boundaries and token in _MARKS))
+    ]
+    if missing:
+        raise ValueError(
+            f"`vocabulary` must have no words that are not in {path}. "
+            f"Received: one with {len(missing)} more, such as "
+            f"{missing[:5]}. `arpa_vocabulary` reads that of the file"
+        )
+    return {name.encode(): id for name, id in ids.items()}, boundaries
+
+
+def _ngrams(reader, ids, boundaries, tables):
+    """Table of the next order, from 2 on."""
+    order, size = len(tables) + 1, len(tables[0].keys)
+    words = array.array("i")
+    values = array.array("d")
+    begin, end = BEGIN.encode(), END.encode()
+    for probability, ngram, backoff in reader.entries():
+        if boundaries and (begin in ngram[1:] or end in ngram[:-1]):
+            reader.left_out += 1
+            continue
+        try:
+            words.extend([ids[word] for word in ngram])
+        except KeyError as error:
+            raise reader.error(
+                f"{_shown(error.args[0])} is not among the 1-grams"
+            ) from error
+        values.extend((probability, backoff))
+    words = np.array(words, "int64").reshape(-1, order)
+    values = np.array(values).reshape(-1, 2)
+    prefixes = words[:, 0]
+    for column, table in enumerate(tables[1:], start=1):
+        prefixes = find(table.keys, prefixes, words[:, column], size)
+    if prefixes.size and prefixes.min() < 0:
+        ngram = words[np.argmin(prefixes)]
+        raise ValueError(
+            f"the {order}-gram of the ids {ngram.tolist()} is there, but "
+            f"not the {order - 1}-gram of its first words"
+        )
+    keys = prefixes * size + words[:, -1]
+    sorting = np.argsort(keys)
+    keys = keys[sorting]
+    if np.any(keys[1:] == keys[:-1]):
+        raise ValueError(f"a {order}-gram is there twice")
+    return _table(keys, *values[sorting].T)
 
 
 def _table(keys, log_probabilities, log_backoffs):
@@ -284,7 +357,7 @@ def _names(vocabulary, sentence_boundaries):
         special = id == vocabulary.unknown_id or (
             sentence_boundaries and id == vocabulary.end_of_sentence_id
         )
-        blank = any(space in name for space in " \t\n\r\v\f")
+        blank = any(space in name for space in " \t\n\r")
         if blank or (name in reserved and not special):
             raise ValueError(
                 f"`vocabulary` has a token that an ARPA file cannot hold. "

@@ -1,5 +1,7 @@
 """ARPA files, read by a program that knows nothing of the models."""
 
+import gzip
+
 import numpy as np
 import pytest
 
@@ -182,12 +184,21 @@ def test_a_file_written_elsewhere(tmp_path):
     [
         ("\\data\\", "data", "no line .data."),
         ("ngram 1=5", "", "ngram 2 is out of order"),
-        ("-0.3 a </s>\n", "", r"the n-gram 3 of 3 .*found .end., at line 19"),
+        ("-0.3 a </s>\n", "", r"line 19: .*the n-gram 3 of 3 .*found .end."),
         ("\\end\\", "", "found the end of the file"),
         ("-0.2 <s> b", "-0.2 <s>", "the n-gram 2 of 3 of order 2"),
-        ("-0.2 <s> b", "x <s> b", "the n-gram 2 of 3.*x <s> b, at line 17"),
+        ("-0.2 <s> b", "x <s> b", "line 17: .*the n-gram 2 of 3.*x <s> b"),
         ("-0.2 <s> b", "-0.2 <s> d", "d is not among the 1-grams"),
-        ("-0.2 <s> b", "-0.2 b <s>", "<s> must begin an n-gram"),
+        ("-0.2 <s> b", "nan <s> b", "line 17: .*nan <s> b"),
+        ("-0.2 <s> b", "0.2 <s> b", "line 17: .*0.2 <s> b"),
+        ("-0.2 <s> b", "-0.2 <s> b nan", "line 17: .*b nan"),
+        (
+            "ngram  2 = 3",
+            "ngram 2=2",
+            "line 18: .*says 2 of order 2, and there are more: -0.3 a",
+        ),
+        ("ngram 1=5", "ngram 1=4", "says 4 of order 1, .*more: -0.75 a -0.5"),
+        ("-0.75 a -0.5", "-0.75 b", "line 13: the 1-gram b is there twice"),
         ("-0.2 <s> b", "-0.2 b a", "there twice"),
         ("-0.5 b -0.125", "-0.5 d -0.125", "lacks 1, such as .'d'"),
     ],
@@ -198,6 +209,120 @@ def test_files_that_it_refuses(old, new, message, tmp_path):
     path.write_text(WRITTEN_ELSEWHERE.replace(old, new))
     with pytest.raises(ValueError, match=message):
         ngrams.read_arpa(path, Vocabulary(["a", "b"]), verbose=0)
+
+
+UNIGRAMS = "-1 <unk>|-99 <s> -0.3|-0.8 </s>|-0.5 the -0.2|-0.7 cat -0.1"
+BIGRAMS = "-0.2 <s> the|-0.3 the cat|-0.4 cat </s>"
+# Of `the cat </s>`, `cat the </s>` and `dog </s>`, by hand.
+WITHOUT_BIGRAMS = [-0.3 - 0.5, -0.2 - 0.7, -0.1 - 0.8]
+OF_BIGRAMS = [-0.2, -0.3, -0.4, -0.3 - 0.7, -0.1 - 0.5, -0.2 - 0.8]
+UNKNOWN_WORD = [-0.3 - 1.0, -0.8]
+
+
+def arpa(*orders, counts=None):
+    """Text of an ARPA file, of strings of n-grams with a `|` between them."""
+    orders = [[line for line in order.split("|") if line] for order in orders]
+    lines = ["\\data\\"]
+    for order, count in enumerate(counts or map(len, orders), 1):
+        lines.append(f"ngram {order}={count}")
+    for order, ngrams_ in enumerate(orders, 1):
+        lines += ["", f"\\{order}-grams:"]
+        for probability, *words in (line.split(" ") for line in ngrams_):
+            backoff = words[order:]
+            columns = [probability, " ".join(words[:order]), *backoff]
+            lines.append("\t".join(columns))
+    return "\n".join([*lines, "", "\\end\\", ""])
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (arpa(UNIGRAMS, BIGRAMS), OF_BIGRAMS + UNKNOWN_WORD),
+        ("\ufeff" + arpa(UNIGRAMS, BIGRAMS), OF_BIGRAMS + UNKNOWN_WORD),
+        (
+            arpa(UNIGRAMS.replace("<unk>", "<UNK>"), BIGRAMS),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+        (
+            arpa(UNIGRAMS.replace("-1 <unk>|", ""), BIGRAMS),
+            [*OF_BIGRAMS, -np.inf, -0.8],
+        ),
+        (
+            arpa(UNIGRAMS.replace("-0.8 </s>|", ""), "-0.2 <s> the"),
+            [-0.2, -0.9, -np.inf, -1.0, -0.6, -np.inf, -1.3, -np.inf],
+        ),
+        (
+            arpa(UNIGRAMS.replace("-99 <s> -0.3|", ""), "-0.3 the cat"),
+            [-0.5, -0.3, -0.9, -0.7, -0.6, -1.0, -1.0, -0.8],
+        ),
+        # Words behind `</s>` and before `<s>` are in no line.
+        (
+            arpa(
+                UNIGRAMS,
+                BIGRAMS + "|-0.9 </s> <s>|-0.9 </s> the -1|-9 <s> <s>|-7 <s> "
+                "</s>",
+                "-5 <s> <s> the|-5 the </s> <s>|-5 <s> </s> cat|-0.1 <s> the "
+                "cat",
+            ),
+            [-0.2, -0.1, *OF_BIGRAMS[2:], *UNKNOWN_WORD],
+        ),
+        (
+            arpa(UNIGRAMS, BIGRAMS, counts=[5, 3, 0]),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+        (arpa(UNIGRAMS, BIGRAMS, ""), OF_BIGRAMS + UNKNOWN_WORD),
+        (arpa(UNIGRAMS, counts=[5, 0]), WITHOUT_BIGRAMS),
+        (
+            arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat 0|")),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+        # Of a larger model: the cut order keeps its back-off.
+        (
+            arpa(UNIGRAMS, BIGRAMS.replace("cat|", "cat -0.5|")),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+        (
+            arpa(
+                UNIGRAMS + "|-2 \v -0.1|-3 a\x85b|-3 5 -9", BIGRAMS + "|-1 5 5"
+            ),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+        (
+            arpa(UNIGRAMS, BIGRAMS).replace("\t", " ").replace("\n", " \r\n"),
+            OF_BIGRAMS + UNKNOWN_WORD,
+        ),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_files_as_other_programs_write_them(tmp_path, content, expected, pack):
+    path = tmp_path / "other.arpa"
+    path.write_bytes(pack(content.encode()))
+    vocabulary = ngrams.arpa_vocabulary(path)
+    model = ngrams.read_arpa(path, vocabulary, verbose=0)
+    lines = ["the cat", "cat the", "dog"]
+    tokens = np.concatenate([*map(vocabulary.encode_sentence, lines)])
+    scores = model.score(tokens)[: len(expected)] / np.log(10)
+    np.testing.assert_allclose(scores, expected)
+    other = Vocabulary(vocabulary.tokens[:1:-1])
+    tokens = np.concatenate([*map(other.encode_sentence, lines)])
+    scores = ngrams.read_arpa(path, other, verbose=0).score(tokens)
+    np.testing.assert_allclose(scores[: len(expected)] / np.log(10), expected)
+
+
+def test_the_vocabulary_of_a_file(model, tmp_path, capsys):
+    path = tmp_path / "model.arpa"
+    ngrams.write_arpa(model, path, VOCABULARY, verbose=0)
+    read = ngrams.arpa_vocabulary(path)
+    assert read.tokens[1:] == VOCABULARY.tokens[1:]
+    boundaries = model.sentence_boundaries
+    assert read.end_of_sentence == ("</s>" if boundaries else "<eos>")
+    path.write_text(
+        arpa(UNIGRAMS + "|-1 <eos> -0.1|-2 \v", BIGRAMS + "|-9 </s> <s>")
+    )
+    read = ngrams.arpa_vocabulary(path)
+    assert read.tokens == ("</s>", "<unk>", "the", "cat", "<eos>", "\v")
+    assert ngrams.read_arpa(path, read).num_ngrams == (6, 3)
+    assert "1 n-grams with <s> or </s> inside" in capsys.readouterr().out
 
 
 def test_an_ngram_without_its_first_words(tmp_path):
@@ -224,5 +349,12 @@ def test_vocabularies_that_it_refuses(model, tmp_path):
     ngrams.write_arpa(model, path, VOCABULARY, verbose=0)
     with pytest.raises(ValueError, match="no words.*1 more, such as .'more'"):
         ngrams.read_arpa(path, Vocabulary([*VOCABULARY.tokens, "more"]))
+    for marks in ("<s>", "</s>"):
+        path.write_text(arpa(UNIGRAMS, BIGRAMS))
+        with pytest.raises(ValueError, match=f"no words.*'{marks}'"):
+            ngrams.read_arpa(path, Vocabulary(["the", "cat", marks]))
+    path.write_bytes(gzip.compress(path.read_bytes())[:60])
+    with pytest.raises(ValueError, match="model.arpa is damaged"):
+        ngrams.read_arpa(path, VOCABULARY)
     with pytest.raises(FileNotFoundError):
         ngrams.read_arpa(tmp_path / "none.arpa", VOCABULARY)
