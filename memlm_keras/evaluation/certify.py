@@ -407,7 +407,8 @@ class _Reader:
         """Log-probability of each token, `(T,)`."""
         if hasattr(self.model, "score_batches"):
             return self._scores(text, [0])
-        return _entries(self.distributions(text), text)
+        entries = self.distributions(text)
+        return np.take_along_axis(entries, text[:, None], axis=1)[:, 0]
 
     def _documents(self, first, second):
         """Scores of the second of two documents."""
@@ -705,11 +706,6 @@ def _of_shape(scores, texts):
             f"{texts.shape}. Received: the shape {scores.shape}"
         )
     return scores
-
-
-def _entries(distributions, text):
-    """Entries `(T,)` of the words of a text in distributions `(T, V)`."""
-    return np.take_along_axis(distributions, text[:, None], axis=1)[:, 0]
 
 
 def _by_parts(score, vocabulary_size, size):
