@@ -2,6 +2,7 @@
 one is the standard error."""
 
 import contextlib
+import csv
 import ctypes
 import errno
 import fcntl
@@ -51,6 +52,15 @@ def atomic_path(path):
             "file sizes is reached. The previous file is untouched. Free some "
             "space, or choose another folder",
         ) from error
+
+
+def write_csv(path, records):
+    """Writes dicts with equal keys as CSV."""
+    with atomic_path(path) as temporary:
+        with open(temporary, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(records[0]) if records else [])
+            writer.writeheader()
+            writer.writerows(records)
 
 
 def _make_writable_parent(path):

@@ -336,6 +336,7 @@ class Experiment:
         whether an epoch is better than what the model began with."""
         import keras
 
+        from memlm_keras.training.callbacks import CSVLogger
         from memlm_keras.training.callbacks import TimeEstimate
 
         training = memlm.training
@@ -352,9 +353,7 @@ class Experiment:
                 restore_best_weights=True,
                 verbose=verbose,
             ),
-            keras.callbacks.CSVLogger(
-                str(folder.log_path), append=folder.checkpoint.exists()
-            ),
+            CSVLogger(str(folder.log_path), folder.log),
         ]
         checkpoint = training.Checkpoint(
             folder.checkpoint,

@@ -345,7 +345,7 @@ def _train(what, task, path, verbose):
     ]
     with files.atomic_path(path) as temporary:
         temporary.mkdir()
-        report.write_csv(temporary / "log.csv", records)
+        files.write_csv(temporary / "log.csv", records)
         run_folder.write_json(temporary / run_folder.RESULTS, results)
 
 

@@ -1,6 +1,5 @@
 """Results of runs: as plain values, as one line, and as tables."""
 
-import csv
 import dataclasses
 import statistics
 
@@ -81,22 +80,13 @@ def write_lines(path, lines):
         temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def write_csv(path, records):
-    """Writes dicts with equal keys as CSV."""
-    with files.atomic_path(path) as temporary:
-        with open(temporary, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(records[0]) if records else [])
-            writer.writeheader()
-            writer.writerows(records)
-
-
 # === Tables of the papers ===
 
 
 def write_table(table, runs, command, pictures=()):
     """Writes `table.csv` and `table.md` of a `TableRuns` and its runs."""
     rows = [_record_and_cells(table, row, runs) for row in table.rows]
-    write_csv(table.folder / "table.csv", [record for record, _ in rows])
+    files.write_csv(table.folder / "table.csv", [record for record, _ in rows])
     cells = [list(texts.values()) for _, texts in rows]
     lines = [
         f"# {table.title}",

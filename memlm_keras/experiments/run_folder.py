@@ -161,14 +161,19 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """List of dicts of floats, one an epoch, the last of a repeated epoch;
-        raises `ValueError` if the log is damaged."""
+        """List of dicts of floats, one an epoch, the last of a repeated epoch,
+        without a last line that was cut; raises `ValueError` if the log is
+        damaged."""
         with files.reading(self.log_path, "log", _REMEDY):
-            with open(self.log_path, newline="", encoding="utf-8") as file:
-                rows = {row["epoch"]: row for row in csv.DictReader(file)}
+            text = self.log_path.read_bytes().decode()
+            lines = text.splitlines()[: None if text.endswith("\n") else -1]
+            rows = {row["epoch"]: row for row in csv.DictReader(lines)}
             log = [{k: float(v) for k, v in r.items()} for r in rows.values()]
             if not log:
                 raise ValueError("it has no epoch")
+            for place, row in enumerate(log, int(log[0]["epoch"])):
+                if row["epoch"] != place:
+                    raise ValueError(f"it lacks epoch {place}")
         return log
 
     def model(self):

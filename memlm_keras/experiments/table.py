@@ -12,6 +12,7 @@ import sys
 import numpy as np
 
 from memlm_keras import analysis
+from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
@@ -267,7 +268,7 @@ class TableRuns:
                 if means[m.name] != ""
             )
             print(f"Chosen: {row.label}: {numbers}")
-        report.write_csv(self.folder / "best.csv", records)
+        files.write_csv(self.folder / "best.csv", records)
 
     # === Pictures of finished runs; methods return their names ===
 

@@ -1,11 +1,13 @@
 """Callbacks and schedules that Keras does not have."""
 
+import math
 import time
 
 import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 
 
@@ -93,6 +95,56 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
         if finite:
             self._good = values
         return finite
+
+
+class CSVLogger(keras.callbacks.CSVLogger):
+    """Writes the whole log after each epoch, of rows that a `Checkpoint` keeps.
+
+    Keras' appends lines, which a power cut may cut, and repeats an epoch that
+    was logged before the run was killed. `read()` returns the rows of a run
+    whose checkpoint has none, as in version 1.0.
+    """
+
+    def __init__(self, filename, read):
+        super().__init__(filename)
+        self.read = read
+        self.rows = []
+
+    def get_state(self):
+        """Returns the state for a `Checkpoint`: the rows."""
+        return {"rows": self.rows}
+
+    def set_state(self, state):
+        """Restores a result of `get_state`, also in the file."""
+        self.rows = state["rows"] if "rows" in state else self.read()
+        self._write()
+
+    def on_train_begin(self, logs=None):
+        self.rows = []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.rows = self.rows[:epoch]
+        if len(self.rows) < epoch:
+            raise ValueError(
+                f"{self.filename} ends before epoch {epoch}, with which "
+                "training continues. Put a whole copy in its place, or begin "
+                "anew."
+            )
+
+    def on_epoch_end(self, epoch, logs=None):
+        numbers = {name: float(logs[name]) for name in sorted(logs)}
+        self.rows.append({"epoch": epoch, **numbers})
+        self._write()
+
+    def on_train_end(self, logs=None):
+        """Does nothing: no file is open."""
+
+    def _write(self):
+        names = dict.fromkeys(name for row in self.rows for name in row)
+        files.write_csv(
+            self.filename,
+            [{n: row.get(n, math.nan) for n in names} for row in self.rows],
+        )
 
 
 class TimeEstimate(keras.callbacks.Callback):

@@ -9,6 +9,7 @@ from memlm_keras import files
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import figures
+from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
 
@@ -54,3 +55,38 @@ def test_a_run_without_pictures_is_not_finished(fails, experiment, monkeypatch):
     assert run.finished_results() is None
     experiment.run("run", epochs=1, verbose=0)
     assert run.finished_results() and (run.path / figures.CURVE).exists()
+
+
+@pytest.mark.parametrize(
+    "version, log, mended",
+    [
+        ("now", "", True),
+        ("now", "epoch,loss\n0,1\n0,2\n1,1\n", True),
+        ("1.0", "epoch,loss\n0,2\n0,1\n1,", True),
+        ("1.0", "epoch,loss\n0,", False),
+    ],
+)
+def test_a_damaged_log_is_mended_or_named_before_training(
+    version, log, mended, experiment
+):
+    experiment.run("run", epochs=1, verbose=0)
+    run = RunFolder("run")
+    (row,) = run.log()
+    if version == "1.0":
+        # Its checkpoints had no rows of the log.
+        saved = checkpoint.read(run.checkpoint)
+        meta = saved.pop("meta")
+        for _, state in meta["callbacks"]:
+            state.pop("rows", None)
+        checkpoint.write(run.checkpoint, meta, saved)
+        row = {"epoch": 0, "loss": 1}
+    run.log_path.write_text(log)
+    before = run.checkpoint.read_bytes()
+    if not mended:
+        with pytest.raises(ValueError, match="log.csv"):
+            experiment.run("run", epochs=2, verbose=0)
+        assert run.checkpoint.read_bytes() == before
+        return
+    assert experiment.run("run", epochs=2, verbose=0)["epochs"] == 2
+    first, second = run.log()
+    assert row.items() <= first.items() and second["loss"] > 0

@@ -93,12 +93,17 @@ def test_damaged_files_are_named(name, content, run):
 
 
 def test_a_log_counts_a_repeated_epoch_once(run):
-    run.log_path.write_text("epoch,loss\n0,3.0\n1,2.5\n1,2.0\n")
-    assert run.log() == [
-        {"epoch": 0.0, "loss": 3.0},
-        {"epoch": 1.0, "loss": 2.0},
-    ]
-    for content in ("epoch,loss\n", "epoch,loss\n0,x\n", "loss\n1\n", "\n"):
+    whole = "epoch,loss\r\n0,3.0\r\n1,2.5\r\n1,2.0\r\n"
+    for cut in ("", "2", "2,", "2,1.", "2,1.5", "2,1.5\r"):
+        run.log_path.write_text(whole + cut, newline="")
+        assert run.log() == [
+            {"epoch": 0.0, "loss": 3.0},
+            {"epoch": 1.0, "loss": 2.0},
+        ]
+    for content in (
+        *("epoch,loss\n", "epoch,loss\n0,x\n", "loss\n1\n", "\n", ""),
+        *(f"{whole}3,1.5\n", f"{whole}2\n", f"{whole}2,1.5,4\n"),
+    ):
         run.log_path.write_text(content)
         with pytest.raises(ValueError, match="log.csv is damaged"):
             run.log()
