@@ -3,7 +3,12 @@
 import functools
 
 import keras
+from keras import ops
 from keras import tree
+
+# The least lengths that a vector and its gradient are divided by: zero has no
+# direction, and near it the gradient would be useless.
+UNIT = 2.0**-50, 2.0**-10
 
 
 def with_gradient(forward, backward, plain=None):
@@ -79,6 +84,54 @@ def _torch_function():
             return None, None, *ctx.run_backward(kept, *upstream)
 
     return Function
+
+
+def divide_by_length(parts, least=UNIT, axis=None):
+    """Divides vectors by their lengths, or by `least[0]` if it is more.
+
+    The numbers of a vector are in `parts`, a tuple of tensors, or with `axis`
+    along that axis of its only tensor. Gradients are divided by at least
+    `least[1]`.
+    """
+
+    def forward(*parts):
+        length = length_of(parts, axis)
+        divisor = ops.maximum(length, least[0])
+        divided = tuple(
+            ops.cast(ops.divide(x, divisor), x.dtype) for x in parts
+        )
+        return divided, (length, *divided)
+
+    def backward(kept, *upstream):
+        length, *divided = kept
+        return divide_by_length_gradient(divided, length, upstream, least, axis)
+
+    return with_gradient(forward, backward)(*parts)
+
+
+def divide_by_length_gradient(divided, length, upstream, least, axis=None):
+    """Gradient of `parts`, by results and lengths of `divide_by_length`."""
+    # A vector that was divided by its length can change its direction only.
+    along = _sum_of_products(divided, upstream, axis)
+    along = ops.where(length > least[0], along, ops.zeros_like(along))
+    divisor = ops.maximum(length, least[1])
+    return tuple(
+        ops.cast(ops.subtract(up, ops.multiply(y, along)) / divisor, y.dtype)
+        for y, up in zip(divided, upstream)
+    )
+
+
+def length_of(parts, axis=None):
+    """Lengths of vectors, as `divide_by_length` takes them, in float32."""
+    return ops.sqrt(_sum_of_products(parts, parts, axis))
+
+
+def _sum_of_products(left, right, axis):
+    dtype = keras.backend.result_type(left[0].dtype, "float32")
+    total = sum(
+        ops.cast(x, dtype) * ops.cast(y, dtype) for x, y in zip(left, right)
+    )
+    return total if axis is None else ops.sum(total, axis, keepdims=True)
 
 
 def value_and_gradients(function):

@@ -356,7 +356,7 @@ class _Loop:
             raw = torch.view_as_real(raw)
             torch.div(
                 raw,
-                _modulus(raw, self.least),
+                _modulus(raw).clamp_(min=self.least[0]),
                 out=torch.view_as_real(keys[step]),
             )
             for index in reversed(range(count)):
@@ -393,9 +393,10 @@ class _Loop:
         by_candidate = update * (1 - candidate**2)
         by_update = (candidate - value) * update * (1 - update)
         by_reset = value * reset * (1 - reset)
-        modulus = _modulus(torch.view_as_real(raw), self.least)
+        modulus = _modulus(torch.view_as_real(raw))
         # A number that was divided by its modulus can change its phase only.
-        fixed = (modulus > self.least).to(modulus.dtype)
+        fixed = (modulus > self.least[0]).to(modulus.dtype)
+        modulus.clamp_(min=self.least[1])
         parts_of_keys = torch.view_as_real(all_keys)
 
         memory = memory.clone()
@@ -475,11 +476,10 @@ class _Loop:
         )
 
 
-def _modulus(pairs, least):
-    """Moduli of complex numbers, at least `least`."""
+def _modulus(pairs):
+    """Moduli of complex numbers."""
     # Faster than `abs` of complex numbers.
-    squares = pairs.square().sum(dim=-1, keepdim=True)
-    return squares.clamp_(min=least**2).sqrt_()
+    return pairs.square().sum(dim=-1, keepdim=True).sqrt_()
 
 
 def _sum_of_products(left, right):

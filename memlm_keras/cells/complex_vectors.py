@@ -11,13 +11,13 @@ Shapes below: B batch, H units, N_c copies.
 import numpy as np
 from keras import ops
 
-# Kinds of keys: each number is divided by its modulus, or by this bound if the
-# modulus is less.
-KEYS = {
-    "bound": 1.0,
-    # Zero has no phase, and near it the gradient would be useless.
-    "unit": 2.0**-10,
-}
+from memlm_keras.gradients import UNIT
+from memlm_keras.gradients import divide_by_length
+from memlm_keras.gradients import divide_by_length_gradient
+from memlm_keras.gradients import length_of
+
+# Kinds of keys: the least that each number, and its gradient, are divided by.
+KEYS = {"bound": (1.0, 1.0), "unit": UNIT}
 
 
 def split(vector, axis=-1):
@@ -44,28 +44,14 @@ def encode(key, value):
 def normalize(vector, key="bound"):
     """Divides a pair `(..., H / 2)` by its moduli, or by the bound of the kind
     of key where they are smaller; Weissenborn (2016), Equations 9 and 10."""
-    modulus = _modulus(vector, key)
-    return vector[0] / modulus, vector[1] / modulus
+    return divide_by_length(vector, KEYS[key])
 
 
 def normalize_gradient(vector, upstream, key="bound"):
     """Gradient of `vector`, given the gradient of `normalize(vector, key)`."""
-    modulus = _modulus(vector, key)
-    re, im = vector[0] / modulus, vector[1] / modulus
-    # A number that was divided by its modulus can change its phase only.
-    along = re * upstream[0] + im * upstream[1]
-    along = ops.where(modulus > KEYS[key], along, ops.zeros_like(along))
-    return (
-        (upstream[0] - re * along) / modulus,
-        (upstream[1] - im * along) / modulus,
+    return divide_by_length_gradient(
+        normalize(vector, key), length_of(vector), upstream, KEYS[key]
     )
-
-
-def _modulus(vector, key):
-    """Moduli, at least the bound of the kind of key."""
-    square = vector[0] * vector[0] + vector[1] * vector[1]
-    # The root of the maximum has a finite gradient at zero.
-    return ops.sqrt(ops.maximum(square, KEYS[key] ** 2))
 
 
 def permutations_from(seed):

@@ -20,6 +20,7 @@ from keras.src.backend import rnn
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
+from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import with_gradient
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
@@ -328,7 +329,7 @@ class DeltaRule(DistinctKernels, Memory):
         """Vectors of length one, `(B, T, N, K)`, or two of twice that size for
         each step, which read and write real and imaginary parts."""
         if not self.holographic:
-            return unit(self._by_head(vectors))
+            return divide_by_length((self._by_head(vectors),), axis=-1)[0]
         pair = complex_vectors.split(ops.cast(vectors, "float32"))
         re, im = complex_vectors.permute(
             complex_vectors.normalize(pair, "unit"),
@@ -384,11 +385,6 @@ class DeltaRule(DistinctKernels, Memory):
             "holographic",
             "residual",
         )
-
-
-def unit(vectors):
-    """Vectors of length one; a vector of zeros stays."""
-    return ops.rms_normalization(vectors) / vectors.shape[-1] ** 0.5
 
 
 def read_and_write(

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.gradients import divide_by_length
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import masked_softmax
@@ -87,7 +88,8 @@ class InductionAttention(DistinctKernels, Memory):
         self.output_kernel = self.add_kernel("output_kernel", (k, k))
 
     def remembered(self, outputs, token_ids=None):
-        return ops.rms_normalization(outputs)
+        (direction,) = divide_by_length((outputs,), axis=-1)
+        return direction * outputs.shape[-1] ** 0.5
 
     @over_valid_steps
     def read(self, outputs, state, token_ids=None, mask=None):

@@ -56,6 +56,8 @@ FORMS = {
 }
 FORMS["all_holographic"] = {**FORMS["all"], "holographic": True}
 every_form = pytest.mark.parametrize("form", FORMS)
+# Keys have the length one, also those of small outputs.
+sizes_of_outputs = st.sampled_from([np.float32(1), np.float32(1e-9)])
 plain_and_all = pytest.mark.parametrize(
     "form", ["plain", "all", "all_holographic"]
 )
@@ -123,13 +125,13 @@ def settings(draw):
     return batch, time, units, arguments
 
 
-@given(setting=settings(), seed=st.integers(0, 1000))
-def test_equals_the_reference(compiled, setting, seed):
+@given(setting=settings(), seed=st.integers(0, 1000), size=sizes_of_outputs)
+def test_equals_the_reference(compiled, setting, seed, size):
     batch, time, units, arguments = setting
     layer = make(units, **arguments)
     assert_equals_the_reference(
         layer,
-        normal(seed, batch, time, units),
+        size * normal(seed, batch, time, units),
         state_of(layer, seed + 1, batch),
         reader(layer, compiled),
     )

@@ -9,19 +9,15 @@ associations has the imaginary parts.
 
 import numpy as np
 
-# What Keras adds to the mean square.
-EPSILON = 1e-7
-# A complex number with a smaller modulus is divided by this.
-LEAST_MODULUS = 2.0**-10
-
 
 def sigmoid(x):
     return 1.0 / (1.0 + np.exp(-x))
 
 
 def unit(x):
-    """A vector of length one, but for Keras' epsilon."""
-    return x / np.sqrt(np.sum(x**2) + EPSILON * len(x))
+    """A vector of length one; zeros stay."""
+    length = np.sqrt(np.sum(abs(x) ** 2))
+    return x / length if length else x
 
 
 def complex_of(x):
@@ -40,7 +36,7 @@ def key_of_head(vector, n, heads, permutations):
     if permutations is None:
         return unit(np.split(vector, heads)[n])
     r = complex_of(vector)
-    r = r / np.maximum(np.abs(r), LEAST_MODULUS)
+    r = np.array([unit(number[None])[0] for number in r])
     copies = [r[permutation][n] for permutation in permutations]
     return np.array(copies) / np.sqrt(len(permutations))
 

@@ -10,13 +10,11 @@ from references.daniluk2017 import empty_like
 from references.daniluk2017 import history
 from references.daniluk2017 import keep
 from references.daniluk2017 import softmax
-
-# What Keras adds to the mean square.
-EPSILON = 1e-7
+from references.delta_rule import unit
 
 
 def normalized(h):
-    return h / np.sqrt(np.mean(h**2) + EPSILON)
+    return unit(h) * np.sqrt(len(h))
 
 
 def induction(outputs, weights, window):

@@ -7,6 +7,7 @@ vector for each copy, and every matrix multiplies a column vector from the left.
 import numpy as np
 
 from references.daniluk2017 import sigmoid
+from references.delta_rule import unit
 
 
 def to_complex(vector):
@@ -19,8 +20,9 @@ def to_real(vector):
 
 
 def normalize(vector, key):
-    least = {"bound": 1.0, "unit": 1 / 1024}[key]
-    return np.array([r / max(least, abs(r)) for r in vector])
+    if key == "unit":
+        return np.array([unit(r[None])[0] for r in vector])
+    return np.array([r / max(1.0, abs(r)) for r in vector])
 
 
 def read(key, memory, permutations):
