@@ -1,6 +1,11 @@
 """A client of a language model on TensorFlow Serving, by REST or gRPC."""
 
+import concurrent.futures
+import contextlib
+import http.client
 import json
+import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -15,6 +20,16 @@ _DTYPES = {
     "DT_INT64": "int64",
     "DT_STRING": "object",
 }
+# Kinds of NumPy's arrays that are read as a dtype; all else is no answer.
+_KINDS = {"b": "b", "f": "fiu", "i": "iu"}
+# What reading a name that is not there, or a value of another type, raises.
+_OF_OTHER_VALUES = (
+    *(LookupError, TypeError, AttributeError, ValueError),
+    *(ArithmeticError, RecursionError),
+)
+# Of a body, so that one without end does not fill the memory.
+_MOST_BYTES, _PART_BYTES = 2**30, 2**20
+_SHOWN = 100
 
 
 class Client:
@@ -30,7 +45,7 @@ class Client:
             needs nothing. gRPC sends large states several times as fast.
         model: string, name of the model on the server.
         version: integer, or `None` for the newest that the server has.
-        timeout: float, seconds that an answer may take.
+        timeout: float, seconds that a whole answer may take.
 
     Attributes:
         version: integer, the version of the requests.
@@ -38,8 +53,9 @@ class Client:
     Raises:
         ValueError: for a request that the model refuses, with its reason.
         LookupError: if the server has no such model, version or signature.
-        ConnectionError: if the server cannot be reached, or is not ready.
-        TimeoutError: if an answer takes longer than `timeout`.
+        ConnectionError: if the server cannot be reached, is not ready, or does
+            not answer as TensorFlow Serving does, such as a proxy with a page.
+        TimeoutError: if an answer is not complete within `timeout`.
         ImportError: for gRPC, without `tensorflow-serving-api`.
 
     Example:
@@ -89,7 +105,7 @@ class Client:
     def next(self, texts):
         """The most probable words after texts: B lists of pairs `(word,
         log-probability)`, the most probable first."""
-        return _words(self.call("next", text=_as_texts(texts)))
+        return self._words(self.call("next", text=_as_texts(texts)))
 
     def generate(self, texts, length=50, top_k=1, temperature=1.0, seed=0):
         """Continues texts.
@@ -115,12 +131,22 @@ class Client:
             temperature=np.full(rows, temperature, "float32"),
             seed=np.arange(rows) + seed,
         )
-        return list(answer["text"])
+        with self._connection.reading():
+            return list(answer["text"])
 
     def session(self, texts=""):
         """Starts to read texts word by word; returns a `Session`, of a single
         row if `texts` is a string."""
         return Session(self, texts)
+
+    def _words(self, answer):
+        """Lists of words and log-probabilities of an answer."""
+        with self._connection.reading():
+            columns = answer["top_k_words"], answer["top_k_log_probabilities"]
+            return [
+                list(zip(map(str, words), map(float, scores), strict=True))
+                for words, scores in zip(*columns, strict=True)
+            ]
 
 
 class Session:
@@ -156,7 +182,7 @@ class Session:
         return self.next
 
     def _update(self, answer):
-        words = _words(answer)
+        words = self._client._words(answer)
         self.next = words[0] if self._one else words
         self._state = {
             name: value
@@ -191,27 +217,53 @@ def _as_texts(texts):
     return np.array(texts, object)
 
 
-def _words(answer):
-    """Lists of words and log-probabilities of an answer."""
-    columns = (answer["top_k_words"], answer["top_k_log_probabilities"])
-    return [
-        list(zip(map(str, words), map(float, scores)))
-        for words, scores in zip(*columns)
-    ]
+class _Connection:
+    """What REST and gRPC share."""
+
+    @contextlib.contextmanager
+    def reading(self):
+        """Raises `ConnectionError` where an answer is not of the kind that is
+        read."""
+        try:
+            yield
+        except _OF_OTHER_VALUES as error:
+            raise self._other_server(_named(error)) from error
+
+    def _other_server(self, reason):
+        return ConnectionError(
+            f"What answers at {self._address} is not TensorFlow Serving, or "
+            f"its answer did not arrive whole: {reason}. Is this the address "
+            "of a server, or of a proxy before it?"
+        )
+
+    def _timeout_error(self):
+        return TimeoutError(
+            f"No whole answer from {self._address} within {self._timeout:g} "
+            "seconds. Give the client a longer `timeout`, or ask for less."
+        )
+
+    def _no_server(self, reason):
+        return ConnectionError(
+            f"No server answers at {self._address}: {reason}. Is one started, "
+            "and is this its port: 8501 of REST, 8500 of gRPC?"
+        )
 
 
-class RestConnection:
+class RestConnection(_Connection):
     """Requests by REST, in columns, to such as `"http://localhost:8501"`."""
 
     def __init__(self, address, model, timeout):
         self._address = f"{address.rstrip('/')}/v1/models/{model}"
         self._timeout = timeout
         self._outputs = {}
+        self._open = urllib.request.build_opener(_NoRedirection).open
 
     def versions(self):
         """Set of the versions that are ready."""
-        status = self._ask("")["model_version_status"]
-        return {int(v["version"]) for v in status if v["state"] == _READY}
+        answer = self._ask("")
+        with self.reading():
+            status = answer["model_version_status"]
+            return {int(v["version"]) for v in status if v["state"] == _READY}
 
     def predict(self, version, signature, inputs):
         """Outputs of a signature, as NumPy arrays by name."""
@@ -222,28 +274,32 @@ class RestConnection:
                 "signature_name": signature,
                 "inputs": {k: v.tolist() for k, v in inputs.items()},
             },
-        )["outputs"]
-        if len(outputs) == 1:
-            # The server leaves out the name of a single output.
-            answer = dict.fromkeys(outputs, answer)
-        return {
-            name: np.array(answer[name], dtype)
-            for name, dtype in outputs.items()
-        }
+        )
+        with self.reading():
+            answer = answer["outputs"]
+            if len(outputs) == 1:
+                # The server leaves out the name of a single output.
+                answer = dict.fromkeys(outputs, answer)
+            return {
+                name: _as_output(answer[name], np.dtype(dtype))
+                for name, dtype in outputs.items()
+            }
 
     def _signature(self, version, signature):
         """Dtypes of the outputs of a signature, by their names."""
         if version not in self._outputs:
-            metadata = self._ask(f"/versions/{version}/metadata")["metadata"]
-            definitions = metadata["signature_def"]["signature_def"]
-            self._outputs[version] = {
-                name: {
-                    output: _DTYPES[description["dtype"]]
-                    for output, description in definition["outputs"].items()
+            answer = self._ask(f"/versions/{version}/metadata")
+            with self.reading():
+                definitions = answer["metadata"]["signature_def"]
+                definitions = definitions["signature_def"]
+                self._outputs[version] = {
+                    name: {
+                        output: _DTYPES[description["dtype"]]
+                        for output, description in definition["outputs"].items()
+                    }
+                    for name, definition in definitions.items()
+                    if not name.startswith("__")
                 }
-                for name, definition in definitions.items()
-                if not name.startswith("__")
-            }
         signatures = self._outputs[version]
         if signature not in signatures:
             raise LookupError(
@@ -253,29 +309,89 @@ class RestConnection:
         return signatures[signature]
 
     def _ask(self, path, body=None):
+        """Value of the JSON text of an answer, all of it within `timeout`."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._address + path, data)
-        try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as file:
-                return json.load(file)
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read().decode(errors="replace")
+        answer = concurrent.futures.Future()
+
+        def ask():
             try:
-                text = json.loads(text)["error"]
-            except (ValueError, KeyError, TypeError):
-                text = text or error.reason
-            kind = {404: LookupError, 503: ConnectionError, 504: TimeoutError}
-            raise kind.get(error.code, ValueError)(text) from None
+                answer.set_result(self._read(request))
+            except BaseException as error:
+                answer.set_exception(error)
+
+        # Sockets have a timeout for each part that arrives, and none for all.
+        threading.Thread(target=ask, daemon=True).start()
+        try:
+            code, text = answer.result(self._timeout)
         except TimeoutError:
-            raise _timeout_error(self._address, self._timeout) from None
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, TimeoutError):
-                raise _timeout_error(self._address, self._timeout) from None
-            raise _connection_error(self._address, error.reason) from None
+            raise self._timeout_error() from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError):
+                raise self._timeout_error() from None
+            if isinstance(error, http.client.InvalidURL | OSError):
+                raise self._no_server(reason) from None
+            raise self._other_server(_named(error)) from None
+        try:
+            found = json.loads(text)
+            if code == 200 and isinstance(found, dict):
+                return found
+            reason = found["error"] + ""
+        except (ValueError, TypeError, LookupError, RecursionError):
+            start = text[:_SHOWN].decode(errors="replace")
+            raise self._other_server(
+                f"status {code} and the text {start!r}"
+            ) from None
+        kind = {404: LookupError, 503: ConnectionError, 504: TimeoutError}
+        raise kind.get(code, ValueError)(reason)
+
+    def _read(self, request):
+        """Status and body of an answer."""
+        end = time.monotonic() + self._timeout
+        try:
+            answer = self._open(request, timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            answer = error
+        parts = []
+        with answer:
+            while part := answer.read1(_PART_BYTES):
+                parts.append(part)
+                if time.monotonic() > end:
+                    raise TimeoutError
+                if sum(map(len, parts)) > _MOST_BYTES:
+                    raise http.client.HTTPException(
+                        f"more than {_MOST_BYTES:,} bytes"
+                    )
+            if answer.length:
+                raise http.client.IncompleteRead(b"".join(parts), answer.length)
+        return answer.status, b"".join(parts)
 
 
-class GrpcConnection:
+def _named(error):
+    return f"{type(error).__name__}: {error}"
+
+
+class _NoRedirection(urllib.request.HTTPRedirectHandler):
+    """Leaves the answer that names another address as it is."""
+
+    def redirect_request(self, *arguments):
+        return None
+
+
+def _as_output(value, dtype):
+    """An array of a dtype; raises `TypeError` for values of another kind."""
+    array = np.array(value, "O" if dtype.kind == "O" else None)
+    if dtype.kind == "O":
+        right = all(isinstance(each, str) for each in array.flat)
+    else:
+        right = array.dtype.kind in _KINDS[dtype.kind]
+    if array.size and not right:
+        raise TypeError(f"{dtype} expected, and not {value!r:.{_SHOWN}}")
+    return array.astype(dtype)
+
+
+class GrpcConnection(_Connection):
     """Requests by gRPC, of any size, to such as `"localhost:8500"`."""
 
     def __init__(self, address, model, timeout):
@@ -327,10 +443,11 @@ class GrpcConnection:
         for name, value in inputs.items():
             request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
         answer = self._ask(self._predictions.Predict, request)
-        return {
-            name: _as_text(tf.make_ndarray(value))
-            for name, value in answer.outputs.items()
-        }
+        with self.reading():
+            return {
+                name: _as_text(tf.make_ndarray(value))
+                for name, value in answer.outputs.items()
+            }
 
     def _ask(self, method, request):
         import grpc
@@ -340,9 +457,11 @@ class GrpcConnection:
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-            raise _timeout_error(self._address, self._timeout)
+            raise self._timeout_error()
         if code == grpc.StatusCode.UNAVAILABLE:
-            raise _connection_error(self._address, details)
+            raise self._no_server(details)
+        if code in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNKNOWN):
+            raise self._other_server(details)
         if code == grpc.StatusCode.NOT_FOUND:
             raise LookupError(details)
         raise ValueError(details)
@@ -355,17 +474,3 @@ def _as_text(array):
     text = np.empty(array.shape, object)
     text.ravel()[:] = flat
     return text
-
-
-def _timeout_error(address, timeout):
-    return TimeoutError(
-        f"No answer from {address} within {timeout:g} seconds. Give the client "
-        "a longer `timeout`, or ask for less."
-    )
-
-
-def _connection_error(address, reason):
-    return ConnectionError(
-        f"No server answers at {address}: {reason}. Is one started, and is "
-        "this its port: 8501 of REST, 8500 of gRPC?"
-    )

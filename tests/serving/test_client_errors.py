@@ -1,0 +1,173 @@
+"""The client, where what answers is not a server, or not a whole answer."""
+
+import contextlib
+import json
+import socketserver
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from memlm_keras.serving import Client
+from memlm_keras.serving import client as module
+
+READY = {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]}
+
+
+def metadata(**dtypes):
+    outputs = {name: {"dtype": dtype} for name, dtype in dtypes.items()}
+    return {
+        "metadata": {"signature_def": {"signature_def": {"next": {
+            "outputs": outputs
+        }}}}
+    }  # fmt: skip
+
+
+WORDS = metadata(top_k_words="DT_STRING", top_k_log_probabilities="DT_FLOAT")
+
+
+def http(body, status="200 OK", **headers):
+    body = body if isinstance(body, bytes) else json.dumps(body).encode()
+    headers = {"Content-Length": len(body)} | headers
+    lines = [f"HTTP/1.1 {status}", *(f"{k}: {v}" for k, v in headers.items())]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@contextlib.contextmanager
+def server(*answers, pause=0):
+    """Gives each request the next bytes, or the last, and ends; with `pause`,
+    in parts with that many seconds between."""
+    answers = list(answers)
+
+    class Handler(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(65536)
+            answer = answers.pop(0) if len(answers) > 1 else answers[0]
+            size = 1 if pause else max(1, len(answer))
+            with contextlib.suppress(OSError):
+                for begin in range(0, len(answer), size):
+                    self.request.sendall(answer[begin : begin + size])
+                    time.sleep(pause)
+
+    with socketserver.ThreadingTCPServer(("localhost", 0), Handler) as made:
+        made.daemon_threads, made.block_on_close = True, False
+        serve = threading.Thread(target=made.serve_forever, args=[0.01])
+        serve.start()
+        yield f"http://localhost:{made.server_address[1]}"
+        made.shutdown()
+
+
+PAGE = b"<html>Please sign in</html>"
+
+
+@pytest.mark.parametrize(
+    "answer, error, message",
+    [
+        (b"", ConnectionError, "No server answers.*closed"),
+        (b"SSH-2.0-OpenSSH_9\r\n", ConnectionError, "BadStatusLine"),
+        (http(b""), ConnectionError, "status 200 and the text ''"),
+        (http(PAGE), ConnectionError, "not TensorFlow Serving.*sign in"),
+        (http(PAGE, "404 Not Found"), ConnectionError, "status 404.*sign in"),
+        (http(PAGE, "502 Bad Gateway"), ConnectionError, "status 502"),
+        (http(PAGE, "504 Timeout"), ConnectionError, "status 504"),
+        (
+            http(READY, "302 Found", Location="http://localhost:1/"),
+            ConnectionError,
+            "status 302",
+        ),
+        (http(b'{"a": 1'), ConnectionError, "status 200 and"),
+        (http(b"\xff\xfe{"), ConnectionError, "status 200 and"),
+        (http(b"[" * 9_000), ConnectionError, "status 200 and"),
+        (http(READY)[:-9], ConnectionError, "IncompleteRead"),
+        (
+            http(b"ff\r\n{", **{"Transfer-Encoding": "chunked"}),
+            ConnectionError,
+            "IncompleteRead",
+        ),
+        (http(b" " * 10_000), ConnectionError, "more than 9,999 bytes"),
+        (http([]), ConnectionError, "status 200"),
+        (http({}), ConnectionError, "KeyError: 'model_version_status'"),
+        (http({"model_version_status": 3}), ConnectionError, "TypeError"),
+        (
+            http({"model_version_status": [{"version": "x", "state": ""}]}),
+            LookupError,
+            "no version None",
+        ),
+        (
+            http({"model_version_status": [{"version": [1], "state":
+                                            "AVAILABLE"}]}),
+            ConnectionError,
+            "TypeError",
+        ),
+        (http({"error": "none"}, "404 Not Found"), LookupError, "^none$"),
+        (http({"error": "none"}, "400 Bad"), ValueError, "^none$"),
+        (http({"error": [1]}, "400 Bad"), ConnectionError, "status 400"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer(answer, error, message, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_BYTES", 9_999)
+    with server(answer) as address, pytest.raises(error, match=message):
+        Client(address, "small", timeout=20)
+
+
+@pytest.mark.parametrize(
+    "description, outputs",
+    [
+        ({}, None),
+        ({"metadata": {"signature_def": {"signature_def": []}}}, None),
+        (metadata(top_k_words="DT_STRANGE"), None),
+        (metadata(top_k_words="DT_STRING"), [["a"]]),
+        (WORDS, None),
+        (WORDS, [1, 2]),
+        (WORDS, {"top_k_words": [["a"]]}),
+        *(
+            (WORDS, {"top_k_words": w, "top_k_log_probabilities": p})
+            for w, p in [
+                ([["a"]], [["a"]]),
+                ([["a"]], [[None]]),
+                ([["a"]], [[True]]),
+                ([[1]], [[-1.5]]),
+                ([["a", "b"]], [[-1.5]]),
+                ([["a"], ["b"]], [[-1.5]]),
+                ([["a"]], [[-1.5], [-1.0, -2.0]]),
+                ("a", -1.5),
+            ]
+        ),
+    ],
+)
+def test_values_of_other_types(description, outputs):
+    answers = http(READY), http(description), http({"outputs": outputs})
+    with server(*answers) as address:
+        client = Client(address, "small", timeout=20)
+        with pytest.raises(ConnectionError, match="not TensorFlow Serving"):
+            client.next("a")
+
+
+def test_an_answer_of_the_right_types():
+    outputs = {"top_k_words": [["a"]], "top_k_log_probabilities": [[-1]]}
+    answers = http(READY), http(WORDS), http({"outputs": outputs})
+    with server(*answers) as address:
+        assert Client(address, "small").next("a") == [[("a", -1.0)]]
+    empty = module._as_output([[]], np.dtype("int32"))
+    assert empty.shape == (1, 0) and empty.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [http(READY), http(b"9" * 1000), b"H" * 60_000],
+    ids=["header", "body", "line"],
+)
+def test_the_timeout_is_of_the_whole_answer(answer):
+    begin = time.monotonic()
+    with server(answer, pause=0.1) as address:
+        with pytest.raises(TimeoutError, match="within 0.5 seconds"):
+            Client(address, "small", timeout=0.5)
+    # Of a busy machine; by the bytes alone it would be ten seconds and more.
+    assert time.monotonic() - begin < 5
+
+
+@pytest.mark.parametrize("address", ["http://", "http://a:b", "what://a"])
+def test_addresses_that_are_none(address):
+    with pytest.raises(ConnectionError, match="No server answers"):
+        Client(address, "small", timeout=20)
