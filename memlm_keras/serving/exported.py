@@ -56,7 +56,7 @@ def load(path):
         * `step(token_ids, state)`, from integers `(B, T)` to natural-log
           probabilities `(B, T, V)` of the next tokens, and the new state. A
           SavedModel gives only the most probable words after the last token:
-          other entries are masked (`numpy.ma`);
+          other entries are masked (`numpy.ma`). B and T are at least one;
         * of a SavedModel, `distributions(token_ids)`, `(B, T, V)` from an
           empty context, and `score(token_ids)`, `(B, T - 1)`.
 
@@ -94,8 +94,19 @@ class OneStep:
 
     def step(self, token_ids, state):
         """Reads tokens one after another."""
-        found = []
-        for column in np.split(np.asarray(token_ids), token_ids.shape[1], 1):
+        token_ids, found = np.asarray(token_ids), []
+        if not token_ids.size or token_ids.ndim != 2:
+            raise ValueError(
+                "`token_ids` must have at least one row and one token, (rows, "
+                f"tokens). Received: the shape {token_ids.shape}"
+            )
+        outside = (token_ids < 0) | (token_ids >= self.vocabulary_size)
+        if outside.any():
+            raise ValueError(
+                f"`token_ids` must be from 0 to {self.vocabulary_size - 1}. "
+                f"Received: {token_ids[outside][0]}"
+            )
+        for column in np.split(token_ids, token_ids.shape[1], axis=1):
             part, state = self._rows(column, state)
             found.append(part)
         return np.stack(found, axis=1), state

@@ -115,7 +115,7 @@ class MemlmForCausalLM(
 
     Call arguments:
         input_ids: int tensor `(batch, time)`, read from an empty context or
-            from the state in the cache. Ids from `vocab_size` on are padding.
+            from the state in the cache. The id `vocab_size` is padding.
         attention_mask: tensor `(batch, time)`, or of all columns since the
             first call, zero at padding; or `None`. Padding may be anywhere in a
             row: it is not read, and the state does not move on it.
@@ -129,6 +129,10 @@ class MemlmForCausalLM(
     Returns:
         `CausalLMOutputWithPast` with `logits` float32 `(batch, time,
         vocab_size)`, zero at padding, `loss` and `cache`.
+
+    Raises:
+        ValueError: for any other id that `attention_mask` does not mark as
+            padding.
     """
 
     config_class = MemlmConfig
@@ -207,9 +211,16 @@ class MemlmForCausalLM(
         **kwargs,
     ):
         batch, time = input_ids.shape
-        read = input_ids < self.config.vocab_size
+        size = self.config.vocab_size
+        read = input_ids != size
         if attention_mask is not None:
             read &= attention_mask[:, -time:].to(read.device).bool()
+        outside = read & ((input_ids < 0) | (input_ids > size))
+        if outside.any():
+            raise ValueError(
+                f"`input_ids` must be from 0 to {size - 1}, or {size} for "
+                f"padding. Received: {input_ids[outside][0]}"
+            )
         if cache is None:
             cache = past_key_values
         state = None if cache is None else cache.state

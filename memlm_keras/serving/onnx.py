@@ -125,7 +125,8 @@ class NamedState:
 
     def __call__(self, token_ids, *state):
         log_probabilities, new = self.streamed(
-            token_ids, dict(zip(self.streamed.specification, state))
+            _some_rows(token_ids),
+            dict(zip(self.streamed.specification, state)),
         )
         new = {f"next_{name}": value for name, value in new.items()}
         return {"log_probabilities": log_probabilities, **new}
@@ -212,7 +213,7 @@ class SherpaOnline(NamedState):
             if not one.dtype.is_floating:
                 part = tf.cast(tf.round(part), one.dtype)
             state[name] = tf.reshape(part, (-1, *one.shape[1:]))
-        scores, new = self.streamed(x, state)
+        scores, new = self.streamed(_some_rows(x), state)
         flat = [
             tf.cast(tf.reshape(new[name], (-1, size)), tf.float32)
             for name, size in self.sizes.items()
@@ -243,6 +244,7 @@ class SherpaOffline(NamedState):
         """Scores int64 ids `(N, T)` of lengths `(N,)`, each text from an empty
         context and with its end."""
         end = self.vocabulary.end_of_sentence_id
+        x = _some_rows(x)
         lengths = tf.cast(x_lens, tf.int32)[:, None]
         places = tf.range(tf.shape(x)[1] + 1)[None]
         # The padding of a text may be no id at all.
@@ -253,6 +255,14 @@ class SherpaOffline(NamedState):
         )
         scores = tf.where(places <= lengths, scores, 0.0)
         return {"nll": -tf.reduce_sum(scores, axis=1)}
+
+
+def _some_rows(token_ids):
+    """The ids; without rows, the look-up of the first is an error, where the
+    LSTM of onnxruntime would end the process."""
+    first = tf.gather(token_ids, 0)
+    # No id is less than zero, so this changes none.
+    return tf.maximum(token_ids, tf.minimum(first, 0))
 
 
 def _ids_of(contract):

@@ -126,6 +126,19 @@ def test_padding_is_known_without_a_mask(wrapped):
     )
 
 
+@pytest.mark.parametrize("outside", [-1, V + 1, 10**9])
+def test_other_ids_are_refused(wrapped, outside):
+    _, model, _ = wrapped
+    ids = torch.tensor([[0, 3, V], [0, outside, 4]])
+    for mask in (None, torch.tensor([[1, 1, 0], [1, 1, 1]])):
+        with pytest.raises(
+            ValueError, match=f"to {V - 1}.*Received: {outside}"
+        ):
+            model(ids, attention_mask=mask)
+    mask = torch.tensor([[1, 1, 0], [1, 0, 1]])
+    assert model(ids, attention_mask=mask).logits[1, 2].any()
+
+
 def test_the_loss_is_the_mean_of_ours(wrapped):
     lm, model, tokenizer = wrapped
     batch = encode(tokenizer, side="left")

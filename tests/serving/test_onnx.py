@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -42,6 +44,36 @@ def test_it_has_native_operators_and_no_loop(streamed):
     assert found["LSTM"] == 2
     assert not found["Loop"] + found["Scan"] + found["If"]
     assert onnx.load(streamed).opset_import[0].version == 17
+
+
+def test_no_rows_are_an_error(streamed, vocabulary):
+    """Of a process of its own, which onnxruntime's LSTM would end."""
+    code = f"""
+import numpy as np, onnxruntime
+from memlm_keras import serving
+exported = serving.load({str(streamed)!r})
+state = exported.initial_state(0)
+try:
+    exported.run(np.zeros((0, 1), "int64"), state)
+except Exception as error:
+    print("ended", type(error).__module__.split(".")[0])
+for ids in (np.zeros((0, 1)), np.zeros((1, 0)), [[{len(vocabulary)}]], [[-1]]):
+    try:
+        exported.step(np.asarray(ids, "int64"), state)
+    except ValueError as error:
+        print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    first, *others = done.stdout.splitlines()
+    assert first == "ended onnxruntime", done
+    assert [line.rpartition(". Received: ")[2] for line in others] == [
+        "the shape (0, 1)",
+        "the shape (1, 0)",
+        str(len(vocabulary)),
+        "-1",
+    ]
 
 
 def test_it_knows_its_words(streamed, vocabulary):
