@@ -218,7 +218,7 @@ def _as_texts(texts):
 
 
 class _Connection:
-    """What REST and gRPC share."""
+    """Errors of both kinds of connection."""
 
     @contextlib.contextmanager
     def reading(self):
