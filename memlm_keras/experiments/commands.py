@@ -248,6 +248,14 @@ def train(positional, values, command):
             "with --cache."
         )
     print(f"All of it is in {folder}")
+    if not results.get("finite", True):
+        kept = results["best_epoch"]
+        raise RuntimeError(
+            f"Training diverged in epoch {results['epochs']}: its loss or "
+            f"perplexity was not finite. {folder} holds the weights "
+            f"{f'of epoch {kept}' if kept else 'from before training'}. Try a "
+            "lower --learning_rate."
+        )
     path = shlex.quote(str(folder))
     lines = task.examples(experiment, path)
     if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:

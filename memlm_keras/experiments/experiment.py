@@ -245,7 +245,7 @@ class Experiment:
                 results = {
                     "parameters": model.count_params(),
                     "finite": finite,
-                    **self._summary(log := run_folder.log(), improved),
+                    **self._summary(log := run_folder.log(), improved, finite),
                     **self.task.measure(self, model, verbose),
                 }
             # Before the results, with which the run is finished.
@@ -315,12 +315,16 @@ class Experiment:
                 results = run_folder.add_results({request.name: made})
         return results
 
-    def _summary(self, log, improved):
+    def _summary(self, log, improved, finite):
         """Epochs and speed of a run; the first of equal epochs is the best, and
-        the best is 0 where none improved a trained model."""
+        the best is 0 where none improved a model, or the first diverged."""
         best = max if self.task.mode == "max" else min
         monitor = [row[self.task.monitor] for row in log]
-        best_epoch = 1 + monitor.index(best(monitor)) if improved else 0
+        if not finite:
+            monitor.pop()
+        best_epoch = 0
+        if improved and monitor:
+            best_epoch = 1 + monitor.index(best(monitor))
         speed = next(name for name in log[0] if name.endswith("_per_second"))
         return {
             "epochs": len(log),
@@ -381,8 +385,6 @@ class Experiment:
             ],
             verbose=verbose,
         )
-        if stop_on_nan.stopped:
-            print("The loss was not finite; the last good weights were kept.")
         improved = self.task.keep_better(self, model, validation)
         folder.save(model)
         return not stop_on_nan.stopped, improved

@@ -17,6 +17,7 @@ import keras
 
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.process import import_keras
+from memlm_keras.experiments.run_folder import RunFolder
 
 _PACKAGE = pathlib.Path(__file__).parents[2]
 _LINES_OF_A_FAILURE = 8
@@ -160,6 +161,10 @@ def train_in_process(folder, recipe, running, stop):
     except OSError as error:
         return f"failed: {error}"
     if process.returncode == 0:
+        return None
+    # A run that diverged ends with exit status 1, and with results.
+    results = RunFolder(folder).results() or {}
+    if process.returncode == 1 and not results.get("finite", True):
         return None
     text = log.read_text(encoding="utf-8", errors="replace")
     last = text.splitlines()[-_LINES_OF_A_FAILURE:]

@@ -14,7 +14,10 @@ from memlm_keras.arguments import require_positive_integer
 class StopOnNaN(keras.callbacks.TerminateOnNaN):
     """Stops on a NaN or infinite loss and restores the last good weights.
 
-    It restores the state of the optimizer too, so training can continue.
+    It also stops after an epoch whose validation loss or perplexity is NaN or
+    infinite: weights that grow without bound may be finite, and the perplexity
+    the first number that is not. It restores the state of the optimizer too, so
+    training can continue.
 
     Keras' `TerminateOnNaN` leaves the NaN weights in the model. Good weights
     are those before the first batch, after each epoch and, with `frequency`,
@@ -35,6 +38,8 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
     >>> lm.fit(batches, callbacks=[memlm_keras.training.StopOnNaN()])
     """
+
+    _VALIDATED = ("val_loss", "val_perplexity")
 
     def __init__(self, frequency=None):
         super().__init__()
@@ -72,7 +77,10 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
             self._keep_weights()
 
     def on_epoch_end(self, epoch, logs=None):
-        if not self.stopped and not self._keep_weights():
+        found = [(logs or {}).get(name, 0.0) for name in self._VALIDATED]
+        if not self.stopped and not (
+            np.isfinite(found).all() and self._keep_weights()
+        ):
             self.model.stop_training = True
             self._roll_back()
 

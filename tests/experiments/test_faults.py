@@ -1,7 +1,9 @@
 """Faults of machines and people, and what is left of a run after them."""
 
 import shutil
+import sys
 
+import numpy as np
 import pytest
 
 import memlm_keras
@@ -9,6 +11,8 @@ from memlm_keras import files
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import figures
+from memlm_keras.experiments import runs
+from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
@@ -90,3 +94,29 @@ def test_a_damaged_log_is_mended_or_named_before_training(
     assert experiment.run("run", epochs=2, verbose=0)["epochs"] == 2
     first, second = run.log()
     assert row.items() <= first.items() and second["loss"] > 0
+
+
+@pytest.mark.backend
+@pytest.mark.parametrize("preset", ["daniluk2017/lstm", "memlm/small"])
+def test_divergence_is_one_line(preset, memlm, folder):
+    """Whether a processor gives NaN, infinity or a large number."""
+    command = ("train", preset, "--dataset=text", *SMALL)
+    told = memlm(*command, "--learning_rate=1e6", "--epochs=3")
+    assert told.status == 1 and told.err.count("\n") == 1, told.err
+    assert "diverged in epoch 1" in told.err and "before training" in told.err
+    (path,) = (folder / "runs").iterdir()
+    weights = RunFolder(path).model().get_weights()
+    assert all(np.isfinite(weight).all() for weight in weights)
+    before = (path / "log.csv").stat().st_mtime_ns
+    again = memlm(*command, "--learning_rate=1e6", "--epochs=3")
+    assert (again.status, again.err) == (1, told.err)
+    assert (path / "log.csv").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("finite", [True, False])
+def test_a_row_that_diverged_has_results(finite, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(runs, "_arguments", lambda *given: [])
+    write_json(tmp_path / "results.json", {"finite": finite})
+    failure = runs.train_in_process(tmp_path, {}, {}, lambda: False)
+    assert (failure is None) is not finite

@@ -1,5 +1,6 @@
 """Learning-rate halving, NaN, throughput."""
 
+import functools
 import time
 
 import keras
@@ -76,6 +77,18 @@ def test_nan_stops_with_the_weights_of_the_epoch_before():
     assert np.isfinite(
         model.evaluate(batches, verbose=0, return_dict=True)["loss"]
     )
+
+
+def test_a_perplexity_that_overflows_stops_too():
+    model, batches = small_model()
+    before = model.get_weights()
+    model.compile(keras.optimizers.SGD(1e6))
+    stop = StopOnNaN()
+    fit = functools.partial(model.fit, batches, epochs=3, verbose=0)
+    history = fit(validation_data=batches, callbacks=[stop]).history
+    assert stop.stopped and len(history["loss"]) == 1
+    for weight, expected in zip(model.get_weights(), before):
+        np.testing.assert_array_equal(weight, expected)
 
 
 def test_a_checkpoint_tells_that_training_was_stopped(tmp_path):
