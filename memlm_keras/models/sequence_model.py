@@ -20,6 +20,8 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
+from memlm_keras.training.checkpoint import generator_states
+from memlm_keras.training.checkpoint import set_generator_states
 from memlm_keras.training.losses import Nats
 
 
@@ -636,11 +638,22 @@ def _require_whole_sentences(batches, memory):
 
 
 class FollowEpoch(keras.callbacks.Callback):
-    """Moves batches to the epoch of `fit`, since their order depends on it."""
+    """Moves batches to the epoch of `fit`, since their order depends on it, and
+    keeps torch's random numbers apart from those that loaders of batches draw,
+    so that neither validation nor a `Checkpoint` changes training."""
 
     def __init__(self, batches):
         super().__init__()
         self.batches = batches
+        self._states = None
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if batch == 0 and self._states is not None:
+            set_generator_states(self._states)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch + 1 == len(self.batches):
+            self._states = generator_states()
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch != self.batches.epoch:

@@ -1,96 +1,127 @@
-"""Recipes, run as users run them."""
+"""Recipes of the papers give the weights of `memlm train`."""
 
+import dataclasses
 import importlib.util
-import os
 import pathlib
-import subprocess
-import sys
 
+import keras
+import numpy as np
 import pytest
+from absl import flags
 
-from memlm_keras import presets
-from memlm_keras.experiments import command_line
-from memlm_keras.experiments import recipe
-from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.options import read_options
-from memlm_keras.experiments.tasks import resolve
+import memlm_keras as memlm
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments.run_folder import RunFolder
 
 RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
-NAMES = (
-    "daniluk2017",
-    "tran2016",
-    "salton2017",
-    "kong2019",
-    "weissenborn2016",
-    "baselines",
-)
+# Rows, and epochs that reach halved rates and worse epochs than the best.
+ROWS = {
+    "daniluk2017": ("key_value_predict", 4),
+    "tran2016": ("rm_tm_gated", 6),
+    "salton2017": ("ptb_single", 14),
+    "weissenborn2016": ("dual_am_gru_shared", 4),
+    "kong2019": ("vs_kneser_ney_512", 4),
+}
 
 
-def steps_of(name):
-    spec = importlib.util.spec_from_file_location(name, RECIPES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.STEPS
+@pytest.fixture
+def recipe(monkeypatch):
+    """`recipe(name, *flags)`: a recipe, with flags, on little text."""
+    before = set(flags.FLAGS)
+    load, load_pairs = memlm.data.load, memlm.data.load_pairs
+
+    def little(*args, **kwargs):
+        corpus = load(*args, **kwargs).with_first_lines(150)
+        splits = {
+            name: memlm.data.Split(
+                split.tokens[: split.document_starts[2]],
+                split.document_starts[:2],
+            )
+            for name in ("validation", "test")
+            for split in [getattr(corpus, name)]
+        }
+        return dataclasses.replace(corpus, **splits)
+
+    def few(*args, **kwargs):
+        corpus = load_pairs(*args, **kwargs)
+        splits = {
+            name: dataclasses.replace(
+                split,
+                premises=split.premises[:n],
+                hypotheses=split.hypotheses[:n],
+                labels=split.labels[:n],
+            )
+            for name, n in (("train", 120), ("validation", 30), ("test", 30))
+            for split in [getattr(corpus, name)]
+        }
+        return dataclasses.replace(corpus, **splits)
+
+    def loaded(name, *arguments):
+        path = RECIPES / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        flags.FLAGS([name, *arguments])
+        return module
+
+    monkeypatch.setattr(memlm.data, "load", little)
+    monkeypatch.setattr(memlm.data, "load_pairs", few)
+    yield loaded
+    for name in set(flags.FLAGS) - before:
+        delattr(flags.FLAGS, name)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_step_is_a_command_that_can_be_typed(name):
-    for step in steps_of(name).values():
-        verb, what, *flags = step
-        command = command_line.COMMANDS[verb]
-        _, values = command.parse([what, *flags])
-        given = {k: v for k, v in values.items() if k in OVERRIDES}
-        read_options(OVERRIDES.values(), given)
-        if verb == "train":
-            assert resolve(what) == what
-            continue
-        rows = presets.tables()[what].rows
-        if "rows" in values:
-            known = {row.label.rpartition("/")[2] for row in rows}
-            assert set(values["rows"].split(",")) <= known
-
-
-def test_tables_of_the_papers_are_all_of_some_recipe():
-    steps = [step for name in NAMES for step in steps_of(name).values()]
-    ran = {step[1] for step in steps if step[0] == "table"}
-    assert ran == set(presets.tables())
-
-
-def test_what_is_typed_behind_a_step_wins(monkeypatch, capsys):
-    called = []
-
-    def called_with(arguments):
-        called.append(arguments)
-        return 0 if len(called) < 3 else 7
-
-    monkeypatch.setattr(command_line, "main", called_with)
-    steps = {"a": ["train", "x/lstm", "--epochs=3"], "b": ["table", "x/y"]}
-
-    def run(*arguments):
-        return recipe.main(steps, "A recipe.", list(arguments))
-
-    assert run("a", "b", "--epochs=1", "--grid", "l2=0,1") == 0
-    more = ["--epochs=1", "--grid", "l2=0,1"]
-    assert called == [[*steps["a"], *more], [*steps["b"], *more]]
-    # The status of a step is that of the recipe, and ends it.
-    assert run("b", "a") == 7 and called[2:] == [steps["b"]]
-    assert run("--model=rnn", "--seed=3") == 7
-    assert called[-1] == ["train", "x/rnn", "--seed=3"]
-    assert run("--table=y/z") == 7 and called[-1] == ["table", "y/z"]
-    capsys.readouterr()
-    assert run("c") == 2 and "There is no step c." in capsys.readouterr().err
-    assert run() == 0 and "a: memlm train x/lstm" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.slow
-def test_a_recipe_tells_its_steps(name):
-    found = subprocess.run(
-        [sys.executable, RECIPES / f"{name}.py"],
-        env={**os.environ, "PYTHONPATH": str(RECIPES.parent)},
-        capture_output=True,
-        text=True,
+@pytest.mark.backend
+@pytest.mark.parametrize("name", ROWS)
+def test_a_recipe_gives_the_weights_of_memlm_train(
+    name, recipe, tmp_path, capsys
+):
+    row, epochs = ROWS[name]
+    module = recipe(
+        name,
+        "--dataset=embedded",
+        "--scale=0.06",
+        f"--epochs={epochs}",
+        "--seed=3",
+        "--out=",
     )
-    assert found.returncode == 0 and not found.stderr, found.stderr
-    for step in steps_of(name):
-        assert f"\n  {step}: memlm " in found.stdout
+    trained, train = [], module.train
+    module.train = lambda corpus: trained.append(train(corpus)) or trained[0]
+    module.main([])
+    told = capsys.readouterr().out
+    assert "validation" in told and "test" in told
+    experiment = Experiment(f"{name}/{row}", "embedded", seed=3, scale=0.06)
+    results = experiment.run(tmp_path / "run", epochs=epochs, verbose=0)
+    expected = RunFolder(tmp_path / "run").model()
+    for found, weight in zip(
+        trained[0].trainable_weights, expected.trainable_weights, strict=True
+    ):
+        difference = keras.ops.convert_to_numpy(found - weight)
+        assert np.abs(difference).max() <= 1e-6, weight.path
+    # The same measurement, too.
+    test = results["test"]
+    value = test.get("perplexity", test.get("accuracy"))
+    assert f"{value:.2f}" in told.partition("test")[2]
+
+
+@pytest.mark.backend("tensorflow")
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ROWS)
+def test_a_recipe_exports_its_model(name, recipe, tmp_path, capsys):
+    import tensorflow as tf
+
+    out = tmp_path / name / "1"
+    recipe(
+        name, "--dataset=embedded", "--scale=0.06", "--epochs=1", f"--out={out}"
+    ).main([])
+    assert str(out) in capsys.readouterr().out
+    signatures = tf.saved_model.load(str(out)).signatures
+    assert "serving_default" in signatures
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_recipe_is_short(name):
+    """A reader of the paper reads it in three minutes."""
+    lines = (RECIPES / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 120
+    assert not [line for line in lines if "from_preset" in line]
