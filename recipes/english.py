@@ -19,12 +19,12 @@ import shlex
 import sys
 import time
 
+import model_card
 from absl import app
 from absl import flags
 
 import memlm_keras as memlm
 from memlm_keras.experiments import process
-from memlm_keras.experiments import recipe
 
 MEMORIES = ("projection", "delta_rule")
 FLAGS = flags.FLAGS
@@ -117,7 +117,7 @@ def main(_):
     }
     folder = pathlib.Path(FLAGS.out, "memlm", FLAGS.name)
     test = corpus.batches("test", 4, 256, documents=True)
-    recipe.save_trained(model, folder, "int8", test, card)
+    model_card.save_trained(model, folder, "int8", test, card)
 
 
 def layers_and_memory():

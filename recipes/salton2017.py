@@ -20,8 +20,7 @@ FLAGS = flags.FLAGS
 flags.DEFINE_enum("dataset", "ptb", ["ptb", "embedded"], "Training text.")
 flags.DEFINE_string("data_dir", None, "Folder of the text; else a download.")
 flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
-# The authors' code; the paper stops by its patience alone.
-flags.DEFINE_integer("epochs", 100, "The most epochs.", 1)
+flags.DEFINE_integer("epochs", 100, "The most epochs: the authors' code.", 1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string(
     "out", "saved_models/salton2017/1", "Folder to export to, or empty."

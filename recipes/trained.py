@@ -9,13 +9,13 @@ memlm/embedded_attention. It takes a few minutes of a CPU core.
 
 import pathlib
 
+import model_card
 import quickstart
 from absl import app
 from absl import flags
 
 import memlm_keras as memlm
 from memlm_keras.experiments import process
-from memlm_keras.experiments import recipe
 
 FLAGS = flags.FLAGS
 flags.DEFINE_string(
@@ -55,7 +55,7 @@ def main(_):
             "command": "python recipes/trained.py --backend="
             f"{process.backend()} --seed={FLAGS.seed} --epochs={FLAGS.epochs}",
         }
-        recipe.save_trained(model, folder, FLAGS.dtype, batches, card)
+        model_card.save_trained(model, folder, FLAGS.dtype, batches, card)
         print(f"Written: {folder}")
 
 

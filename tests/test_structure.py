@@ -257,8 +257,10 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
 ALONE = {
     "cells.associative_backward": "gradients derived by hand, not equations",
     "cells.fused": "implementations of Keras' own layers, for speed",
+    "experiments.command_line": "the program, which setup.py names",
     "experiments.commands": "imported after Keras' backend is chosen",
     "experiments.paper_claims": "data",
+    "experiments.paper_steps": "data",
     "experiments.recall_rows": "data",
     "models.torch_checkpoint": "a file format",
     "serving.huggingface": "imports an optional package",

@@ -469,7 +469,8 @@ COMMANDS = {
         Command(
             "table",
             "Trains every row of a paper's table, and writes the table with "
-            "the paper's numbers.",
+            "the paper's numbers. PAPER alone shows its tables, and the "
+            "commands of our results, and trains nothing.",
             {"PAPER/TABLE": None, "SETTINGS": "*"},
             (
                 options.DATASET,

@@ -8,11 +8,13 @@ import dataclasses
 import fnmatch
 import functools
 import itertools
+import math
 import os
 import pathlib
 import re
 import shlex
 import sys
+import textwrap
 
 import memlm_keras as memlm
 from memlm_keras import files
@@ -24,6 +26,7 @@ from memlm_keras.experiments import defaults
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import options
+from memlm_keras.experiments import paper_steps
 from memlm_keras.experiments import process
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
@@ -281,7 +284,9 @@ def _print_measured(results, requests):
 
 
 def table(positional, values, command):
-    """Trains a table; returns the exit status."""
+    """Trains a table, or shows those of a paper; returns the exit status."""
+    if positional.table in registry.papers():
+        return _show_tables(positional.table, shlex.split(command)[3:])
     process.import_keras()
     from memlm_keras.experiments.table import TableRuns
 
@@ -315,11 +320,48 @@ def table(positional, values, command):
         overrides=read_options(options.OVERRIDES.values(), values),
         measures=measures,
     )
+    if dataset is None and runs.dataset == "embedded":
+        print(
+            "No --dataset was given: the runs of this table read the small "
+            "text that comes with the package, of 75 words. --dataset=FILE "
+            "reads your own.",
+            file=sys.stderr,
+        )
     if only_list:
         runs.list_missing(seeds, passed)
         return 0
     failed = runs.fill(seeds, passed, finished_only, overwrite, command)
     return 1 if failed else 0
+
+
+def _show_tables(paper, others):
+    """Prints the tables of a paper, and the commands of its result page."""
+    tables = {f"{paper}/{t.name}": t for t in registry.papers()[paper].tables}
+    if others:
+        raise UsageError(
+            f"memlm table {paper} shows the paper's tables, and trains nothing."
+            f" Name one to train it: {', '.join(tables)}. Received: {others[0]}"
+        )
+    print(registry.papers()[paper].source())
+    print("\nTables of the paper, at its sizes:")
+    for name, found in tables.items():
+        rows = sum(math.prod(map(len, row.grid.values())) for row in found.rows)
+        print(f"\n  {found.title}; {rows} runs a seed")
+        print(f"    memlm table {name} --dataset={found.dataset or 'FILE'}")
+    steps = paper_steps.STEPS.get(paper, ())
+    if steps:
+        print(f"\nRuns of docs/results/{paper}.md:")
+    for step in steps:
+        lines = textwrap.wrap(
+            shlex.join(["memlm", *step.arguments]),
+            78,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        print(f"\n  {step.title}", " \\\n".join(lines), sep="\n")
+    return 0
 
 
 def _grid(texts):

@@ -40,7 +40,7 @@ def test_rows_and_numbers_of_the_papers_tables():
 
 def test_a_grid_varies_what_a_row_has_a_use_for():
     runs = tables.TableRuns(
-        "kong2019/grid",
+        "kong2019/ptb",
         rows=["vanilla_tied_512", "dn_linear_512"],
         grid={"rate": ["0.1", "0.4"], "learning_rate": ["0.01"]},
     )
@@ -49,9 +49,12 @@ def test_a_grid_varies_what_a_row_has_a_use_for():
         {"rate": 0.1, "learning_rate": 0.01},
         {"rate": 0.4, "learning_rate": 0.01},
     ]
-    runs = tables.TableRuns("kong2019/grid", rows=["dn_linear_512"])
+    assert len(tables.TableRuns("kong2019/grid").rows) == 4
+    # All that the paper tuned.
     tuned = presets.get("kong2019/dn_linear_512")["tuned"]
-    assert len(runs.rows) == math.prod(map(len, tuned.values()))
+    grid = {name: [*map(str, values)] for name, values in tuned.items()}
+    runs = tables.TableRuns("kong2019/ptb", grid=grid)
+    assert len(runs.rows) == 4 * 3 * 2 + 10 * 3 * 2 * 4
     with pytest.raises(UsageError, match="rate must be a number"):
         tables.TableRuns("kong2019/grid", grid={"rate": ["x"]})
 

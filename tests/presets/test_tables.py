@@ -130,13 +130,10 @@ def test_numbers_of_a_cache_stand_beside_those_with_a_cache():
     assert "salton2017/ptb_single" not in by_label("baselines/ptb")
 
 
-def test_a_grid_tries_what_a_row_has():
-    rows = by_label("kong2019/grid")
-    assert (
-        rows["kong2019/vs_linear_512"].grid
-        == (presets.get("kong2019/vs_linear_512")["tuned"])
-    )
-    assert "rate" not in rows["kong2019/vanilla_tied_512"].grid
+def test_figure_1_has_four_points_of_one_row():
+    (row,) = TABLES["kong2019/grid"].rows
+    assert row.preset == "kong2019/vs_kneser_ney_512"
+    assert row.grid == {"rate": [0.1, 0.2, 0.3, 0.4]}
 
 
 def test_accuracies():

@@ -1,0 +1,131 @@
+"""Commands of the result pages, beside the logs of their runs."""
+
+import json
+import pathlib
+import shlex
+
+import pytest
+
+from memlm_keras import presets
+from memlm_keras.experiments import command_line
+from memlm_keras.experiments import commands
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.paper_steps import STEPS
+from memlm_keras.experiments.table import TableRuns
+from memlm_keras.experiments.table import experiment_of
+from memlm_keras.experiments.table import preset_of
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+every_paper = pytest.mark.parametrize("paper", STEPS)
+
+
+def identity(experiment, values):
+    """What makes a run: arguments but the place of the text, and its length."""
+    arguments = dict(experiment.recipe)
+    arguments.pop("data_dir", None)
+    if "optimizer" in experiment.preset:
+        # Of the preset where it is not typed.
+        rate = experiment.preset["optimizer"]["config"]["learning_rate"]
+        arguments.setdefault("learning_rate", rate)
+    # Measures apart, which another run adds.
+    limits = [values.get(name) for name in ("epochs", "patience")]
+    return (*sorted((k, str(v)) for k, v in arguments.items()), *limits)
+
+
+def read(verb, *words):
+    """The arguments of a command: positional, all flags, and overrides."""
+    positional, values = command_line.COMMANDS[verb].parse(words)
+    overrides = {k: v for k, v in values.items() if k in OVERRIDES}
+    return positional, values, overrides
+
+
+def runs_of(step):
+    """The runs of a step, which is a command that can be typed."""
+    verb, *words = step.arguments
+    positional, values, overrides = read(verb, *words)
+    if verb == "train":
+        presets.get(positional.preset)
+        return set()
+    table = TableRuns(
+        positional.table,
+        values["dataset"],
+        rows=values["rows"].split(",") if "rows" in values else None,
+        grid=commands._grid([*values.get("grid", []), *positional.settings]),
+        overrides=overrides,
+    )
+    return {
+        identity(
+            experiment_of(
+                preset_of(row), table.dataset, seed, overrides, row.changes
+            ),
+            values,
+        )
+        for row in table.rows
+        for seed in map(int, values["seeds"].split(","))
+    }
+
+
+def logged(paper, folder):
+    """The runs of a paper in a folder of logs."""
+    found = set()
+    for path in DOCS.glob(f"results/logs/{folder}/*/results.json"):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        name = results["preset"]
+        # Those of Kneser-Ney are on the page of Tran et al. (2016).
+        if name.partition("/")[0] == paper or "/" not in name:
+            words = shlex.split(results["command"])[1:]
+            positional, values, overrides = read(*words)
+            experiment = Experiment(
+                positional.preset,
+                values["dataset"],
+                seed=values.get("seed", 0),
+                **overrides,
+            )
+            found.add(identity(experiment, values))
+    return found
+
+
+@every_paper
+def test_steps_have_the_runs_of_the_logs(paper):
+    """Each folder's runs are those of its steps: preset, flags and seeds."""
+    by_folder = {}
+    for step in STEPS[paper]:
+        runs = runs_of(step)
+        if step.logs:
+            by_folder[step.logs] = by_folder.get(step.logs, set()) | runs
+    for folder, runs in by_folder.items():
+        assert runs == logged(paper, folder), folder
+
+
+@every_paper
+def test_a_paper_alone_shows_tables_and_steps(paper, capsys):
+    assert command_line.main(["table", paper]) == 0
+    told = " ".join(capsys.readouterr().out.replace("\\\n", "").split())
+    for name in presets.tables():
+        assert (f"memlm table {name} --dataset=" in told) == (
+            name.partition("/")[0] == paper
+        )
+    page = (DOCS / "results" / f"{paper}.md").read_text(encoding="utf-8")
+    assert f"docs/results/{paper}.md" in told and page
+    for step in STEPS[paper]:
+        assert shlex.join(["memlm", *step.arguments]) in told
+
+
+def test_a_paper_alone_trains_nothing(capsys):
+    assert command_line.main(["table", "tran2016", "--dataset=ptb"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "tran2016/perplexity" in told
+
+
+def test_a_table_without_a_text_says_so(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = ("--rows=lstm", "--scale=0.05", "--list")
+    assert command_line.main(["table", "daniluk2017/models", *rows]) == 0
+    told = capsys.readouterr()
+    assert "No --dataset was given" in told.err and "75 words" in told.err
+    assert told.out.startswith("memlm train")
+    command_line.main(
+        ["table", "daniluk2017/models", *rows, "--dataset=embedded"]
+    )
+    assert "No --dataset" not in capsys.readouterr().err
