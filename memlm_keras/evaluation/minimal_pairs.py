@@ -1,13 +1,7 @@
 """Minimal pairs: a model should prefer the first of two sentences."""
 
-import contextlib
-import csv
 import dataclasses
-import io
-import json
 import math
-import pathlib
-import zipfile
 
 import keras
 import numpy as np
@@ -18,14 +12,23 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import Split
+from memlm_keras.data import tables
 from memlm_keras.evaluation.cloze import Z_95
 from memlm_keras.evaluation.cloze import wilson_interval
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.surprisal import surprisal
 from memlm_keras.models.surprisal import table_text
 
-SUFFIXES = (".jsonl", ".csv", ".tsv")
+SUFFIXES = (".jsonl", *tables.SUFFIXES)
 SENTENCES = ("sentence_good", "sentence_bad")
+# Other names of their columns.
+_COLUMNS = {
+    f"sentence_{side}": (side, f"{side}_sentence", *others)
+    for side, others in {
+        "good": ("grammatical", "acceptable", "grammatical_sentence"),
+        "bad": ("ungrammatical", "unacceptable", "ungrammatical_sentence"),
+    }.items()
+}
 # Levels at which BLiMP reports, and the fields that may hold them.
 LEVELS = {
     "field": ("field",),
@@ -289,7 +292,7 @@ def minimal_pairs(
             "`eos` must be false for a method with a prefix, which compares "
             f"words. Received: eos={eos!r} and method={method!r}"
         )
-    pairs = [_as_dict(number, pair) for number, pair in enumerate(pairs, 1)]
+    pairs = [_as_dict(f"Pair {n}", pair) for n, pair in enumerate(pairs, 1)]
     contexts, words = METHODS[method]
     needed = {*words, *filter(None, contexts)}
     pairs = [pair for pair in pairs if all(map(pair.get, needed))]
@@ -374,7 +377,7 @@ def mean_accuracy(groups):
     return accuracy, (max(0.0, accuracy - spread), min(1.0, accuracy + spread))
 
 
-def _as_dict(number, pair):
+def _as_dict(where, pair):
     """A pair as a dict with two sentences; raises `ValueError` for others."""
     if not isinstance(pair, dict):
         pair = () if isinstance(pair, str) else tuple(pair)
@@ -383,7 +386,7 @@ def _as_dict(number, pair):
         sentence = pair.get(name)
         if not isinstance(sentence, str) or not sentence.strip():
             raise ValueError(
-                f"Pair {number} must have {SENTENCES[0]} and {SENTENCES[1]}, "
+                f"{where} must have {SENTENCES[0]} and {SENTENCES[1]}, "
                 f"strings with a word each. Received: {name}={sentence!r}"
             )
     return pair
@@ -482,10 +485,11 @@ def read_minimal_pairs(path):
         path: path of a file, of a folder of files, or of a `.zip` archive:
 
             * `.jsonl`: an object a line, as in BLiMP;
-            * `.csv`, `.tsv`: with a header. A `.tsv` file of two columns may
-              have none: good sentences, and bad ones.
+            * `.csv`, `.tsv`: with a header, or with two columns alone: good
+              sentences, and bad ones. In a `.tsv`, quotation marks are text.
 
-            The fields `sentence_good` and `sentence_bad` are necessary. A pair
+            The fields `sentence_good` and `sentence_bad` are necessary, or
+            `good` and `bad`, or `grammatical` and `ungrammatical`. A pair
             without a `UID` has the name of its paradigm there: its field
             `paradigm`, or the name of the file.
 
@@ -504,115 +508,17 @@ def read_minimal_pairs(path):
     >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
     'pairs'
     """
-    pairs = []
-    for name, text in read_texts(path, SUFFIXES):
-        stem, suffix = name.stem, name.suffix.lower()
-        with naming(name):
-            rows = (
-                _read_jsonl(text)
-                if suffix == ".jsonl"
-                else read_rows(text, suffix, SENTENCES)
-            )
-            for number, pair in enumerate(rows, 1):
-                pair = _as_dict(number, pair)
-                pair.setdefault("UID", pair.get("paradigm") or stem)
+    pairs, texts = [], tables.read_texts(path, SUFFIXES)
+    names = tables.names_of([file for file, _ in texts])
+    for name, (file, text) in zip(names, texts):
+        with tables.naming(file):
+            suffix = file.suffix.lower()
+            rows = tables.read_rows(text.split("\n"), suffix, _COLUMNS)
+            for line, pair in rows:
+                pair = _as_dict(f"line {line}", pair)
+                if not pair.get("UID"):
+                    pair["UID"] = pair.get("paradigm") or name
                 pairs.append(pair)
     if not pairs:
         raise ValueError(f"{path} has no pair of sentences.")
     return pairs
-
-
-def read_texts(path, suffixes):
-    """Lists the pairs of name and text of the files with these suffixes: the
-    file itself, or those in a folder or a `.zip` archive."""
-    path = pathlib.Path(path)
-    remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
-    found = {}
-    if path.suffix.lower() == ".zip":
-        with files.reading(path, "archive", remedy), zipfile.ZipFile(path) as z:
-            for name in map(pathlib.PurePath, z.namelist()):
-                if _is_wanted(name, suffixes):
-                    found[name] = z.read(str(name))
-    elif path.is_dir():
-        for each in path.rglob("*"):
-            if _is_wanted(each.relative_to(path), suffixes):
-                found[each] = each.read_bytes()
-    elif path.suffix.lower() in suffixes or not path.exists():
-        found[path] = path.read_bytes()
-    if not found:
-        raise ValueError(f"{path} has no file to read. {remedy}")
-    texts = []
-    for name, data in sorted(found.items()):
-        with naming(name):
-            texts.append((name, data.decode("utf-8-sig")))
-    return texts
-
-
-def _is_wanted(name, suffixes):
-    """Whether a file in a folder or an archive is read."""
-    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
-    return name.suffix.lower() in suffixes and not hidden
-
-
-@contextlib.contextmanager
-def naming(name):
-    """Puts the name of a file before a `ValueError` of its content."""
-    try:
-        yield
-    except (ValueError, csv.Error) as error:
-        raise ValueError(f"{name}: {error}") from error
-
-
-def _read_jsonl(text):
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            pair = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"line {number} is no JSON: {error}") from None
-        if not isinstance(pair, dict):
-            raise ValueError(f"line {number} must be an object: {line[:40]!r}")
-        yield pair
-
-
-def read_rows(text, suffix, needed=()):
-    """Reads a table with a header, or, as `.tsv`, of the columns that are
-    necessary without one.
-
-    Args:
-        text: string, the content of a file.
-        suffix: string, `".csv"` or `".tsv"`.
-        needed: names of columns that are necessary.
-
-    Returns:
-        List of dicts. A column without a name, or with that of another, has its
-        number in its name.
-    """
-    delimiter = "\t" if suffix == ".tsv" else ","
-    lines = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    table = [(lines.line_num, line) for line in lines if any(line)]
-    if not table:
-        raise ValueError("it has no row")
-    _, header = table[0]
-    if suffix == ".tsv" and len(header) == len(needed):
-        if not set(header) & set(needed):
-            table.insert(0, (0, list(needed)))
-    header, names = table.pop(0)[1], []
-    for number, name in enumerate(header, 1):
-        name = name or "column"
-        names.append(
-            f"{name}_{number}" if name in names or name == "column" else name
-        )
-    if missing := set(needed) - set(names):
-        raise ValueError(
-            f"it has no column {' and no column '.join(sorted(missing))}. "
-            f"Received: {', '.join(names)}"
-        )
-    for number, line in table:
-        if len(line) != len(names):
-            raise ValueError(
-                f"line {number} has {len(line)} columns, and the first "
-                f"{len(names)}"
-            )
-    return [dict(zip(names, line)) for _, line in table]

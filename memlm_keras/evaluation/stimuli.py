@@ -4,7 +4,6 @@ regression."""
 import collections
 import dataclasses
 import math
-import pathlib
 import re
 
 import numpy as np
@@ -13,16 +12,13 @@ from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import SubwordVocabulary
+from memlm_keras.data import tables
 from memlm_keras.evaluation.minimal_pairs import TokenizedText
-from memlm_keras.evaluation.minimal_pairs import naming
-from memlm_keras.evaluation.minimal_pairs import read_rows
-from memlm_keras.evaluation.minimal_pairs import read_texts
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
 from memlm_keras.models.surprisal import table_text
 
 MARKED = "marked"
-SUFFIXES = (".csv", ".tsv")
 _SPANS = re.compile(r"\d+(-\d+)?([ ,;]+\d+(-\d+)?)*")
 _PUNCTUATION = "!\"'()*,-./:;?[]_`{|}\u2018\u2019\u201c\u201d\u2013\u2014\u2026"
 
@@ -223,7 +219,7 @@ def stimulus_surprisal(
         )
     words, in_region = [], []
     for number, row in enumerate(rows, 1):
-        with naming(f"Row {number}"):
+        with tables.naming(f"Row {number}"):
             found, of_regions = _words(row, sentence, regions)
             words.append(found)
             in_region += [*of_regions, 0]
@@ -325,7 +321,8 @@ def read_stimuli(path):
     """Reads the table of the sentences of an experiment.
 
     Args:
-        path: path of a `.csv` or `.tsv` file with a header.
+        path: path of a `.csv` file, with commas, semicolons or tabs, or of a
+            `.tsv` file, in which quotation marks are text; with a header.
 
     Returns:
         List of dicts, with all columns. A column without a name, or with the
@@ -342,9 +339,13 @@ def read_stimuli(path):
     >>> read_stimuli("items.csv")
     [{'item': '1', 'sentence': 'the man *was* born'}]
     """
-    ((name, text),) = read_texts(path, SUFFIXES)
-    with naming(name):
-        return read_rows(text, pathlib.Path(name).suffix.lower())
+    texts = tables.read_texts(path, tables.SUFFIXES)
+    if len(texts) > 1:
+        raise ValueError(f"{path} must be one table. Received: {len(texts)}")
+    ((path, text),) = texts
+    with tables.naming(path):
+        rows = tables.read_rows(text.split("\n"), path.suffix.lower())
+        return [row for _, row in rows]
 
 
 def count_words(text, vocabulary):

@@ -1,5 +1,6 @@
 """Test suites of SyntaxGym: formulas over the surprisal of regions."""
 
+import collections
 import dataclasses
 import json
 import math
@@ -11,10 +12,9 @@ import numpy as np
 from memlm_keras import files
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
+from memlm_keras.data import tables
 from memlm_keras.evaluation.minimal_pairs import TokenizedText
 from memlm_keras.evaluation.minimal_pairs import mean_accuracy
-from memlm_keras.evaluation.minimal_pairs import naming
-from memlm_keras.evaluation.minimal_pairs import read_texts
 from memlm_keras.evaluation.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
 from memlm_keras.models.surprisal import table_text
@@ -238,7 +238,8 @@ def read_suites(path):
     Args:
         path: path of a `.json` file, of a folder of them, or of a `.zip`
             archive. The circuit of a suite is its `meta.circuit`, or that of
-            Hu et al. (2020) for its name, or `"other"`.
+            Hu et al. (2020) for its name, or `"other"`. Suites of one name have
+            that of their file in brackets.
 
     Returns:
         List of `Suite`.
@@ -277,18 +278,26 @@ def read_suites(path):
     >>> [suite.circuit for suite in read_suites("number_mine.json")]
     ['Agreement']
     """
-    suites = []
-    for name, text in read_texts(path, (".json",)):
-        with naming(name):
+    suites, texts = {}, tables.read_texts(path, (".json",))
+    for file, text in texts:
+        with tables.naming(file):
             try:
-                suites.append(_suite(json.loads(text)))
+                suites[file] = _suite(json.loads(text))
             except (KeyError, TypeError, AttributeError) as error:
                 raise ValueError(
                     "it is no suite of SyntaxGym, with meta, predictions, and "
                     "items of conditions of regions: "
                     f"{type(error).__name__} {error}"
                 ) from error
-    return suites
+    # Suites of one name are told apart by their files.
+    count = collections.Counter(suite.name for suite in suites.values())
+    names = dict(zip(suites, tables.names_of(suites)))
+    return [
+        suite
+        if count[suite.name] == 1
+        else dataclasses.replace(suite, name=f"{suite.name} ({names[file]})")
+        for file, suite in suites.items()
+    ]
 
 
 def _suite(content):
@@ -299,16 +308,21 @@ def _suite(content):
             "its metric must be the sum of surprisal. Received: "
             f"metric={meta['metric']!r}"
         )
-    items = {
-        item["item_number"]: {
-            condition["condition_name"]: {
-                region["region_number"]: region["content"].strip()
-                for region in condition["regions"]
-            }
-            for condition in item["conditions"]
-        }
-        for item in content["items"]
-    }
+    items = {}
+    for item in content["items"]:
+        conditions = _new(items, item["item_number"], "item", {})
+        with tables.naming(f"item {item['item_number']}"):
+            for condition in item["conditions"]:
+                name_of = condition["condition_name"]
+                regions = _new(conditions, name_of, "condition", {})
+                for region in condition["regions"]:
+                    text, number = region["content"], region["region_number"]
+                    if not isinstance(text, str):
+                        raise ValueError(
+                            f"the content of region {number} of {name_of} must "
+                            f"be a string, which may be empty. Received: {text}"
+                        )
+                    _new(regions, number, "region", text.strip())
     predictions = tuple(
         Formula(prediction["formula"]) for prediction in content["predictions"]
     )
@@ -338,6 +352,14 @@ def _suite(content):
         items=items,
         region_names={int(number): each for number, each in names.items()},
     )
+
+
+def _new(known, name, what, value):
+    """Adds a value under a name that is not known; returns it."""
+    if name in known:
+        raise ValueError(f"it has {what} {name} twice")
+    known[name] = value
+    return value
 
 
 # === Measuring ===
@@ -469,9 +491,9 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
         `SuiteResults`.
 
     Raises:
-        ValueError: for no suites, no vocabulary or one of another size, a
-            vocabulary whose tokens cross the space between two regions, and a
-            model that is not causal or gives no probabilities.
+        ValueError: for no suites, two of one name, no vocabulary or one of
+            another size, a vocabulary whose tokens cross the space between two
+            regions, and a model that is not causal or gives no probabilities.
 
     Example:
 
@@ -486,6 +508,12 @@ def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):
     vocabulary = require_vocabulary(model, vocabulary)
     if not suites:
         raise ValueError("`suites` must hold a suite. Received: none")
+    names = [suite.name for suite in suites]
+    if len({*names}) < len(names):
+        raise ValueError(
+            "`suites` must have different names. Received: "
+            f"{', '.join(sorted(names))}"
+        )
     places = [
         (suite, number, condition)
         for suite in suites

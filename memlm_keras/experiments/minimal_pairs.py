@@ -1,18 +1,18 @@
 """`memlm pairs`: minimal pairs by paradigm, phenomenon and field."""
 
-import csv
 import json
 import math
+import pathlib
 import statistics
 import time
 
 from memlm_keras import files
+from memlm_keras.data import tables
 from memlm_keras.evaluation import minimal_pairs
 from memlm_keras.evaluation import read_minimal_pairs
 from memlm_keras.evaluation import read_suites
 from memlm_keras.evaluation import suite_results
 from memlm_keras.evaluation.minimal_pairs import SUFFIXES
-from memlm_keras.evaluation.minimal_pairs import read_texts
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.claims import t_quantile
 from memlm_keras.experiments.options import UsageError
@@ -100,7 +100,7 @@ def _pairs(path, values):
 
 def _suites(path, values):
     """The same for test suites, or `None` if there are none."""
-    names = [name for name, _ in read_texts(path, (".json", *SUFFIXES))]
+    names = [name for name, _ in tables.read_texts(path, (".json", *SUFFIXES))]
     kinds = {name.suffix.lower() == ".json" for name in names}
     if True not in kinds:
         return None
@@ -129,15 +129,17 @@ def read_published(path):
     )
     published = {}
     with files.reading(path, "summary of models", remedy):
-        with open(path, encoding="utf-8", newline="") as file:
-            if str(path).lower().endswith(".csv"):
-                return _published_items(csv.DictReader(file))
-            for row in map(json.loads, filter(str.strip, file)):
-                paradigm = row["UID"]
-                for name, value in row.items():
-                    if isinstance(value, (int, float)):
-                        model = PUBLISHED.get(name, name)
-                        published.setdefault(model, {})[paradigm] = value
+        text = tables.decode(pathlib.Path(path).read_bytes(), path)
+        lines = text.split("\n")
+        if str(path).lower().endswith(".csv"):
+            fields = dict.fromkeys(("model", "suite", "correct"), ())
+            return _published_items(tables.read_rows(lines, ".csv", fields))
+        for _, row in tables.read_rows(lines, ".jsonl"):
+            paradigm = row["UID"]
+            for name, value in row.items():
+                if isinstance(value, (int, float)):
+                    model = PUBLISHED.get(name, name)
+                    published.setdefault(model, {})[paradigm] = value
         if not published:
             raise ValueError("it has no accuracy")
     return published
@@ -146,9 +148,14 @@ def read_published(path):
 def _published_items(rows):
     """Shares of correct items by model and suite."""
     items = {}
-    for row in rows:
+    for line, row in rows:
         suites = items.setdefault(row["model"], {})
-        correct = {"true": 1.0, "false": 0.0}[row["correct"].lower()]
+        correct = {"true": 1.0, "false": 0.0}.get(row["correct"].lower())
+        if correct is None:
+            raise ValueError(
+                f"line {line}: correct must be true or false. Received: "
+                f"{row['correct']}"
+            )
         suites.setdefault(row["suite"], []).append(correct)
     return {
         model: {suite: statistics.mean(each) for suite, each in suites.items()}

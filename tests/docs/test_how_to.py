@@ -51,6 +51,13 @@ def blocks(page):
     ]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_words_are_no_missing_values(page):
+    """By default, pandas takes the words null, None and NA for no value."""
+    calls = re.findall(r"\bread_csv\([^`]*`", page.read_text(encoding="utf-8"))
+    assert all("keep_default_na=False" in call for call in calls)
+
+
 def command_lines(page):
     """The command lines of a page, each as one line."""
     text = page.read_text(encoding="utf-8").replace("\\\n", " ")

@@ -328,16 +328,31 @@ def test_files_of_a_folder(kind, tmp_path):
     assert pairs[-1]["x"] == "1"
 
 
+def test_files_of_one_name_are_two_paradigms(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pairs.tsv").write_text('"w1\tw2\nw3"\tw4\n')
+    pairs = read_minimal_pairs(tmp_path)
+    paradigms = [pair["UID"] for pair in pairs]
+    assert paradigms == ["a/pairs", "a/pairs", "b/pairs", "b/pairs"]
+    assert pairs[0]["sentence_good"] == '"w1'
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [
         ("a.csv", "sentence_good,x\nw1,w2\n", "no column sentence_bad. Rec"),
-        ("a.tsv", "w1\tw2\tw3\n", "sentence_bad and no column sentence_good"),
-        ("a.tsv", "w1\tw2\nw1\n", "line 2 has 1 columns, and the first 2"),
-        ("a.csv", "sentence_good,sentence_bad\nw1,\n", "Pair 1 must have"),
+        ("a.tsv", "w1\tw2\tw3\nw1\tw2\tw3", "good and no column sentence_bad"),
+        ("a.tsv", "w1\tw2\nw1\n", "line 2 has 1 columns, and line 1 has 2"),
+        ("a.csv", "sentence_good,sentence_bad\nw1,\n", "line 2 must have"),
         ("a.csv", 'sentence_good,sentence_bad\n"w1"x,w2\n', "a.csv: "),
-        ("a.jsonl", '{"sentence_good": "w1"}', "Received: sentence_bad=None"),
-        ("a.jsonl", "{}\n{", "Pair 1 must have"),
+        ("a.jsonl", '{"sentence_good": "w1"}', "no column sentence_bad"),
+        ("a.jsonl", '{"good": "w1", "bad": null}', "sentence_bad=None"),
+        (
+            "a.tsv",
+            "first\tsecond\nw1 w2\tw1 w3\n",
+            "line 1 looks like a header",
+        ),
         ("a.jsonl", '{"sentence_good', "line 1 is no JSON"),
         ("a.jsonl", "[1]", "line 1 must be an object"),
         ("a.tsv", "", "it has no row"),

@@ -286,6 +286,31 @@ def test_accuracies_and_the_table(tmp_path):
     }
 
 
+def test_suites_of_one_name_are_apart(tmp_path):
+    """The same suite with good and bad verbs exchanged, in two files."""
+    for name, verbs in (("a.json", ("w3", "w9")), ("b.json", ("w9", "w3"))):
+        conditions = [
+            {
+                "condition_name": condition,
+                "regions": [{"region_number": 1, "content": verb}],
+            }
+            for condition, verb in zip(("same", "other"), verbs)
+        ]
+        content = suite()
+        content["items"] = [{"item_number": 1, "conditions": conditions}]
+        formula = "(1;%same%) < (1;%other%)"
+        content["predictions"] = [{"type": "formula", "formula": formula}]
+        write(tmp_path, content, name)
+    suites = read_suites(tmp_path)
+    results = suite_results(Preferring(), suites, verbose=0)
+    assert {
+        name: accuracy.accuracy
+        for name, accuracy in results.by("suite").items()
+    } == {"number_mine (a)": 1.0, "number_mine (b)": 0.0}
+    with pytest.raises(ValueError, match="must have different names"):
+        suite_results(Preferring(), [suites[0], suites[0]], verbose=0)
+
+
 def test_pieces_of_words(tmp_path):
     pieces = ["<eos>", "<unk>", "\u2581", *"abcd", "\u2581ab"]
     vocabulary = SubwordVocabulary(pieces)
@@ -319,6 +344,15 @@ def test_pieces_of_words(tmp_path):
         (("meta", {}), "no suite of SyntaxGym, with meta"),
         (("items", 0, "conditions", 0, {}), "no suite of SyntaxGym"),
         (("items", 3), "no suite of SyntaxGym"),
+        (("items", 1, "item_number", 1), "mine.json: it has item 1 twice"),
+        (
+            ("items", 0, "conditions", 1, "condition_name", "same"),
+            "item 1: it has condition same twice",
+        ),
+        (
+            ("items", 0, "conditions", 0, "regions", 1, "content", None),
+            "mine.json: item 1: the content of region 2 of same",
+        ),
     ],
 )
 def test_suites_that_are_wrong(change, message, tmp_path):

@@ -1,0 +1,312 @@
+"""Tables of sentences as programs write them: CSV, TSV and JSON lines."""
+
+import contextlib
+import csv
+import io
+import itertools
+import json
+import os
+import pathlib
+import re
+import warnings
+import zipfile
+
+from memlm_keras import files
+
+SUFFIXES = (".csv", ".tsv")
+_DELIMITERS = ",;\t"
+# A first line of Excel that is no row.
+_SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
+# Rows after the first that decide whether it is a header.
+_ROWS = 100
+_IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
+
+
+class TableError(ValueError):
+    """A file is no table or no text; the message names the file and the
+    line."""
+
+
+@contextlib.contextmanager
+def naming(where):
+    """Puts a place, such as a file or a line, before a `ValueError`."""
+    try:
+        yield
+    except ValueError as error:
+        raise TableError(f"{where}: {error}") from error
+
+
+# === Texts ===
+
+
+def read_texts(path, suffixes):
+    """Lists the pairs of path and text of the files with these suffixes: the
+    file itself, or those in a folder or a `.zip` archive."""
+    path = pathlib.Path(path)
+    remedy = f"Expected {', '.join(suffixes)}, a folder of them, or a .zip."
+    found = {}
+    if path.suffix.lower() == ".zip":
+        with files.reading(path, "archive", remedy), zipfile.ZipFile(path) as z:
+            for name in map(pathlib.PurePath, z.namelist()):
+                if _is_wanted(name, suffixes):
+                    found[name] = z.read(str(name))
+    elif path.is_dir():
+        for each in path.rglob("*"):
+            if _is_wanted(each.relative_to(path), suffixes):
+                found[each] = each.read_bytes()
+    elif path.suffix.lower() in suffixes or not path.exists():
+        found[path] = path.read_bytes()
+    if not found:
+        raise TableError(f"{path} has no file to read. {remedy}")
+    return [(name, decode(found[name], name)) for name in sorted(found)]
+
+
+def _is_wanted(name, suffixes):
+    """Whether a file in a folder or an archive is read."""
+    hidden = any(part.startswith((".", "__MACOSX")) for part in name.parts)
+    return name.suffix.lower() in suffixes and not hidden
+
+
+def decode(data, name):
+    """The text of a file in UTF-8 or UTF-16, or else in Windows-1252, which
+    Excel writes; its lines end in line feeds."""
+    marked = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    with naming(name):
+        try:
+            text = data.decode("utf-16" if marked else "utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            reason = (
+                f"line {line} has the byte 0x{data[error.start]:02x}, which is "
+                f"not {error.encoding}"
+            )
+            # Sequences of UTF-8 are no text in Windows-1252.
+            if marked or not data[: error.start].isascii():
+                raise ValueError(f"{reason}. Save it as UTF-8") from None
+            try:
+                text = data.decode("cp1252")
+            except UnicodeDecodeError:
+                raise ValueError(f"{reason}. Save it as UTF-8") from None
+            warnings.warn(
+                f"{name} is read as Windows-1252: {reason}. If letters are "
+                "wrong, save it as UTF-8.",
+                stacklevel=4,
+            )
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        if (zero := text.find("\0")) >= 0:
+            line = text.count("\n", 0, zero) + 1
+            raise ValueError(
+                f"line {line} has a zero byte, which no text has. Save it as "
+                "UTF-8"
+            )
+    return text
+
+
+def names_of(paths):
+    """A different name for each path: without suffix, then with the folders in
+    which they differ, and then with suffix."""
+    root = os.path.commonpath([path.parent for path in paths])
+    paths = [path.relative_to(root) for path in paths]
+    for name in (lambda p: p.stem, lambda p: str(p.with_suffix("")), str):
+        names = [*map(name, paths)]
+        if len({*names}) == len(names):
+            break
+    return names
+
+
+# === Rows ===
+
+
+def read_rows(lines, suffix, fields=None, optional=(), whole=True):
+    """Yields the number of the line of each row of a table, and the row.
+
+    A table without a header is read if it has as many columns as `fields`.
+
+    Args:
+        lines: iterable of lines.
+        suffix: string; `".jsonl"` is of objects, `".csv"` may have quotation
+            marks around cells, and others have tabs between their cells.
+        fields: dict from names of columns to collections of other names that
+            each may have; case and punctuation make no difference.
+        optional: fields that may be missing.
+        whole: whether no line may lack its last cells.
+
+    Yields:
+        An integer and a dict. A column without a name, or with that of another,
+        has its number in its name.
+
+    Raises:
+        ValueError: for a line that is damaged, and for missing columns.
+    """
+    fields = fields or {}
+    if suffix == ".jsonl":
+        yield from _objects(lines, fields, optional)
+        return
+    split = _split_csv if suffix == ".csv" else _split_tsv
+    table = (row for row in split(lines) if any(map(str.strip, row[1])))
+    first, header = next(table, (0, None))
+    if header is None:
+        raise ValueError("it has no row")
+    others = [*itertools.islice(table, _ROWS)]
+    table = itertools.chain(others, table)
+    known = {_simple(n) for f, others in fields.items() for n in (f, *others)}
+    fits = len(fields) - len(optional) <= len(header) <= len(fields)
+    if fits and known.isdisjoint(map(_simple, header)):
+        if _differs(header, [cells for _, cells in others]):
+            raise ValueError(
+                f"line {first} looks like a header with unknown names. "
+                f"Expected {', '.join(fields)}. Received: {', '.join(header)}"
+            )
+        table = itertools.chain([(first, header)], table)
+        names = [*fields][: len(header)]
+    elif not others:
+        raise ValueError("it has a header and no row")
+    else:
+        if suffix == ".tsv" and any(re.match('".*"$', n) for n in header):
+            raise ValueError(f"line {first}: {header[0]}. {_IS_CSV}")
+        with naming(f"line {first}"):
+            names = _numbered(_named(header, fields, optional))
+    for number, cells in table:
+        if suffix == ".tsv" and any(map(_is_quoted, cells)):
+            cell = next(filter(_is_quoted, cells))
+            raise ValueError(f"line {number}: {cell[:40]}. {_IS_CSV}")
+        if len(cells) > len(names) or (whole and len(cells) < len(names)):
+            raise ValueError(
+                f"line {number} has {len(cells)} columns, and line {first} "
+                f"has {len(names)}"
+            )
+        yield number, dict(zip(names, cells))
+
+
+def _objects(lines, fields, optional):
+    """The rows of JSON lines."""
+    known = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"line {number} is no JSON: {error}") from None
+        if not isinstance(record, dict):
+            raise ValueError(f"line {number} must be an object: {line[:40]!r}")
+        keys = tuple(record)
+        if keys not in known:
+            with naming(f"line {number}"):
+                known[keys] = _named(keys, fields, optional)
+        yield number, dict(zip(known[keys], record.values()))
+
+
+def _split_tsv(lines):
+    for number, line in enumerate(lines, 1):
+        yield number, line.split("\t")
+
+
+def _split_csv(lines):
+    """The rows of the first delimiter that gives each as many cells."""
+    lines, offset = [*lines], 0
+    first = next(filter(str.strip, lines), "")
+    delimiters = sorted(_DELIMITERS, key=first.count, reverse=True)
+    delimiters = [d for d in delimiters if d in first] or [","]
+    if separator := _SEPARATOR.fullmatch(first):
+        offset = lines.index(first) + 1
+        delimiters = [separator[1]]
+    text = "\n".join(lines[offset:])
+    tables = [_parsed(text, each, offset) for each in delimiters]
+    even = [
+        table
+        for table in tables
+        if isinstance(table, list)
+        and len({len(cells) for _, cells in table if any(cells)}) == 1
+    ]
+    table = (even or tables)[0]
+    if isinstance(table, ValueError):
+        raise table
+    return table
+
+
+def _parsed(text, delimiter, offset):
+    """The rows of a CSV, or the error that they have."""
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        skipinitialspace=True,
+        strict=True,
+    )
+    rows, line = [], offset + 1
+    limit = csv.field_size_limit(2**31 - 1)
+    try:
+        for cells in reader:
+            rows.append((line, cells))
+            line = offset + reader.line_num + 1
+    except csv.Error as error:
+        return ValueError(
+            f"line {line}: {error}. A cell that begins with a quotation mark "
+            "must end with one, and have two for each within"
+        )
+    finally:
+        csv.field_size_limit(limit)
+    return rows
+
+
+def _is_quoted(cell):
+    """Whether a cell has the quotation marks of a CSV, doubled within."""
+    inner = cell[1:-1]
+    return (
+        cell[:1] == cell[-1:] == '"'
+        and '""' in inner
+        and '"' not in inner.replace('""', "")
+    )
+
+
+# === Names of columns ===
+
+
+def _simple(name):
+    """A name without case and punctuation."""
+    return re.sub(r"[\W_]+", "", name).lower()
+
+
+def _differs(first, others):
+    """Whether cells are single words where a column below has sentences."""
+    if any(len(cell.split()) > 1 for cell in first):
+        return False
+    return any(
+        all(len(cell.split()) > 1 for cell in column) for column in zip(*others)
+    )
+
+
+def _named(names, fields, optional):
+    """Names of columns, with those of `fields` in the place of others."""
+    simple, named, missing = [*map(_simple, names)], [*names], []
+    for field, others in fields.items():
+        own, other = {_simple(field)}, {*map(_simple, others)}
+        places = [i for i, name in enumerate(simple) if name in own] or [
+            i for i, name in enumerate(simple) if name in other
+        ]
+        if len(places) > 1:
+            raise ValueError(
+                f"several columns may be {field}: "
+                f"{', '.join(names[i] for i in places)}. Rename all but one"
+            )
+        if places:
+            named[places[0]] = field
+        elif field not in optional:
+            missing.append(field)
+    if missing:
+        raise ValueError(
+            f"there is no column {' and no column '.join(missing)}. Received: "
+            f"{', '.join(names)}"
+        )
+    return named
+
+
+def _numbered(header):
+    """Names with the number of the column, if none or that of another."""
+    names = []
+    for number, name in enumerate(header, 1):
+        name = name.strip() or "column"
+        names.append(
+            f"{name}_{number}" if name in names or name == "column" else name
+        )
+    return names
