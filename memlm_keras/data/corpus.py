@@ -31,6 +31,8 @@ _UNSPACED = re.compile(
     "\U00020000-\U0003ffff]"
 )
 _LONG_WORDS = 6
+# Punctuation is split off if it ends more than this share of the words.
+_PUNCTUATION, _ATTACHED = re.compile(r"\w[.,;:!?]$"), 0.02
 _LINES_LOOKED_AT = 1000
 
 
@@ -464,6 +466,15 @@ def are_unspaced(words):
     characters = sum(map(len, words))
     unspaced = sum(len(_UNSPACED.findall(word)) for word in words)
     return 2 * unspaced > characters > _LONG_WORDS * len(words)
+
+
+def split_for(words):
+    """The `split` of a `Tokenizer` for text, from words between its spaces;
+    `None` where these divide it well."""
+    if are_unspaced(words):
+        return "characters"
+    attached = sum(map(bool, map(_PUNCTUATION.search, words)))
+    return "unicode_script" if attached > _ATTACHED * len(words) else None
 
 
 # === Documents ===

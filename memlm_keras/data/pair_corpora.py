@@ -1,20 +1,47 @@
-"""Corpora of sentence pairs by name, and readers of SNLI (Bowman et al., 2015)
+"""Sentence pairs: files of one's own, and readers of SNLI (Bowman et al., 2015)
 and SICK (Marelli et al., 2014) in all formats of their releases."""
 
-import json
+import collections
+import itertools
 import pathlib
+import re
 
+import numpy as np
+
+from memlm_keras.data import tables
 from memlm_keras.data.corpora import public_files
 from memlm_keras.data.corpus import SPLITS
+from memlm_keras.data.corpus import name_of
+from memlm_keras.data.corpus import split_for
+from memlm_keras.data.corpus import tokenizer_for
 from memlm_keras.data.pairs import LABELS
 from memlm_keras.data.pairs import SentencePair
 from memlm_keras.data.pairs import encode_pairs
 from memlm_keras.data.text_store import read_lines
 
 NAMES = ("embedded", "snli", "sick")
+SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")
 _SNLI = ("snli_1.0_train", "snli_1.0_dev", "snli_1.0_test")
 _SICK = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 _SICK_LATER = ("TRAIN", "TRIAL", "TEST")
+# Columns of one's own files, and what other corpora call them.
+COLUMNS = {
+    "premise": (
+        *("sentence1", "sentence_A", "text1", "text_A", "s1", "question1"),
+        "#1 String",
+    ),
+    "hypothesis": (
+        *("sentence2", "sentence_B", "text2", "text_B", "s2", "question2"),
+        "#2 String",
+    ),
+    "label": (
+        *("gold_label", "entailment_judgment", "entailment_label", "class"),
+        *("judgment", "relation", "category", "is_duplicate", "quality"),
+    ),
+}
+_PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
+# One of so many pairs is for validation, and one for test.
+_TENTH = 10
 
 
 def load_pairs(
@@ -25,8 +52,10 @@ def load_pairs(
     vocabulary_size=None,
     minimum_count=1,
     lowercase=False,
+    tokenize=None,
+    labels=None,
 ):
-    """Loads a corpus of sentence pairs.
+    """Loads a corpus of sentence pairs, by name or from files of your own.
 
     * `"embedded"`: pairs that are generated, 20,000 to train on; see
       `memlm_keras.data.embedded_pairs`.
@@ -36,19 +65,33 @@ def load_pairs(
     * `"sick"`: 4,500, 500 and 4,927 pairs, split at white space, of
       `SICK_train.txt`, `SICK_trial.txt` and `SICK_test_annotated.txt`, or of
       `SICK.txt` of the later release. It is not downloaded.
+    * The path of a `.tsv`, `.csv`, `.jsonl` or `.txt` file (as `.tsv`), with
+      the columns premise, hypothesis and label; sentence1, sentence2 and
+      gold_label, and names of SICK and GLUE are read too. A table of three
+      columns needs no header. Of one file, a tenth of the pairs of each label
+      is drawn for validation and a tenth for test. Three files are a folder
+      with `train`, `valid` or `dev`, and `test`, or a list of paths.
 
     Args:
-        data_dir: Folder of the files; `None` downloads those of SNLI.
+        name: One of these names, or a path or three.
+        data_dir: Folder of the files of SNLI or SICK; `None` downloads SNLI.
         cache_dir: As for `memlm_keras.data.load`.
         vocabulary, vocabulary_size, minimum_count: As for `encode_pairs`.
+        tokenize: For your own files: as `split` of `Tokenizer`; `None` splits
+            punctuation off where it is attached to words.
+        labels: Sequence of the labels, such as those of a trained model; `None`
+            is those of a corpus, and finds those of your own files in the
+            training pairs.
 
     Returns:
-        `PairCorpus` with the labels entailment, neutral and contradiction.
+        `PairCorpus`; its `description` says how one file was split. The labels
+        of the corpora are entailment, neutral and contradiction; those of your
+        own files are in alphabetical order.
 
     Raises:
-        ValueError: There is no such corpus, or a file is damaged.
-        FileNotFoundError: A file is not in `data_dir`, or `"sick"` has no
-            `data_dir`.
+        ValueError: There is no such corpus; a file is damaged; a sentence is
+            empty, or a label unknown. The message names the line.
+        FileNotFoundError: A file is not there, or `"sick"` has no `data_dir`.
         OSError: The download failed.
 
     Example:
@@ -57,6 +100,12 @@ def load_pairs(
     >>> len(corpus.train), corpus.labels
     (20000, ('entailment', 'neutral', 'contradiction'))
     """
+    if tokenize is not None and name in NAMES:
+        raise ValueError(
+            "`tokenize` is for your own files. Received: "
+            f"tokenize={tokenize!r} and name={name!r}"
+        )
+    description = ""
     if name == "embedded":
         # Few programs need its grammar.
         from memlm_keras.data import embedded_pairs
@@ -70,16 +119,176 @@ def load_pairs(
     elif name == "sick":
         splits = _sick(data_dir)
     else:
-        raise ValueError(f"`name` must be one of {NAMES}. Received: {name!r}")
+        paths = pair_files(name)
+        parts, description = _own_rows(paths, labels)
+        labels = labels or sorted({row["label"] for _, row in parts[0]})
+        if tokenize is None and vocabulary is None:
+            texts = [row["premise"] for _, row in parts[0]]
+            tokenize = split_for(" ".join(texts).split())
+        tokenizer = tokenizer_for(
+            vocabulary, lowercase=lowercase, split=tokenize
+        )
+        splits = {
+            split: [
+                _pair(
+                    where,
+                    tokenizer.tokenize(row["premise"]),
+                    tokenizer.tokenize(row["hypothesis"]),
+                    row["label"],
+                    labels,
+                )
+                for where, row in part
+            ]
+            for split, part in zip(SPLITS, parts)
+        }
+        name = name_of(paths[0])
     return encode_pairs(
         name,
         splits,
-        LABELS,
+        tuple(labels or LABELS),
         vocabulary,
         vocabulary_size,
         minimum_count,
         lowercase,
+        tokenize,
+        description,
     )
+
+
+# === Files of one's own ===
+
+
+def pair_files(name):
+    """Lists the path of one file of pairs, or of three."""
+    several = isinstance(name, (list, tuple))
+    paths = [*map(pathlib.Path, name if several else [name])]
+    if not several and paths[0].is_dir():
+        files = [f for f in sorted(paths[0].iterdir()) if f.suffix in SUFFIXES]
+        parts = [
+            [f for f in files if re.split("[^a-z]", f.stem.lower())[-1] in part]
+            for part in _PARTS
+        ]
+        if not all(len(part) == 1 for part in parts):
+            raise ValueError(
+                f"The folder {name} must have one file of pairs for training, "
+                "validation and test each, such as train.tsv, dev.tsv and "
+                f"test.tsv. Received: {', '.join(f.name for f in files)}"
+            )
+        paths = [part[0] for part in parts]
+    if len(paths) not in (1, 3):
+        raise ValueError(
+            "Pairs are read from one file, or from three: for training, "
+            f"validation and test. Received: {len(paths)}"
+        )
+    for path in paths:
+        if path.suffix.lower() not in SUFFIXES:
+            raise ValueError(
+                f"`name` must be one of {NAMES}, or a file of pairs "
+                f"({', '.join(SUFFIXES)}). Received: {str(path)!r}"
+            )
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}.")
+    return paths
+
+
+def read_pairs(path, optional=()):
+    """Reads the rows of a file of pairs.
+
+    Args:
+        path: path of the file.
+        optional: columns of `COLUMNS` that it may lack, or that may be empty.
+
+    Returns:
+        List of pairs of a place, for errors, and a dict with all columns.
+
+    Raises:
+        ValueError: for a file that is no such table, or has an empty cell.
+    """
+    path = pathlib.Path(path)
+    rows, suffix = [], path.suffix.lower()
+    lines = tables.decode(path.read_bytes(), path).split("\n")
+    with tables.naming(path):
+        for line, row in tables.read_rows(lines, suffix, COLUMNS, optional):
+            for name in filter(row.__contains__, COLUMNS):
+                value = row[name]
+                if name == "label" and isinstance(value, (int, float)):
+                    value = row[name] = str(value)
+                if name in optional and value in (None, ""):
+                    row[name] = ""
+                elif not isinstance(value, str) or not value.strip():
+                    raise ValueError(
+                        f"line {line}: the {name} must be a text. Received: "
+                        f"{value!r}"
+                    )
+            if "label" in row:
+                row["label"] = row["label"].strip()
+            rows.append((f"{path}: line {line}", row))
+    return rows
+
+
+def _own_rows(paths, labels):
+    """The rows of training, validation and test, and their description."""
+    parts, left_out = [], 0
+    for path in paths:
+        rows = read_pairs(path)
+        known = {row["label"] for _, row in rows} | {*(labels or ())}
+        # As in SNLI: annotators did not agree.
+        if "entailment" in known and "-" in known - {*(labels or ())}:
+            parts.append([row for row in rows if row[1]["label"] != "-"])
+            left_out += len(rows) - len(parts[-1])
+        else:
+            parts.append(rows)
+    counts = collections.Counter(row["label"] for _, row in parts[0])
+    if labels is None and not 1 < len(counts) <= sum(counts.values()) / 2:
+        raise ValueError(
+            f"{paths[0]}: pairs need at least two labels, each of several "
+            f"pairs. Received: {', '.join([*counts][:5])} ({len(counts)} "
+            f"labels of {sum(counts.values()):,} pairs)"
+        )
+    description = "Pairs: "
+    if len(parts) == 1:
+        parts = _divided(parts[0])
+        description = f"Pairs of {paths[0].name}, drawn at random by label: "
+    train, validation, test = map(len, parts)
+    named = ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
+    description += (
+        f"{train:,} for training, {validation:,} for validation and {test:,} "
+        f"for test. Labels: {named}."
+    )
+    if left_out:
+        description += f" {left_out:,} pairs with the label - are left out."
+    return parts, description
+
+
+def _divided(rows):
+    """Rows for training, validation and test, with a tenth of each label in the
+    last two."""
+    drawn = np.random.default_rng(0).permutation(len(rows))
+    drawn = sorted(drawn.tolist(), key=lambda place: rows[place][1]["label"])
+    parts, count = [[], [], []], 0
+    groups = itertools.groupby(drawn, lambda place: rows[place][1]["label"])
+    for _, (first, *others) in groups:
+        # Each label is in the training pairs.
+        parts[0].append(first)
+        for place in others:
+            part = count % _TENTH + 1
+            parts[part if part < 3 else 0].append(place)
+            count += 1
+    return [[rows[place] for place in sorted(part)] for part in parts]
+
+
+def _pair(where, premise, hypothesis, label, labels=LABELS):
+    """A pair; errors name its place."""
+    with tables.naming(where):
+        if label not in labels:
+            raise ValueError(
+                f"the label must be one of {', '.join(labels)}. Received: "
+                f"{label!r}"
+            )
+        return SentencePair(tuple(premise), tuple(hypothesis), label)
+
+
+# === Public corpora ===
 
 
 def read_snli(path):
@@ -98,20 +307,21 @@ def read_snli(path):
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: The file is not UTF-8 or has no pair, or a line lacks
-            `gold_label` or the parse of a sentence.
+            `gold_label` or a word in the parse of a sentence, or has another
+            label; the message names the line.
 
     Example:
 
     >>> pair = next(read_snli("snli_1.0_dev.jsonl"))
     """
     columns = "gold_label", "sentence1_binary_parse", "sentence2_binary_parse"
-    for label, *parses in _records(path, columns):
+    for where, label, *parses in _records(path, columns):
         if label != "-":
             sentences = (
-                tuple(token for token in parse.split() if token not in "()")
+                (token for token in parse.split() if token not in "()")
                 for parse in parses
             )
-            yield SentencePair(*sentences, label)
+            yield _pair(where, *sentences, label)
 
 
 def read_sick(path, part=None):
@@ -129,7 +339,7 @@ def read_sick(path, part=None):
     Raises:
         FileNotFoundError: There is no such file.
         ValueError: The file is not UTF-8 or has no pair, or a line lacks a
-            column.
+            column or a word, or has another label; the message names the line.
 
     Example:
 
@@ -137,12 +347,11 @@ def read_sick(path, part=None):
     """
     label = "entailment_judgment" if part is None else "entailment_label"
     columns = [label, "sentence_A", "sentence_B"]
-    columns += [] if part is None else ["SemEval_set"]
-    for label, premise, hypothesis, *parts in _records(path, columns):
-        if part is None or parts == [part]:
-            yield SentencePair(
-                tuple(premise.split()), tuple(hypothesis.split()), label.lower()
-            )
+    columns.append(label if part is None else "SemEval_set")
+    for where, label, *sentences, of in _records(path, columns):
+        if part in (None, of):
+            premise, hypothesis = map(str.split, sentences)
+            yield _pair(where, premise, hypothesis, label.lower())
 
 
 def _snli(data_dir, cache_dir):
@@ -173,29 +382,18 @@ def _sick(data_dir):
 
 
 def _records(path, columns):
-    """Yields the named columns of each record of a `.jsonl` file or a table."""
-    lines = enumerate(read_lines(path), 1)
-    is_json, empty = pathlib.Path(path).suffix == ".jsonl", True
-    header = [] if is_json else next(lines, (1, ""))[1].split("\t")
-    for number, line in lines:
-        if not line.strip():
-            continue
-        try:
-            # Quotation marks belong to the sentences: a table is no CSV.
-            record = (
-                json.loads(line)
-                if is_json
-                else dict(zip(header, line.split("\t")))
-            )
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: {error}") from error
-        empty = False
-        for column in columns:
-            if record.get(column) is None:
+    """Yields the place of each row of a public file, and its columns."""
+    fields, where = dict.fromkeys(columns, ()), None
+    with tables.naming(path):
+        suffix = pathlib.Path(path).suffix.lower()
+        rows = tables.read_rows(read_lines(path), suffix, fields, whole=False)
+        for line, row in rows:
+            where = f"{path}: line {line}"
+            values = [row.get(column) for column in columns]
+            if None in values:
                 raise ValueError(
-                    f"{path}, line {number}: there is no {column!r}. Expected "
-                    f"the columns {', '.join(columns)}."
+                    f"line {line}: there is no {columns[values.index(None)]!r}"
                 )
-        yield [record[column] for column in columns]
-    if empty:
-        raise ValueError(f"The file {path} has no pairs.")
+            yield where, *values
+        if where is None:
+            raise ValueError("it has no pairs")

@@ -66,6 +66,7 @@ class PairCorpus:
 
     Args:
         name: Name to report results under.
+        description: How files of one's own were read.
 
     Example:
 
@@ -79,6 +80,7 @@ class PairCorpus:
     train: PairSplit
     validation: PairSplit
     test: PairSplit
+    description: str = ""
 
     @functools.cached_property
     def fingerprint(self):
@@ -129,6 +131,8 @@ def encode_pairs(
     vocabulary_size=None,
     minimum_count=1,
     lowercase=False,
+    tokenize=None,
+    description="",
 ):
     """Makes a corpus of pairs.
 
@@ -141,16 +145,23 @@ def encode_pairs(
             the next three arguments say.
         vocabulary_size: Largest number of entries.
         minimum_count: Tokens seen fewer times are left out.
+        lowercase, tokenize: As `lowercase` and `split` of `Tokenizer`, for
+            strings that the vocabulary encodes.
+        description: As of `PairCorpus`.
 
     Returns:
         `PairCorpus`.
 
     Raises:
-        ValueError: A split has no pairs or a pair another label, or
+        ValueError: A split has no pairs; a label is not in `labels`; or
             `vocabulary` is given together with arguments to build one.
     """
     tokenizer = tokenizer_for(
-        vocabulary, vocabulary_size, minimum_count, lowercase=lowercase
+        vocabulary,
+        vocabulary_size,
+        minimum_count,
+        lowercase=lowercase,
+        split=tokenize,
     )
     splits = {split: list(splits[split]) for split in SPLITS}
     if vocabulary is None:
@@ -172,14 +183,16 @@ def encode_pairs(
         if unknown:
             raise ValueError(
                 f"The label of a pair must be one of {tuple(labels)}. "
-                f"Received: {unknown[0]!r}"
+                f"Received: {unknown[0]!r}. Give `labels` with all labels"
             )
         encoded[split] = PairSplit(
             tuple(vocabulary.encode(pair.premise) for pair in pairs),
             tuple(vocabulary.encode(pair.hypothesis) for pair in pairs),
             np.array([labels.index(pair.label) for pair in pairs], "int32"),
         )
-    return PairCorpus(name, vocabulary, tuple(labels), **encoded)
+    return PairCorpus(
+        name, vocabulary, tuple(labels), **encoded, description=description
+    )
 
 
 # === Batches ===

@@ -462,9 +462,11 @@ COMMANDS = {
         ),
         Command(
             "predict",
-            "Prints whether a hypothesis follows from a premise.",
-            {"RUN": None, "PREMISE": None, "HYPOTHESIS": None},
-            (),
+            "Prints the probability of each label of a pair; or a table with "
+            "those of the pairs of a FILE, a .tsv, .csv or .jsonl with the "
+            "columns premise and hypothesis.",
+            {"RUN": None, "FILE/PREMISE": None, "HYPOTHESIS": "?"},
+            (Option("out", str, "Table to write; by default it is printed."),),
         ),
         Command(
             "table",

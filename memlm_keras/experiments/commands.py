@@ -16,10 +16,13 @@ import shlex
 import sys
 import textwrap
 
+import numpy as np
+
 import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.data import pair_corpora
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import defaults
@@ -473,7 +476,8 @@ def _experiment_of(folder, values, verbose):
     if values:
         experiment = of_run(folder, **values)
         # Another text is read with the model's vocabulary.
-        experiment.corpus = experiment.dataset.load(vocabulary)
+        labels = getattr(model, "labels", None)
+        experiment.corpus = experiment.dataset.load(vocabulary, labels)
     return experiment, model
 
 
@@ -1002,11 +1006,63 @@ def _write_page(positional, values):
 
 
 def predict(positional, values, command):
-    """Prints the probability of each label of a pair."""
+    """Prints the probability of each label of a pair, or a table of those of a
+    file."""
+    premise, hypothesis = positional.premise, positional.hypothesis
+    if hypothesis is None and not os.path.isfile(premise):
+        raise UsageError(
+            "memlm predict RUN needs a file of pairs, or a PREMISE and a "
+            f"HYPOTHESIS. Received: {premise}, which is no file"
+        )
+    if hypothesis is not None and "out" in values:
+        raise UsageError("--out needs a file of pairs.")
     model = _load(positional.run, "classify")
-    labels = model.classify(positional.premise, positional.hypothesis)
+    if hypothesis is None:
+        return _predict_file(model, premise, values.get("out"))
+    labels = model.classify(premise, hypothesis)
     for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")
+
+
+def _predict_file(model, path, out):
+    """Writes the label and the probabilities of each pair of a file; reports
+    the accuracy where it has labels."""
+    from memlm_keras.models.surprisal import table_text
+
+    rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
+    sentences = [[r[name] for r in rows] for name in ("premise", "hypothesis")]
+    found = model.classify(*sentences)
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    predicted = [max(each, key=each.get) for each in found]
+    own = {
+        "predicted": predicted,
+        **{
+            f"probability_{label}": np.array([each[label] for each in found])
+            for label in found[0]
+        },
+    }
+    with _writing(out) as file:
+        file.write(
+            table_text(
+                columns
+                | {
+                    f"memlm_{name}" if name in columns else name: values
+                    for name, values in own.items()
+                }
+            )
+        )
+    right = [
+        str(label) == row["label"]
+        for label, row in zip(predicted, rows)
+        if row.get("label") in map(str, found[0])
+    ]
+    if right:
+        print(
+            f"accuracy {100 * np.mean(right):.2f} percent, of the "
+            f"{len(right):,} of {len(rows):,} pairs whose label the model has",
+            file=sys.stderr,
+        )
 
 
 def export(positional, values, command):

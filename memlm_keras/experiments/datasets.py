@@ -8,6 +8,7 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras.data.corpus import UnspacedTextError
+from memlm_keras.data.pair_corpora import SUFFIXES
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import PAIRS
@@ -43,14 +44,16 @@ class Dataset:
         path = self.paths[0]
         if len(self.paths) > 1:
             return path.resolve().parent.name
-        return path.stem if path.suffix == ".txt" else path.resolve().name
+        is_file = path.suffix.lower() in SUFFIXES
+        return path.stem if is_file else path.resolve().name
 
     @functools.cached_property
     def treebank(self):
         """Lists of the paths of the training, validation and test files of a
         treebank, or `None`."""
         folder = self.paths[0]
-        if len(self.paths) > 1 or self.name in TEXTS or not folder.is_dir():
+        named = self.name in TEXTS or self.kind == CLASSIFIER
+        if len(self.paths) > 1 or named or not folder.is_dir():
             return None
         files = sorted(folder.glob("*.conllu"))
         # A text may have its parses in the same folder.
@@ -71,21 +74,27 @@ class Dataset:
             )
         return paths
 
-    def load(self, vocabulary=None):
-        """Loads the corpus; `None` builds a vocabulary of its training text."""
-        corpus = self._load(vocabulary)
+    def load(self, vocabulary=None, labels=None):
+        """Loads the corpus; `None` builds a vocabulary of its training text,
+        and finds the labels of pairs there."""
+        corpus = self._load(vocabulary, labels)
         lines = self.reading.get("training_lines")
         return corpus if lines is None else corpus.with_first_lines(lines)
 
-    def _load(self, vocabulary):
+    def _load(self, vocabulary, labels):
         data = memlm.data
         words = {"vocabulary": vocabulary}
         if vocabulary is None:
             words = self._given("vocabulary_size", "minimum_count")
         words["data_dir"] = self.reading.get("data_dir")
         if self.kind == CLASSIFIER:
-            lowercase = self.reading.get("lowercase", False)
-            return data.load_pairs(self.name, lowercase=lowercase, **words)
+            words |= self._given("lowercase", "tokenize")
+            if self.name in PAIRS:
+                return data.load_pairs(self.name, labels=labels, **words)
+            paths = self.paths if len(self.paths) > 1 else self.paths[0]
+            corpus = data.load_pairs(paths, labels=labels, **words)
+            print(corpus.description)
+            return corpus
         if self.name == "cbt":
             train_on = self.reading.get("cbt_train_on", "books")
             return data.load_cbt(train_on, **words)
@@ -131,25 +140,22 @@ class Dataset:
         return memlm.data.load_text(*paths, **words)
 
     def _check(self):
-        if self.kind == CLASSIFIER:
-            if self.name not in PAIRS:
-                raise UsageError(
-                    f"Classifiers are trained on {', '.join(PAIRS)}. Received: "
-                    f"dataset={self.name}.{nearest(self.name, PAIRS)}"
-                )
-            return
+        classifies = self.kind == CLASSIFIER
+        corpora = PAIRS if classifies else TEXTS
         wrong = [] if self.name == "cbt" else ["cbt_train_on"]
-        if self.name in TEXTS or self.treebank:
+        if self.name in corpora or self.treebank:
             wrong += ["document_start", "tokenize"]
-            if self.name in TEXTS and self.name != "cbt":
+            if self.name in TEXTS and self.name != "cbt" and not classifies:
                 wrong.append("minimum_count")
         else:
             missing = [str(path) for path in self.paths if not path.exists()]
             if missing:
                 raise MissingTextError(
                     f"There is no file, folder or corpus {missing[0]}; corpora "
-                    f"are {', '.join(TEXTS)}.{nearest(missing[0], TEXTS)}"
+                    f"are {', '.join(corpora)}.{nearest(missing[0], corpora)}"
                 )
+            if classifies:
+                wrong.append("data_dir")
             if len(self.paths) not in (1, 3):
                 raise UsageError(
                     "dataset must be one path, or three with commas between: "

@@ -8,10 +8,9 @@ import itertools
 import math
 import os
 import pathlib
-import re
 
 from memlm_keras import registry
-from memlm_keras.data.corpus import are_unspaced
+from memlm_keras.data.corpus import split_for
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
@@ -62,12 +61,16 @@ _SCHEDULES = ("halve_after", "linear_decay")
 _SIZES = ("scale", "units", "embedding_dim")
 # Words that a target is compared with where all would take too long.
 _NUM_SAMPLED = 2000
-# Lines that decide how words are split. Punctuation counts as attached if it
-# ends more than this share of the words.
-_LINES, _ATTACHED = 1000, 0.02
+# Lines that decide how words are split, and the reasons.
+_LINES = 1000
+_SPLITS = {
+    "characters": "This text has few spaces between its words, so its tokens "
+    "are characters.",
+    "unicode_script": "Punctuation is attached to words in this text, so it is "
+    "split off.",
+}
 # Words that are among so many most frequent ones of an English text.
 _ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
-_PUNCTUATION = re.compile(r"\w[.,;:!?]$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -375,14 +378,5 @@ def _tokenize(path):
         return None, None
     lines = itertools.islice(lines, _LINES)
     words = [word for line, _ in lines for word in line.split()]
-    if are_unspaced(words):
-        return "characters", (
-            "This text has few spaces between its words, so its tokens are "
-            "characters."
-        )
-    attached = sum(map(bool, map(_PUNCTUATION.search, words)))
-    if attached > _ATTACHED * len(words):
-        return "unicode_script", (
-            "Punctuation is attached to words in this text, so it is split off."
-        )
-    return None, None
+    split = split_for(words)
+    return split, _SPLITS.get(split)

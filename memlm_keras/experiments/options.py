@@ -169,7 +169,8 @@ PAIRS = ("embedded", "snli", "sick")
 DATASET = Option(
     "dataset",
     str,
-    f"Corpus: {', '.join(TEXTS)} (for sentence pairs: {', '.join(PAIRS)}); "
+    f"Corpus: {', '.join(TEXTS)} (for sentence pairs: {', '.join(PAIRS)}, or a "
+    ".tsv, .csv or .jsonl file with premise, hypothesis and label); "
     "a .txt file with one sentence a line, which is split into three "
     "parts; three files with commas between them; a folder with train, valid "
     "and test (.txt files, or folders of documents); a folder with a treebank "
@@ -193,11 +194,11 @@ READING = (
         "each document.",
         label="",
     ),
-    _of_texts(
+    Option(
         "tokenize",
         str,
         "For your own files: how text is split into words; by default at white "
-        "space.",
+        "space, and pairs also at punctuation that is attached to words.",
         choices=("unicode_script", "characters"),
         label="",
     ),

@@ -124,6 +124,8 @@ class ClassifierTask(DualSequenceTask):
 
     def measure(self, experiment, model, verbose):
         results = {}
+        if not model.compiled:
+            model.compile()
         for split in ("validation", "test"):
             batches = experiment.corpus.batches(split, _ROWS)
             logs = model.evaluate(batches, verbose=verbose, return_dict=True)

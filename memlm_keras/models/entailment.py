@@ -1,6 +1,7 @@
 """Does a hypothesis follow from a premise? A classifier of sentence pairs."""
 
 import keras
+import numpy as np
 from keras import ops
 
 from memlm_keras.arguments import require_positive_integer
@@ -15,6 +16,9 @@ from memlm_keras.models.pairs import LengthMask
 from memlm_keras.models.pairs import padded
 from memlm_keras.models.pairs import require_conditioning
 from memlm_keras.models.pairs import starting_states
+
+# Pairs that `classify` reads at once, and the multiple that it pads lengths to.
+_ROWS, _MULTIPLE = 64, 8
 
 
 @keras.saving.register_keras_serializable(package="memlm_keras")
@@ -317,21 +321,29 @@ class EntailmentClassifier(DualSequenceModel):
                 f"of strings of one length. Received: premise={premise!r} and "
                 f"hypothesis={hypothesis!r}"
             )
-        inputs = {}
-        for name, strings in texts.items():
-            vocabulary = require_strings(name, strings, self.vocabulary)
-            rows = [vocabulary.encode(string) for string in strings]
-            ids, lengths = padded(name, rows)
-            inputs[name] = ids.astype("int32")
-            inputs[f"{name}_length"] = lengths
-        logits = self.predict_on_batch(inputs)
-        probabilities = ops.softmax(ops.cast(logits, "float32"))
-        labels = self.labels or range(self.num_classes)
-        rows = [
-            dict(zip(labels, row))
-            for row in ops.convert_to_numpy(probabilities).tolist()
-        ]
-        return rows[0] if single else rows
+        sentences = {
+            name: [*map(require_strings(name, t, self.vocabulary).encode, t)]
+            for name, t in texts.items()
+        }
+        for name, rows in sentences.items():
+            padded(name, rows)
+        pairs = [*zip(*sentences.values())]
+        # Pairs of similar lengths are read side by side.
+        order = sorted(range(len(pairs)), key=lambda n: [*map(len, pairs[n])])
+        labels, found = self.labels or range(self.num_classes), {}
+        for begin in range(0, len(order), _ROWS):
+            places, inputs = order[begin : begin + _ROWS], {}
+            for name, rows in sentences.items():
+                ids, lengths = padded(name, [rows[n] for n in places])
+                # Few lengths, so that few shapes are compiled.
+                ids = np.pad(ids, ((0, 0), (0, -ids.shape[1] % _MULTIPLE)))
+                inputs[name] = ids.astype("int32")
+                inputs[f"{name}_length"] = lengths
+            logits = ops.cast(self.predict_on_batch(inputs), "float32")
+            probabilities = ops.convert_to_numpy(ops.softmax(logits)).tolist()
+            for place, row in zip(places, probabilities):
+                found[place] = dict(zip(labels, row))
+        return found[0] if single else [found[n] for n in range(len(pairs))]
 
     def attention(self, inputs):
         """Returns the attention to the premise at each word.

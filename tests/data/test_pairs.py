@@ -1,10 +1,12 @@
 """Sentence pairs: readers, batches and the generated ones."""
 
 import collections
+import json
 import pathlib
 
 import numpy as np
 import pytest
+from corpus_files import write_lines
 from corpus_files import write_snli
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,16 +41,22 @@ def test_snli(tmp_path, ending):
     assert "alone" in lower.vocabulary and "Alone" not in lower.vocabulary
 
 
+_SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence2_binary_parse"
+
+
 @pytest.mark.parametrize(
     "name, text, message",
     [
         ("a.jsonl", "", "has no pairs"),
         ("a.jsonl", '{"gold_label": "neutral"}\n', "line 1.*sentence1_binary"),
-        ("a.jsonl", "{}\n{\n", "line 1.*'gold_label'"),
-        ("a.jsonl", "{\n", "line 1: Expecting"),
-        ("a.txt", "", "has no pairs"),
-        ("a.txt", "gold_label\tx\n", "has no pairs"),
-        ("a.txt", "gold_label\tx\nneutral\ty\n", "line 2.*sentence1_binary"),
+        ("a.jsonl", "{}\n{\n", "line 1.*no column gold_label"),
+        ("a.jsonl", "{\n", "line 1 is no JSON: Expecting"),
+        ("a.txt", "", "has no row"),
+        ("a.txt", "gold_label\tx\n", "has a header and no row"),
+        ("a.txt", "gold_label\tx\nneutral\ty\n", "line 1.*sentence1_binary"),
+        ("a.txt", _SNLI_HEADER + "\nneutral\tA\n", "line 2.*sentence2_binary"),
+        ("a.txt", _SNLI_HEADER + "\n-\t\t\nYes\tA\tB\n", "line 3: .*'Yes'"),
+        ("a.txt", _SNLI_HEADER + "\nneutral\tA\t( )\n", "line 2: `hypothesis`"),
     ],
 )
 def test_damaged_snli(tmp_path, name, text, message):
@@ -103,7 +111,115 @@ def test_the_real_sick():
     assert len(corpus.batches("train", 50)) == 90
 
 
+# === Files of one's own ===
+
+# Ten pairs of each label, of which one is for validation and one for test.
+OWN = [
+    (f"He sees {n}, {label}.", f"She {label}", label)
+    for n in range(10)
+    for label in ("no", "yes")
+]
+NAMES = ("premise", "hypothesis", "label")
+
+
+def write_table(path, names=None, rows=OWN):
+    rows = [names, *rows] if names else rows
+    if path.suffix == ".jsonl":
+        lines = [json.dumps(dict(zip(rows[0], row))) for row in rows[1:]]
+    elif path.suffix == ".csv":
+        lines = [";".join(f'"{cell}"' for cell in row) for row in rows]
+    else:
+        lines = ["\t".join(row) for row in rows]
+    write_lines(path, lines)
+    return path
+
+
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        ("pairs.tsv", NAMES),
+        ("pairs.tsv", ("Sentence1", "sentence2", "gold_label")),
+        ("pairs.csv", ("sentence_A", "sentence_B", "entailment_judgment")),
+        ("pairs.jsonl", ("text1", "text2", "class")),
+        ("pairs.txt", None),
+        ("pairs.csv", None),
+    ],
+)
+def test_a_file_of_ones_own(name, names, tmp_path):
+    corpus = data.load_pairs(write_table(tmp_path / name, names))
+    assert corpus.name == "pairs" and corpus.labels == ("no", "yes")
+    splits = [corpus.train, corpus.validation, corpus.test]
+    counts = [np.bincount(split.labels).tolist() for split in splits]
+    assert counts == [[8, 8], [1, 1], [1, 1]]
+    assert (
+        "16 for training, 2 for validation and 2 for test" in corpus.description
+    )
+    assert "Labels: no 10, yes 10." in corpus.description
+    assert {"sees", "no", "."} <= {*corpus.vocabulary.tokens}
+    by_space = data.load_pairs(tmp_path / name, tokenize="white_space")
+    assert "no." in by_space.vocabulary.tokens
+    found = {
+        " ".join(corpus.vocabulary.decode(premise)): corpus.labels[label]
+        for split in splits
+        for premise, label in zip(split.premises, split.labels)
+    }
+    # Each has its own label, and words for training alone are known.
+    assert all(label in premise for premise, label in found.items())
+    assert corpus.fingerprint == data.load_pairs(tmp_path / name).fingerprint
+
+
+def test_three_files_of_ones_own(tmp_path):
+    names = ("my_train.tsv", "my-dev.jsonl", "test.csv")
+    paths = [write_table(tmp_path / name, NAMES) for name in names]
+    folder = data.load_pairs(tmp_path)
+    assert folder.fingerprint == data.load_pairs(paths).fingerprint
+    assert len(folder.train) == len(folder.test) == 20
+    given = data.load_pairs(
+        paths[0], vocabulary=folder.vocabulary, labels=("yes", "x", "no")
+    )
+    assert given.labels == ("yes", "x", "no")
+    assert np.bincount(given.train.labels).tolist() == [8, 0, 8]
+    snli = [(p, h, dict(no="entailment", yes="-")[k]) for p, h, k in OWN]
+    snli += [("a", "b", "neutral")] * 2
+    corpus = data.load_pairs(write_table(tmp_path / "a.tsv", NAMES, snli))
+    assert corpus.labels == ("entailment", "neutral")
+    assert "10 pairs with the label - are left out." in corpus.description
+
+
+@pytest.mark.parametrize(
+    "files, message",
+    [
+        ({"a.tsv": OWN[::2]}, "a.tsv: pairs need at least two labels"),
+        ({"a.tsv": [(a, b, a) for a, b, _ in OWN]}, r"\(20 labels of 20 pa"),
+        ({"a.tsv": OWN[:3]}, r"\(2 labels of 3 pairs\)"),
+        ({"a.tsv": [*OWN, ("a", " ", "no")]}, "line 22: the hypothesis must"),
+        ({"a.tsv": [*OWN, ("a", "b", "")]}, "line 22: the label must be a"),
+        ({"a.csv": [*OWN, ("a", "b")]}, "line 22 has 2 columns, and line 1"),
+        (
+            {"train.tsv": OWN, "dev.tsv": OWN, "test.tsv": [("a", "b", "x")]},
+            "test.tsv: line 2: the label must be one of no, yes.*'x'",
+        ),
+        ({"train.tsv": OWN, "b.tsv": OWN}, "one file of pairs for training"),
+        ({"a.doc": OWN}, "`name` must be one of.*file of pairs .*a.doc"),
+    ],
+)
+def test_wrong_files_of_ones_own(files, message, tmp_path):
+    for name, rows in files.items():
+        write_table(tmp_path / name, NAMES, rows)
+    single = len(files) == 1
+    with pytest.raises(ValueError, match=message):
+        data.load_pairs(tmp_path / next(iter(files)) if single else tmp_path)
+
+
 def test_wrong_corpora(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file .*none.tsv"):
+        data.load_pairs(tmp_path / "none.tsv")
+    with pytest.raises(ValueError, match="from one file, or from three"):
+        data.load_pairs(["a.tsv", "b.tsv"])
+    with pytest.raises(ValueError, match="`tokenize` is for your own files"):
+        data.load_pairs("embedded", tokenize="white_space")
+    with pytest.raises(ValueError, match="one of .'no', 'yes'.*Give `labels`"):
+        data.load_pairs("embedded", labels=("no", "yes"))
     with pytest.raises(ValueError, match="`name` must be one of.*'ptb'"):
         data.load_pairs("ptb")
     with pytest.raises(ValueError, match="`name` must be one of.*'snli'"):

@@ -450,7 +450,7 @@ def test_minimal_pairs(memlm, run, folder):
 
     for arguments, error in (
         ([run, "none.csv"], "No such file or directory: none.csv"),
-        ([run, "published.jsonl"], "published.jsonl: Pair 1 must have"),
+        ([run, "published.jsonl"], "published.jsonl: line 1: there is no"),
         ([run, "pairs.csv", "--method=none"], "method must be one of"),
         ([run, "pairs.csv", "--method=one_prefix"], "with the fields one_pre"),
         ([run, "pairs.csv", "--published=pairs.csv"], "cannot be read"),
@@ -654,7 +654,7 @@ def test_interrupted_runs_go_on(folder, memlm):
             "beams has no meaning for language models",
         ),
         ("train daniluk2017/lstm --analyses=pairs", "analyses need a model"),
-        ("train gru_shared --dataset=ptb", "Classifiers are trained on"),
+        ("train gru_shared --dataset=ptb", "corpora are embedded, snli"),
         ("train --as_published", "needs the name of a paper"),
         ("train text", "memlm train --dataset=text"),
         ("score memlm/english text/test.txt", "and text/test.txt is a file"),
@@ -840,6 +840,74 @@ def test_help_tells_of_all_flags(capfd):
     out = capfd.readouterr().out
     for flag in ("dataset", "scale", "analyses", "cache_size", "backend"):
         assert f"--{flag} " in out
+
+
+def test_own_pairs(memlm, folder):
+    """Trained, predicted and evaluated, with labels of their own."""
+    rows = [
+        f"{a} {b}, {word}.\tthe {word}\t{label}\n"
+        for a in ("a", "one", "any")
+        for b in ("man", "dog", "cat", "sea", "boat")
+        for word, label in (("sun", "oui"), ("rain", "non"))
+    ]
+    (folder / "my.tsv").write_text("s1\ts2\tclass\n" + "".join(rows))
+    flags = "--scale=0.06 --embedding_dim=4 --epochs=2 --verbose=0 --nohalve"
+    told = memlm("train", "gru_shared", "--dataset=my.tsv", *flags.split())
+    assert told.status == 0, told.err
+    assert "24 for training, 3 for validation and 3 for test" in told.out
+    (run,) = (folder / "runs").iterdir()
+    assert run.name.startswith("my-weissenborn2016-gru_shared")
+    told = memlm("evaluate", run)
+    assert told.status == 0 and "test: accuracy" in told.out, told.err
+    # In another order than the corpus would have them.
+    (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
+    (folder / "new.jsonl").write_text(
+        '{"id": 7, "premise": "a", "hypothesis": "b", "label": null}\n'
+        '{"id": 8, "premise": "a man", "hypothesis": "b", "label": "oui"}\n'
+    )
+    told = memlm("predict", run / "model.keras", "new.jsonl", "--out=o.tsv")
+    assert told.status == 0 and "of the 1 of 2 pairs" in told.err, told.err
+    header, first, second = (folder / "o.tsv").read_text().splitlines()
+    assert header.split("\t") == [
+        *("id", "premise", "hypothesis", "label", "predicted"),
+        *("probability_non", "probability_oui"),
+    ]
+    assert first.startswith("7\ta\tb\t\t")
+    *_, predicted, no, yes = second.split("\t")
+    assert float(no) + float(yes) == pytest.approx(1, abs=1e-5)
+    assert predicted == ("oui" if yes > no else "non")
+    told = memlm("predict", run, "new.csv")
+    assert told.status == 0, told.err
+    row = told.out.splitlines()[1].split("\t")
+    assert row[0] == "a dog" and len(row) == 5
+    alone = memlm("predict", run, "a dog", 'the "sun').out.splitlines()[0]
+    assert alone.split()[1] == row[2]
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("predict", "RUN", "none.tsv"), "needs a file of pairs, or a PREM"),
+        (("predict", "RUN", "a", "b", "--out=x"), "--out needs a file of p"),
+        (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
+        (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
+        (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),
+        (
+            ("train", "lstm_shared", "--dataset=bad.tsv", "--data_dir=."),
+            "data_dir cannot be given for dataset=bad.tsv",
+        ),
+        (
+            ("train", "lstm_shared", "--dataset=sick", "--tokenize=characters"),
+            "tokenize cannot be given for dataset=sick",
+        ),
+    ],
+)
+def test_wrong_own_pairs(arguments, message, memlm, folder, classifier):
+    (folder / "bad.tsv").write_text("premise\thypothesis\tlabel\na b\n")
+    arguments = [classifier if a == "RUN" else a for a in arguments]
+    told = memlm(*arguments)
+    assert told.status == 2 and message in told.err, told.err
+    assert told.err.count("\n") == 1
 
 
 def test_a_classifier(memlm, folder, without_keras):
