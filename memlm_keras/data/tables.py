@@ -22,18 +22,13 @@ _ROWS = 100
 _IS_CSV = "A .tsv has no quotation marks around its cells: call the file .csv"
 
 
-class TableError(ValueError):
-    """A file is no table or no text; the message names the file and the
-    line."""
-
-
 @contextlib.contextmanager
 def naming(where):
     """Puts a place, such as a file or a line, before a `ValueError`."""
     try:
         yield
     except ValueError as error:
-        raise TableError(f"{where}: {error}") from error
+        raise ValueError(f"{where}: {error}") from error
 
 
 # === Texts ===
@@ -57,7 +52,7 @@ def read_texts(path, suffixes):
     elif path.suffix.lower() in suffixes or not path.exists():
         found[path] = path.read_bytes()
     if not found:
-        raise TableError(f"{path} has no file to read. {remedy}")
+        raise ValueError(f"{path} has no file to read. {remedy}")
     return [(name, decode(found[name], name)) for name in sorted(found)]
 
 

@@ -125,6 +125,8 @@ def write_files(folder):
 
     corpus_files.write_snli(folder / "snli_1.0")
     corpus_files.write_sick(folder / "SICK")
+    rows = [f"A man sings {n}.\tHe sings.\t{n % 2}" for n in range(20)]
+    corpus_files.write_lines(folder / "pairs.tsv", rows)
     corpus_files.write_vectors(
         folder / "glove.840B.300d.txt", ("a", "man", "dog"), dimension=300
     )
