@@ -149,7 +149,9 @@ def pieces(folder, path):
             max_sentence_length=100_000,
             **{"eos_id": 0, "unk_id": 1, "bos_id": -1},
         )
-    return memlm.data.SubwordVocabulary.from_sentencepiece(path)
+    return memlm.data.SubwordVocabulary.from_sentencepiece(
+        path, replacements="typographic"
+    )
 
 
 if __name__ == "__main__":

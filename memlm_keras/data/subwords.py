@@ -9,34 +9,52 @@ import numpy as np
 
 from memlm_keras.arguments import require_one_of
 from memlm_keras.data.text_store import read_lines
+from memlm_keras.data.tokenizer import WHITE_SPACE
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
 
 # Stands, in a piece, for the white space before a word.
 WORD_START = "\u2581"
+# What word processors write in place of the characters of a keyboard.
+_TYPOGRAPHIC = {
+    "\u2018\u2019\u201a\u201b\u2032\u02bc\u00b4": "'",
+    "\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb": '"',
+    "\u2010\u2011\u2012\u2212": "-",
+    "\u2013\u2015": "\u2014",
+    # Soft hyphen, and characters without a width.
+    "\u00ad\u200b\u200c\u200d\u2060\ufeff": "",
+}
 
 
 class SentencePieceTokenizer:
-    """Splits texts into pieces by a SentencePiece model, bytes of its file."""
+    """Splits texts into pieces by a SentencePiece model, bytes of its file;
+    first, each character of the dict `replacements` becomes its value."""
 
-    def __init__(self, model):
+    def __init__(self, model, replacements=None):
         self.model = model
+        # Some models drop white space, or read it as bytes.
+        spaces = dict.fromkeys(WHITE_SPACE, " ")
+        self.replacements = spaces | (replacements or {})
+        self._table = str.maketrans(self.replacements)
 
     def tokenize(self, text):
         tokens, _ = _running(self.model)
-        return tokens(text.encode("utf-8", "replace"))
+        return tokens(text.translate(self._table).encode("utf-8", "replace"))
 
     def normalize(self, tokens):
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
-        """The same as a tokenizer of tensorflow_text, for graphs."""
+        """A tokenizer of tensorflow_text, without the replacements."""
         return _tensorflow_text().SentencepieceTokenizer(
             model=self.model, out_type="string"
         )
 
     def get_config(self):
-        return {"sentencepiece": base64.b64encode(self.model).decode()}
+        return {
+            "sentencepiece": base64.b64encode(self.model).decode(),
+            "replacements": self.replacements,
+        }
 
     def read_model(self):
         """The parts of the file that split texts, as a message of protobuf."""
@@ -210,10 +228,16 @@ class SubwordVocabulary(Vocabulary):
         unit: Kind of tokens: `"pieces"`, of which those at the beginning of a
             word begin with U+2581; `"characters"`; or `"words"`. `None` infers
             it from the tokens.
+        replacements: `None`; or, for a SentencePiece model, a dict from
+            characters to the text that is read in their place; or
+            `"typographic"`, which reads the quotes, apostrophes and dashes of
+            word processors as those of a keyboard, and no soft hyphens, where
+            no piece has them.
 
     Raises:
         ValueError: A token is empty or given twice, a special token is not
-            among them, or the SentencePiece model is damaged.
+            among them, the SentencePiece model is damaged, or `replacements`
+            is not as described above.
         ImportError: `tensorflow_text` is not installed.
 
     Example:
@@ -234,6 +258,7 @@ class SubwordVocabulary(Vocabulary):
         end_of_sentence=None,
         sentencepiece=None,
         unit=None,
+        replacements=None,
     ):
         tokens = checked_tokens(tokens)
         if isinstance(sentencepiece, str):
@@ -253,10 +278,18 @@ class SubwordVocabulary(Vocabulary):
         self.sentencepiece = sentencepiece
         self.unit = self._inferred_unit() if unit is None else unit
         require_one_of("unit", self.unit, _UNITS)
-        if sentencepiece is None:
-            self.tokenizer = LongestMatchTokenizer(tokens, self.unit)
+        self.replacements = _checked_replacements(replacements, tokens)
+        if sentencepiece is not None:
+            self.tokenizer = SentencePieceTokenizer(
+                sentencepiece, self.replacements
+            )
+        elif replacements is not None:
+            raise ValueError(
+                "`replacements` needs a SentencePiece model. Received: "
+                "sentencepiece=None"
+            )
         else:
-            self.tokenizer = SentencePieceTokenizer(sentencepiece)
+            self.tokenizer = LongestMatchTokenizer(tokens, self.unit)
 
     def _inferred_unit(self):
         specials = (self.unknown, self.end_of_sentence)
@@ -276,8 +309,13 @@ class SubwordVocabulary(Vocabulary):
         )
 
     @classmethod
-    def from_sentencepiece(cls, path, unknown=None, end_of_sentence=None):
+    def from_sentencepiece(
+        cls, path, unknown=None, end_of_sentence=None, replacements=None
+    ):
         """Reads a SentencePiece model, whose ids stay as they are.
+
+        Args:
+            unknown, end_of_sentence, replacements: As for the class.
 
         Returns:
             `SubwordVocabulary`, with the model inside.
@@ -292,7 +330,9 @@ class SubwordVocabulary(Vocabulary):
             _, tokens = _running(model)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
-        return cls(tokens, unknown, end_of_sentence, model)
+        return cls(
+            tokens, unknown, end_of_sentence, model, replacements=replacements
+        )
 
     @classmethod
     def from_tokens_file(
@@ -390,6 +430,8 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
+            # Fingerprints of vocabularies without any stay as they were.
+            **({"replacements": r} if (r := self.replacements) else {}),
         }
 
     @classmethod
@@ -403,6 +445,25 @@ class SubwordVocabulary(Vocabulary):
             f"unknown={self.unknown!r}, "
             f"end_of_sentence={self.end_of_sentence!r})"
         )
+
+
+def _checked_replacements(replacements, tokens):
+    if replacements == "typographic":
+        known = set().union(*tokens)
+        return {
+            character: plain
+            for characters, plain in _TYPOGRAPHIC.items()
+            for character in characters
+            if character not in known and known.issuperset(plain)
+        }
+    replacements = dict(replacements or {})
+    for character, text in replacements.items():
+        if len(character) != 1 or not replacements.keys().isdisjoint(text):
+            raise ValueError(
+                "`replacements` must map single characters to texts without "
+                f"any of them. Received: {character!r} for {text!r}"
+            )
+    return replacements
 
 
 def _special(name, token, candidates, tokens):

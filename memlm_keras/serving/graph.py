@@ -3,6 +3,7 @@
 Shapes below: B batch, T time, V vocabulary, k most probable tokens.
 """
 
+import collections
 import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
@@ -239,7 +240,7 @@ class Words:
         # Only a SentencePiece model needs operators of tensorflow_text, which
         # TensorFlow Serving has.
         if isinstance(tokenizer, SentencePieceTokenizer):
-            self._tokenizer = tokenizer.in_graph()
+            self._tokenizer = SentencePieceInGraph(tokenizer)
         elif isinstance(tokenizer, LongestMatchTokenizer):
             self._tokenizer = LongestMatchInGraph(tokenizer)
         else:
@@ -309,6 +310,26 @@ class TokenizerInGraph(tf.Module):
             is_number = tf.strings.regex_full_match(tokens, NUMBER_PATTERN)
             tokens = tf.where(is_number, self._rules.numbers, tokens)
         return tokens
+
+
+class SentencePieceInGraph(tf.Module):
+    """`SentencePieceTokenizer.tokenize` of texts `(B,)`."""
+
+    def __init__(self, tokenizer):
+        super().__init__()
+        self._pieces = tokenizer.in_graph()
+        self._replaced = collections.defaultdict(str)
+        for character, text in tokenizer.replacements.items():
+            self._replaced[text.replace("\\", r"\\")] += (
+                f"\\x{{{ord(character):x}}}"
+            )
+
+    def tokenize(self, text):
+        for replacement, characters in self._replaced.items():
+            text = tf.strings.regex_replace(
+                text, f"[{characters}]", replacement
+            )
+        return self._pieces.tokenize(text)
 
 
 class LongestMatchInGraph(tf.Module):

@@ -158,6 +158,7 @@ def vocabulary_facts(vocabulary):
             "suffix": rules.treat_whitespace_as_suffix,
             "byte_fallback": rules.byte_fallback,
             "charsmap": charsmap,
+            "read_as": tokenizer.replacements,
             "add_dummy_prefix": normalizer.add_dummy_prefix,
             "remove_extra_whitespaces": normalizer.remove_extra_whitespaces,
             "escape_whitespaces": normalizer.escape_whitespaces,

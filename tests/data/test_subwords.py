@@ -178,6 +178,31 @@ def test_a_sentencepiece_model_travels_in_the_vocabulary(model, write):
     assert found == [vocabulary.encode(text).tolist() for text in texts]
 
 
+def test_replaced_characters(model, write):
+    path = write(model, "small.model")
+    plain = SubwordVocabulary.from_sentencepiece(path)
+    replacements = {"\u2019": "at", "]": "", "-": "\\1", "\\": "the"}
+    with pytest.raises(ValueError, match=r"'-' for '\\\\1'"):
+        SubwordVocabulary.from_sentencepiece(path, replacements=replacements)
+    replacements["-"] = "c"
+    vocabulary = SubwordVocabulary.from_sentencepiece(
+        path, replacements=replacements
+    )
+    assert vocabulary != plain
+    texts = ["\\ -\u2019s] s\u2019", "]", "the"]
+    expected = [plain.encode(t).tolist() for t in ("the cats sat", "", "the")]
+    assert [vocabulary.encode(text).tolist() for text in texts] == expected
+    assert words_in_graph(vocabulary)(texts) == expected
+    vocabulary.save(path.with_suffix(".json"))
+    assert Vocabulary.from_file(path.with_suffix(".json")) == vocabulary
+    # This model has no apostrophe to write in place of another.
+    vocabulary = SubwordVocabulary.from_sentencepiece(
+        path, replacements="typographic"
+    )
+    assert vocabulary.replacements["\u00ad"] == ""
+    assert "\u2019" not in vocabulary.replacements
+
+
 def test_a_sentencepiece_model_splits_for_other_ids(model, write):
     own = SubwordVocabulary.from_sentencepiece(write(model, "small.model"))
     tokens = ["<blk>", *own.tokens[::-1]]
@@ -230,6 +255,8 @@ def test_files_that_cannot_be_used(write, text, message):
         ({"end_of_sentence": "<unk>"}, "must differ. Received '<unk>'"),
         ({"unit": "bpe"}, "`unit` must be one of .*'bpe'"),
         ({"sentencepiece": "é"}, "`sentencepiece` must be the bytes.*'é'"),
+        ({"replacements": {"ab": ""}}, "single characters.*'ab' for ''"),
+        ({"replacements": {"a": ""}}, "`replacements` needs a SentencePiece"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, message):

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(
 STRINGS = 800
 WORDS = """
     the cats sat on a mat Été naïve 12.5 -7/8 <unk> </s> <s> <sym> <0x41>
+    don\u2019t \u201cNo,\u201d re\u00admark
     你好 ▁the \ufb01re \uff21\uff22 I\u0307 \U0001f600
 """.split()
 SCRIPT = """
@@ -136,23 +137,28 @@ def texts():
     return found
 
 
-@pytest.mark.parametrize("kind", VOCABULARIES)
-def test_it_encodes_as_the_vocabulary_does(kind):
-    vocabulary = VOCABULARIES[kind]()
-    assert len(texts()) >= STRINGS
+def on_page(vocabulary, texts):
+    """Ids of texts in JavaScript, and the texts of known ids."""
     facts = web.vocabulary_facts(vocabulary)
     script = importlib.resources.files(memlm.serving) / "page" / "tokenizer.js"
     process = subprocess.run(
         [NODE, "-e", SCRIPT, str(script)],
-        input=json.dumps({"facts": facts, "texts": texts()}),
+        input=json.dumps({"facts": facts, "texts": texts}),
         capture_output=True,
         text=True,
         check=True,
     )
-    answer = json.loads(process.stdout)
+    return json.loads(process.stdout).values()
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_it_encodes_as_the_vocabulary_does(kind):
+    vocabulary = VOCABULARIES[kind]()
+    assert len(texts()) >= STRINGS
+    answer = on_page(vocabulary, texts())
     specials = (vocabulary.unknown_id, vocabulary.end_of_sentence_id)
     wrong = []
-    for text, ids, written in zip(texts(), *answer.values(), strict=True):
+    for text, ids, written in zip(texts(), *answer, strict=True):
         expected = vocabulary.encode(text).tolist()
         if ids != expected:
             wrong.append((text, vocabulary.decode(ids), expected))
@@ -161,3 +167,30 @@ def test_it_encodes_as_the_vocabulary_does(kind):
         if "".join(written.split()) != "".join(joined.split()):
             wrong.append((text, written, joined))
     assert not wrong, f"{len(wrong)}: {wrong[:5]}"
+
+
+@pytest.mark.parametrize("kind", VOCABULARIES)
+def test_white_space_is_the_same_everywhere(kind):
+    """In Python, in a graph and on the page, it is that of `str.split`."""
+    from memlm_keras.serving.graph import Words
+
+    vocabulary = VOCABULARIES[kind]()
+    spaces = [chr(code) for code in range(0x3001) if not chr(code).split()]
+    texts = [f"the{space}cats{space}" for space in spaces]
+    expected = [vocabulary.encode("the cats ").tolist()] * len(spaces)
+    assert [vocabulary.encode(text).tolist() for text in texts] == expected
+    assert Words(vocabulary).encode(texts).to_list() == expected
+    ids, _ = on_page(vocabulary, texts)
+    assert ids == expected
+
+
+def test_typographic_characters_are_those_of_the_training_text():
+    vocabulary = english()
+    typographic = (
+        "\u201cNo,\u201d he said \u2014 don\u2019t re\u00admark "
+        "the man\u2019s co\u2011op"
+    )
+    plain = "\"No,\" he said \u2014 don't remark the man's co-op"
+    assert vocabulary.encode(typographic).tolist() == (
+        vocabulary.encode(plain).tolist()
+    )

@@ -143,6 +143,7 @@ class SentencePiece {
   tokenize(text) {
     const tokens = [];
     let wasUnknown = false;
+    text = [...text].map(one => this.read_as[one] ?? one).join("");
     for (const piece of this.splitPieces(this.normalize(text))) {
       const unknown = !this.index.has(piece);
       if (unknown && this.byte_fallback)
