@@ -31,7 +31,9 @@ class DependencyAttention:
         dependencies: tuple of strings, sorted, `"ALL"` first: all pairs of
             words of a sentence, with or without a dependency. In `"→obj"` the
             predicted word is an `obj` of the attended word, in `"obj←"` the
-            attended word is an `obj` of the predicted word.
+            attended word is an `obj` of the predicted word. A path of several
+            has all of them, from the attended to the predicted word, such as
+            `"subj← →kon →cj"`.
         bins: tuple of pairs `(nearest, farthest)` of integers, distances in
             words from the attended to the predicted word.
         mass: float64 array `(dependencies, bins)`, sums of attention weights.
@@ -74,12 +76,15 @@ def dependency_attention(
     subtypes=True,
     batch_size=32,
     verbose=1,
+    longest_path=1,
 ):
     """Attention by dependency between attended and predicted word.
 
-    Tran et al. (2016), Figure 6. Each sentence is read from the initial state,
-    as its word forms. At each step that predicts a word, every slot that holds
-    a word of the sentence gives one pair. The figure's bins are not published.
+    Tran et al. (2016), Figure 6, and the dependency paths of their Section 5.2,
+    which has two examples and no numbers. Each sentence is read from the
+    initial state, as its word forms. At each step that predicts a word, every
+    slot that holds a word of the sentence gives one pair. The figure's bins are
+    not published.
 
     Args:
         model: a `memlm_keras.LanguageModel` with a memory that attends.
@@ -89,11 +94,13 @@ def dependency_attention(
             neighbours, ascending and apart. Distances in no bin are left out.
         subtypes: whether to distinguish subtypes of relations, such as
             `det:poss` from `det`.
+        longest_path: integer, the most dependencies on the path between two
+            words. Figure 6 has one, the longest of their examples three.
 
     Raises:
         ValueError: if the model has no memory that attends, the vocabulary is
-            of another size, there are no sentences, or the bins are not as
-            described above.
+            of another size, there are no sentences, or `bins` and
+            `longest_path` are not as described above.
 
     Example:
 
@@ -109,6 +116,7 @@ def dependency_attention(
     ('ALL', 'det←')
     """
     vocabulary = require_vocabulary(model, vocabulary)
+    require_positive_integer("longest_path", longest_path)
     bins = tuple((int(low), int(high)) for low, high in bins)
     edges = [0, *(edge for pair in bins for edge in pair)]
     apart = all(low < high for low, high in zip(edges[::2], edges[1::2]))
@@ -123,7 +131,9 @@ def dependency_attention(
             "`sentences` must hold at least one sentence with words. Received: "
             "none"
         )
-    text = ParsedText(sentences, vocabulary, subtypes)
+    text = ParsedText(
+        sentences, vocabulary, subtypes, longest_path, farthest=bins[-1][1]
+    )
     shape = (len(text.names), len(bins))
     mass, counts = np.zeros(shape), np.zeros(shape, "int64")
     for positions, weights in sentence_attention(
@@ -141,7 +151,7 @@ def dependency_attention(
         # -1 in no bin.
         bin_of_slot = np.where(inside.any(axis=0), inside.argmax(axis=0), -1)
         attended = positions[:, None] - distances
-        labels = text.labels(positions[:, None], attended)
+        labels = text.labels(positions[:, None], distances)
         pairs = text.holds_words(positions[:, None], attended)
         pairs &= bin_of_slot >= 0
         related = pairs & (labels >= 0)
@@ -243,7 +253,7 @@ def write_dependency_attention(attention, path):
 class ParsedText:
     """Parsed sentences as one text, in which each sentence has its end."""
 
-    def __init__(self, sentences, vocabulary, subtypes):
+    def __init__(self, sentences, vocabulary, subtypes, longest_path, farthest):
         lengths = np.array([len(each.words) for each in sentences])
         ends = np.cumsum(lengths + 1) - 1
         self.starts = ends - lengths
@@ -254,34 +264,55 @@ class ParsedText:
         self._is_word = np.ones(len(self.tokens), bool)
         self._is_word[ends] = False
         self._begins = np.repeat(self.starts, lengths + 1)
-        self._heads = np.full(len(self.tokens), -1)
-        relations = []
-        for start, sentence in zip(self.starts, sentences):
-            heads = np.asarray(sentence.heads)
-            heads = np.where(heads < 0, -1, heads + start)
-            self._heads[start : start + len(heads)] = heads
-            relations += [*sentence.relations, ""]
-        if not subtypes:
-            relations = [each.partition(":")[0] for each in relations]
-        kinds, kind = np.unique(relations, return_inverse=True)
-        names = [f"→{each}" for each in kinds] + [f"{each}←" for each in kinds]
-        order = np.argsort(names)
-        rank = np.argsort(order) + 1
-        self.names = [ALL, *(names[at] for at in order)]
-        self._towards, self._from = rank[kind], rank[kind + len(kinds)]
+        found = [
+            (start + predicted, predicted - attended, path)
+            for start, sentence in zip(self.starts, sentences)
+            for attended, predicted, path in _paths(
+                sentence, subtypes, longest_path
+            )
+            if predicted - attended <= farthest
+        ]
+        self.names = [ALL, *sorted({path for _, _, path in found})]
+        index = {name: at for at, name in enumerate(self.names)}
+        # By place and distance; of no path at 0.
+        self._labels = np.full((len(self.tokens), farthest + 1), -1)
+        for place, distance, path in found:
+            self._labels[place, distance] = index[path]
 
     def holds_words(self, predicted, attended):
         """Whether both places are words of one sentence."""
         return self._is_word[predicted] & (attended >= self._begins[predicted])
 
-    def labels(self, predicted, attended):
-        """Index in `names` of the dependency of two places, or -1."""
-        attended = np.maximum(attended, 0)
-        backward = np.where(
-            self._heads[attended] == predicted, self._from[attended], -1
-        )
-        depends = self._heads[predicted] == attended
-        return np.where(depends, self._towards[predicted], backward)
+    def labels(self, predicted, distances):
+        """Index in `names` of the path to a place from others before it, -1 for
+        none."""
+        far = distances >= self._labels.shape[1]
+        return self._labels[predicted, np.where(far, 0, distances)]
+
+
+def _paths(sentence, subtypes, longest):
+    """Yields pairs of a word and a later one, and the path between them."""
+    relations = sentence.relations
+    if not subtypes:
+        relations = [each.partition(":")[0] for each in relations]
+    # Of each word the way up, from itself on.
+    ways = []
+    for word in range(len(sentence.words)):
+        way = []
+        while word >= 0 and len(way) <= longest:
+            way.append(word)
+            word = sentence.heads[word]
+        ways.append(way)
+    for predicted, below in enumerate(ways):
+        for attended, above in enumerate(ways[:predicted]):
+            top = next((word for word in above if word in below), None)
+            if top is None:
+                continue
+            up, down = above[: above.index(top)], below[: below.index(top)]
+            if len(up) + len(down) <= longest:
+                path = [f"{relations[word]}←" for word in up]
+                path += [f"→{relations[word]}" for word in reversed(down)]
+                yield attended, predicted, " ".join(path)
 
 
 # === Distant pairs ===

@@ -145,8 +145,24 @@ def parsed_sentence(random, length):
     )
 
 
-def brute_force(model, sentences, bins, subtypes):
-    """Dict from (dependency, bin) to the weights of its pairs."""
+def path_between(sentence, attended, predicted):
+    """The dependencies from one word to another, by a search of the tree."""
+    paths, to_visit = {attended: []}, [attended]
+    for word in to_visit:
+        for other in range(len(sentence.words)):
+            step = None
+            if sentence.heads[word] == other:
+                step = sentence.relations[word] + "←"
+            elif sentence.heads[other] == word:
+                step = "→" + sentence.relations[other]
+            if step is not None and other not in paths:
+                paths[other] = [*paths[word], step]
+                to_visit.append(other)
+    return paths[predicted]
+
+
+def brute_force(model, sentences, bins, subtypes, longest):
+    """Dict from (path, bin) to the weights of its pairs."""
     found = {}
     for sentence in sentences:
         tokens = [0, *VOCABULARY.encode(sentence.words)]
@@ -160,10 +176,9 @@ def brute_force(model, sentences, bins, subtypes):
                 if attended < 0 or not any(fits):
                     continue
                 names = ["ALL"]
-                if sentence.heads[predicted] == attended:
-                    names.append("→" + sentence.relations[predicted])
-                if sentence.heads[attended] == predicted:
-                    names.append(sentence.relations[attended] + "←")
+                path = path_between(sentence, attended, predicted)
+                if len(path) <= longest:
+                    names.append(" ".join(path))
                 for name in names:
                     if not subtypes:
                         name = name.replace(":x", "")
@@ -172,15 +187,26 @@ def brute_force(model, sentences, bins, subtypes):
     return found
 
 
-@pytest.mark.parametrize("subtypes", [True, False])
-def test_dependency_attention(model, sentences, subtypes, tmp_path):
+@pytest.mark.parametrize(
+    "subtypes, longest", [(True, 1), (False, 1), (True, 3)]
+)
+def test_dependency_attention(model, sentences, subtypes, longest, tmp_path):
     bins = ((2, 2), (3, 4), (6, 9))
     found = analysis.dependency_attention(
-        model, sentences, VOCABULARY, bins, subtypes, batch_size=4, verbose=0
+        model,
+        sentences,
+        VOCABULARY,
+        bins,
+        subtypes,
+        batch_size=4,
+        verbose=0,
+        longest_path=longest,
     )
-    expected = brute_force(model, sentences, bins, subtypes)
+    expected = brute_force(model, sentences, bins, subtypes, longest)
     names = {name for name, _ in expected}
-    assert len(names) == (7 if subtypes else 5)
+    assert {len(name.split()) for name in names} == set(range(1, longest + 1))
+    if longest == 1:
+        assert len(names) == (7 if subtypes else 5)
     assert found.dependencies == ("ALL", *sorted(names - {"ALL"}))
     for row, column in np.ndindex(found.counts.shape):
         weights = expected.get((found.dependencies[row], bins[column]), [])
@@ -259,6 +285,27 @@ def test_a_bin_without_pairs_is_white(tmp_path):
 def test_wrong_bins(bins, model, sentences):
     with pytest.raises(ValueError, match="`bins` must be pairs"):
         analysis.dependency_attention(model, sentences, VOCABULARY, bins)
+
+
+def test_a_path_of_the_paper():
+    """Kinder is what is coordinated with the verb to predict (Section 5.2)."""
+    words = "spielen die Kinder im Garten und singen".split()
+    sentence = analysis.ParsedSentence(
+        tuple(words),
+        np.array([-1, 2, 0, 0, 3, 0, 5]),
+        ("root", "det", "subj", "pp", "pn", "kon", "cj"),
+    )
+    vocabulary = Vocabulary(["<eos>", *words])
+    size = len(vocabulary)
+    model = LanguageModel(size, 4, [keras.layers.LSTM(4)], MemoryBlock(6))
+    found = analysis.dependency_attention(
+        model, [sentence], vocabulary, [(4, 4)], verbose=0, longest_path=3
+    )
+    read = np.array([[0, *vocabulary.encode(words[:-1])]])
+    weight = model.attention(read)[0][6, -4]
+    at = found.dependencies.index("subj← →kon →cj")
+    assert found.counts[at].tolist() == [1]
+    assert found.mass[at, 0] == pytest.approx(float(weight), abs=1e-5)
 
 
 def test_no_sentences(model):
