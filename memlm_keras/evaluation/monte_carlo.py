@@ -84,7 +84,7 @@ class _Average:
 
 
 def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
-    """Perplexity of a smoothed model that predicts by samples.
+    """Perplexity of a smoothed or noised model that predicts by samples.
 
     The text is read once for each sample, with the rows of embedding and output
     projection drawn as in training, without dropout. A token's probability is
@@ -100,9 +100,15 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     words do not sum to one: where the others have their means, the probability
     of the target is too high.
 
+    If the batches are noised, each sample has new noise, and the matrices are
+    those of `perplexity`. With `kneser_ney`, the target of a replaced word is
+    replaced too, as in training: its score is that of another word.
+
     Args:
-        model: a `memlm_keras.LanguageModel` with a `smoothing`.
-        batches: as for `perplexity`.
+        model: a `memlm_keras.LanguageModel`, with a `smoothing` if the batches
+            have no noise.
+        batches: as for `perplexity`, or `memlm_keras.smoothing.NoisedBatches`
+            of them, with the statistics of the training text.
         verbose: 0 prints nothing, 1 the result.
 
     Returns:
@@ -123,9 +129,12 @@ def sampled_perplexity(model, batches, samples=20, seed=0, verbose=1):
     True
     """
     require_positive_integer("samples", samples)
-    require_method("sampled_score_batches", model)
     require_beginning(batches)
-    read = model.sampled_score_batches(batches, samples, seed)
+    if hasattr(batches, "samples"):
+        read = map(model.score_batches, batches.samples(samples, seed))
+    else:
+        require_method("sampled_score_batches", model)
+        read = model.sampled_score_batches(batches, samples, seed)
     scores, (weights, *_) = zip(*read)
     scores = np.stack(scores).astype("float64")
 

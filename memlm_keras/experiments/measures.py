@@ -353,6 +353,7 @@ def smoothing_of(model):
 
 def _by_samples(experiment, model, asked, verbose, before):
     batches = evaluation_batches(experiment, model, "validation")
+    batches = experiment.task.noised(experiment, batches)
     return plain_perplexity(
         memlm.evaluation.sampled_perplexity(
             model, batches, asked["samples"], experiment.seed, verbose
@@ -361,17 +362,20 @@ def _by_samples(experiment, model, asked, verbose, before):
 
 
 def _by_mode(experiment, model, asked, verbose, before):
-    mode = model.with_prediction("mode")
+    # Of noise, the mode is the text itself.
+    mode = model.with_prediction("mode") if model.smoothing else model
     batches = evaluation_batches(experiment, mode, "validation")
     result = memlm.evaluation.perplexity(mode, batches, verbose=verbose)
     return plain_perplexity(result)
 
 
 def _check_samples(experiment, asked):
-    if not smoothing_of(experiment.preset["model"]):
+    preset = experiment.preset
+    if not (preset.get("noise") or smoothing_of(preset["model"])):
         raise UsageError(
-            "samples needs a smoothed model, such as kong2019/vs_linear_512. "
-            f"Received: preset={experiment.preset_name}"
+            "samples needs a smoothed or a noised model, such as "
+            "kong2019/vs_linear_512 or kong2019/dn_linear_512. Received: "
+            f"preset={experiment.preset_name}"
         )
 
 

@@ -282,6 +282,10 @@ class LanguageModelTask(Task):
                 )
         if validation is None:
             validation = evaluation_batches(experiment, model, "validation")
+        return self.noised(experiment, batches), validation
+
+    def noised(self, experiment, batches):
+        """Returns batches with the noise of the preset, if it has any."""
         if noise := experiment.preset.get("noise"):
             batches = memlm.smoothing.NoisedBatches(
                 batches,
@@ -289,7 +293,7 @@ class LanguageModelTask(Task):
                 seed=experiment.seed,
                 **noise,
             )
-        return batches, validation
+        return batches
 
     def keep_better(self, experiment, model, validation):
         if "trained" not in experiment.preset:

@@ -1,5 +1,6 @@
 """Data noising of Xie et al. (2017): random words replace training words."""
 
+import copy
 import zlib
 
 import keras
@@ -30,7 +31,8 @@ class NoisedBatches(keras.utils.PyDataset):
     Items have the shapes, rows and order of the batches, so states are carried
     as without noise. NumPy draws the noise from `seed`, the epoch and the
     position of the batch: it is new in each epoch, and equal on every backend
-    and in a resumed run. To evaluate, use batches without noise.
+    and in a resumed run. To evaluate, use batches without noise;
+    `memlm_keras.evaluation.sampled_perplexity` takes those with noise.
 
     Args:
         batches: `memlm_keras.data.Batches` or `SentenceBatches` to train on.
@@ -97,6 +99,14 @@ class NoisedBatches(keras.utils.PyDataset):
     def largest_id(self):
         """Largest token id, including the noise."""
         return max(self.batches.largest_id, self._largest_proposed)
+
+    def samples(self, number, seed=0):
+        """Yields batches of the same text with the noise of `seed` and of the
+        next seeds, `number` in all."""
+        for index in range(number):
+            sample = copy.copy(self)
+            sample.seed = seed + index
+            yield sample
 
     def identity(self):
         """Plain values that identify the batches, for checkpoints."""

@@ -1,10 +1,13 @@
 import keras
 import numpy as np
 import pytest
+from language_models import array
 
 from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.data import SentenceBatches
+from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
@@ -261,3 +264,42 @@ def test_wrong_arguments(arguments, message):
     }
     with pytest.raises(ValueError, match=message):
         NoisedBatches(**arguments)
+
+
+@pytest.mark.parametrize("scheme", ["linear_interpolation", "kneser_ney"])
+def test_samples_of_noise_are_averaged(scheme):
+    """Each by the logits of its text, of which a loop sums the scores."""
+    model = LanguageModel(V, 4, [keras.layers.LSTM(5)])
+    tokens = text(length=60)
+    plain = Batches(tokens, batch_size=2, segment_length=7)
+    statistics = StreamStatistics.count(text(seed=1, length=25), V)
+    batches = NoisedBatches(plain, scheme, 0.9, statistics)
+    found = sampled_perplexity(model, batches, samples=3, seed=5, verbose=0)
+    probabilities, logarithms = 0.0, 0.0
+    for seed in (5, 6, 7):
+        sample = NoisedBatches(plain, scheme, 0.9, statistics, seed=seed)
+        parts = [sample[index] for index in range(len(sample))]
+        inputs = np.concatenate([x["token_ids"] for x, _, _ in parts], axis=1)
+        targets, weights = (
+            np.concatenate([part[at] for part in parts], axis=1)
+            for at in (1, 2)
+        )
+        logits = array(model(inputs)).astype("float64")
+        scores = np.zeros(targets.shape)
+        for row, step in np.ndindex(targets.shape):
+            exponents = np.exp(logits[row, step])
+            share = exponents[targets[row, step]] / exponents.sum()
+            scores[row, step] = np.log(share)
+        probabilities += np.exp(scores) / 3
+        logarithms += scores / 3
+    expected = -np.sum(np.log(probabilities) * weights)
+    assert found.loss == pytest.approx(expected, rel=1e-5)
+    beside = found.others["mean_log_probability"]
+    expected = -np.sum(logarithms * weights)
+    assert beside.loss == pytest.approx(expected, rel=1e-5)
+    # The text itself is the mode, as without noise.
+    quiet = NoisedBatches(plain, scheme, 0.0, statistics)
+    quiet = sampled_perplexity(model, quiet, samples=2, verbose=0)
+    mode = perplexity(model, plain, verbose=0)
+    assert quiet.loss == pytest.approx(mode.loss, rel=1e-5)
+    assert found.loss != mode.loss
