@@ -9,15 +9,38 @@ from memlm_keras.evaluation import perplexity
 
 
 @pytest.mark.parametrize("corpus", ["ptb", "wikitext2"])
-def test_the_row_without_a_memory(corpus):
-    """But for the memory it is the single row, in model and training."""
-    lstm = presets.get(f"salton2017/{corpus}_lstm")
+@pytest.mark.parametrize("row", ["lstm", "projected"])
+def test_the_rows_without_a_memory(corpus, row):
+    """But for the memory each is the single row, in model and training."""
+    other = presets.get(f"salton2017/{corpus}_{row}")
     single = presets.get(f"salton2017/{corpus}_single")
-    assert lstm["model"].pop("memory") is None
-    del single["model"]["memory"]
-    for preset in (lstm, single):
-        del preset["name"], preset["published"]
-    assert lstm == single
+    for preset in (other, single):
+        for key in ("name", "published"):
+            del preset[key]
+        del preset["model"]["memory"]
+    assert other == single
+
+
+def test_the_control_is_the_attentive_model_without_its_context():
+    """At a first step there is nothing to attend to."""
+    attentive, control = [
+        LanguageModel.from_preset(f"salton2017/ptb_{row}", 31, units=6)
+        for row in ("single", "projected")
+    ]
+    tokens = np.array([[3], [5]], "int32")
+    for model in (attentive, control):
+        model(tokens)
+    both = [
+        w
+        for w in attentive.weights
+        if w.name not in ("memory_kernel", "score_kernel")
+    ]
+    for weight, kept in zip(control.weights, both, strict=True):
+        weight.assign(kept[: weight.shape[0]])
+    np.testing.assert_allclose(
+        *(keras.ops.convert_to_numpy(m(tokens)) for m in (attentive, control)),
+        rtol=1e-5,
+    )
 
 
 def test_biases_begin_as_zeros():
@@ -29,10 +52,17 @@ def test_biases_begin_as_zeros():
 
 
 def test_parameters_that_the_paper_prints_otherwise():
-    """Its equations give no 50M on WikiText-2."""
-    for row, millions in (("single", 52.3), ("combined", 53.3)):
-        count = presets.count_params(f"salton2017/wikitext2_{row}", 33_278)
-        assert round(count / 1e6, 1) == millions
+    """Its equations give no 50M on WikiText-2, and 14.5M for one score only."""
+    for row, size, millions in (
+        ("ptb_single", 10_000, 14.54),
+        ("ptb_combined", 10_000, 14.97),
+        ("ptb_projected", 10_000, 13.70),
+        ("wikitext2_single", 33_278, 52.32),
+        ("wikitext2_combined", 33_278, 53.32),
+        ("wikitext2_projected", 33_278, 50.32),
+    ):
+        count = presets.count_params(f"salton2017/{row}", size)
+        assert round(count / 1e6, 2) == millions
 
 
 def test_batches_of_cut_and_padded_sentences():
