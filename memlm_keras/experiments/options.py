@@ -361,7 +361,7 @@ TRAINING = (
         str,
         "For Kneser-Ney smoothing: output vectors of the words other than the "
         "target in training; a sample needs an --output_bias.",
-        choices=("sample", "mean", "mode"),
+        choices=("mode", "sample", "mean"),
     ),
     _of_pairs(
         "vectors",
@@ -461,8 +461,8 @@ MEASURES = (
     _of_language(
         "samples",
         int,
-        "For smoothed models: evaluate the validation text also by the mode "
-        "and by the mean of this many samples.",
+        "For smoothed and noised models: evaluate the validation text also by "
+        "the mode and by the mean of this many samples.",
         at_least=1,
     ),
     _of_language(

@@ -191,8 +191,9 @@ TABLES = (
     ),
 )
 
-# "The hidden size of all models was adjusted so that they have roughly the same
-# number of parameters": of all but one, which has twice as many.
+# "We adjusted the hidden size of all models to have roughly the same total
+# number of model parameters" (Section 5.1): of all but one, which has twice as
+# many.
 PAPER = Paper(
     name="daniluk2017",
     title="Frustratingly Short Attention Spans in Neural Language Modeling",

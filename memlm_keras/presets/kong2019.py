@@ -36,7 +36,8 @@ class KongRow(SummedLossRow):
     # The weight of the divergence of smoothed matrices, and of the squares of
     # all others; biases have none.
     l2: float = 1e-4
-    output_bias: bool = False
+    # Not stated: 9M to 85M are printed, with or without.
+    output_bias: bool = True
     dropout: float
     recurrent_dropout: float = 0.2
     learning_rate: float = 0.003
@@ -71,8 +72,6 @@ class KongRow(SummedLossRow):
                     rate=self.rate,
                     element_wise=self.element_wise,
                     l2=self.l2,
-                    # Samples need an output bias.
-                    other_words="mean",
                 ),
                 embeddings_initializer=self.weights,
             )
@@ -146,10 +145,11 @@ _DROPOUT = {512: 0.5, 1024: 0.7}
 ROWS = {
     f"{method}_{units}": KongRow(
         units=units,
-        # Two layers of four gates; the embedding, and a projection if untied.
+        # Two layers of four gates; the embedding, a projection if untied, and
+        # its bias.
         parameters=(
             16 * units**2 + 8 * units,
-            units if settings.get("tied", True) else 2 * units,
+            (units if settings.get("tied", True) else 2 * units) + 1,
         ),
         dropout=_DROPOUT[units],
         published=(

@@ -32,7 +32,7 @@ from memlm_keras.smoothing.statistics import require_gamma
 
 VARIATIONAL_SCHEMES = SCHEMES[1:]
 PREDICTIONS = ("mean", "mode")
-OTHER_WORDS = ("sample", "mean", "mode")
+OTHER_WORDS = ("mode", "sample", "mean")
 
 
 class Drawn(NamedTuple):
@@ -64,13 +64,14 @@ class VariationalSmoothing(keras.layers.Layer):
     with u, r, c and N1+ of `StreamStatistics`. A sequence is a row of a batch:
     all occurrences of a word in a row have the same replacement. With
     `kneser_ney` the input word decides: if it is replaced, its input vector and
-    the output vector of its target are two draws from r. The paper's formula
-    for the output vectors of other words is not legible; "alternatively" they
-    are sampled. Here, `other_words` selects them:
+    the output vector of its target are two draws from r. What the output
+    vectors of other words are, the paper leaves open (Section 4.2): "we can
+    either assume that" a formula that is not legible, "or alternatively sample"
+    them. Here, `other_words` selects them:
 
+    * `"mode"`: their own, e_v, as what is not replaced is kept;
     * `"sample"`: drawn as above, E_v, once for a batch;
-    * `"mean"`: their means, as below;
-    * `"mode"`: their own, e_v.
+    * `"mean"`: their means, as below.
 
     Means are shorter than vectors, so a drawn target stands out among them, and
     the model learns less of it. A sample needs a bias of the projection: the
@@ -93,8 +94,12 @@ class VariationalSmoothing(keras.layers.Layer):
     custom loops. The presets sum the cross-entropy over steps; next to a mean
     over tokens, the same `l2` weighs more, by the number of steps.
 
-    Dropout of embeddings is drawn for each step, after the rows are drawn; the
-    paper has one mask for a word, possibly for all its occurrences.
+    Dropout is drawn for each step: of the vectors of the input words, and of
+    the outputs before the projection. The paper has masks of whole matrices,
+    `(V, k)`, on the input and on the output side (Section 4.3). With tied
+    embeddings and a scheme that smooths the input only, the divergence of the
+    output matrix is a plain sum of squares, which is left out here:
+    `embeddings_regularizer` of the embedding adds it.
 
     Use the smoothing in a `SmoothedEmbedding`, and in a `SmoothedProjection`
     if it smooths the output; a `memlm_keras.LanguageModel` with the first makes
@@ -107,7 +112,7 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise: bool, whether elements are drawn one by one.
         l2: float, weight of the divergence in the loss of a batch.
         prediction: `"mean"` or `"mode"`.
-        other_words: `"sample"`, `"mean"` or `"mode"`, the output rows of words
+        other_words: `"mode"`, `"sample"` or `"mean"`, the output rows of words
             that are not the target, while training with `kneser_ney`.
         vocabulary_size: integer, V; `None` is that of the model.
         seed: integer or `None`, seed of the draws.
@@ -142,7 +147,7 @@ class VariationalSmoothing(keras.layers.Layer):
         element_wise=False,
         l2=0.0,
         prediction="mean",
-        other_words="sample",
+        other_words="mode",
         vocabulary_size=None,
         seed=None,
         **kwargs,

@@ -54,6 +54,7 @@ def text(length=120, seed=0):
 def make(scheme="kneser_ney", tied=True, rate=0.6, adapt=True, **arguments):
     options = ("element_wise", "l2", "prediction")
     own = {name: arguments.pop(name) for name in options if name in arguments}
+    own["other_words"] = "sample"
     word_dropout = arguments.pop("word_dropout", 0.0)
     initializer = keras.initializers.RandomUniform(-0.8, 0.8)
     model = LanguageModel(

@@ -5,8 +5,10 @@ import pytest
 from memlm_keras import LanguageModel
 from memlm_keras import presets
 from memlm_keras.data import Batches
+from memlm_keras.experiments.paper_claims import SETTINGS
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
+from memlm_keras.smoothing import VariationalSmoothing
 
 METHODS = [
     "vanilla_untied",
@@ -22,11 +24,11 @@ METHODS = [
 @pytest.mark.parametrize(
     "row, millions, printed",
     [
-        ("vs_linear_512", 21.24, 21),
-        ("vanilla_untied_512", 38.28, 38),
-        # 50.86 is printed as 50.
-        ("dn_kneser_ney_1024", 50.86, 50),
-        ("vanilla_untied_1024", 84.94, 85),
+        ("vs_linear_512", 21.27, 21),
+        ("vanilla_untied_512", 38.31, 38),
+        # Printed as 50, with and without the bias.
+        ("dn_kneser_ney_1024", 50.9, 50),
+        ("vanilla_untied_1024", 84.97, 85),
     ],
 )
 def test_parameters_on_wikitext2(row, millions, printed):
@@ -41,7 +43,7 @@ def test_the_model_of_the_paper(method):
     model = LanguageModel.from_preset(name, 31, units=6)
     rates = [layer.rate for layer in model.backbone.dropouts]
     assert rates == [0.5, 0.0, 0.5]
-    assert not model.head.use_bias
+    assert model.head.use_bias
     scheme = {
         "vs_linear": ("linear_interpolation", False),
         "vs_kneser_ney": ("kneser_ney", False),
@@ -80,14 +82,23 @@ def test_one_l2_of_all_matrices(method):
     assert found == pytest.approx(0.01 * expected, rel=1e-5)
 
 
-def test_an_output_bias():
-    """Without which other words are not sampled."""
-    for method in METHODS:
-        name = f"kong2019/{method}_512"
-        model = LanguageModel.from_preset(name, 31, units=6, output_bias=True)
-        assert model.head.use_bias
-        if model.smoothing is not None:
-            assert model.smoothing.other_words == "mean"
+@pytest.mark.parametrize("method", METHODS)
+def test_one_reading_of_the_paper_everywhere(method):
+    """The layer's, the presets' and the claims' are the same."""
+    name = f"kong2019/{method}_512"
+    model = LanguageModel.from_preset(name, 31, units=6)
+    default = VariationalSmoothing("kneser_ney", 0.1).other_words
+    assert '`"mode"`: their own' in VariationalSmoothing.__doc__
+    assert default == "mode" and model.head.use_bias
+    if model.smoothing is not None:
+        assert model.smoothing.other_words == default
+    for setting in ("kong2019", "kong2019_little_text"):
+        for size in ("small", "paper"):
+            claimed = getattr(SETTINGS[setting], size)
+            assert claimed["output_bias"] == model.head.use_bias
+            assert claimed["other_words"] == default
+    other = LanguageModel.from_preset(name, 31, units=6, output_bias=False)
+    assert not other.head.use_bias
 
 
 def test_published_numbers_of_two_texts():

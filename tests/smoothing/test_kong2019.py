@@ -134,7 +134,9 @@ def test_targets_are_drawn_by_the_same_decision(element_wise):
 @by_word_and_by_element
 def test_other_words_are_drawn_once_a_batch(element_wise):
     """Each by its own rate, whatever was read and drawn for it."""
-    smoothing = make("kneser_ney", 0.9, element_wise=element_wise)
+    smoothing = make(
+        "kneser_ney", 0.9, element_wise=element_wise, other_words="sample"
+    )
     rates, proposal = tables(smoothing)
     words = np.zeros((1, 1), "int32")
     # By element, one draw has as many as 4,000 batches.
@@ -303,7 +305,9 @@ def test_gradient_of_the_divergence(scheme, gradients):
 @by_word_and_by_element
 def test_gradients_of_a_sample(element_wise, gradients):
     """Of the cross-entropy, through inputs, targets and all other words."""
-    smoothing = make("kneser_ney", 0.8, element_wise=element_wise)
+    smoothing = make(
+        "kneser_ney", 0.8, element_wise=element_wise, other_words="sample"
+    )
     head = SmoothedProjection(smoothing)
     random = np.random.default_rng(4)
     words, targets = random.integers(V, size=(2, 2, 5), dtype="int32")
@@ -350,7 +354,7 @@ def test_every_argument_survives_its_configuration():
         "element_wise": True,
         "l2": 1e-3,
         "prediction": "mode",
-        "other_words": "mode",
+        "other_words": "sample",
         "vocabulary_size": V,
         "seed": 5,
     }
@@ -370,7 +374,7 @@ def test_every_argument_survives_its_configuration():
         ({"prediction": "median"}, "one of 'mean', 'mode'.*prediction='med"),
         (
             {"other_words": "own"},
-            "one of 'sample', 'mean', 'mode'.*other_words='own'",
+            "one of 'mode', 'sample', 'mean'.*other_words='own'",
         ),
         ({"vocabulary_size": 0}, "`vocabulary_size`.*at least 1"),
     ],
