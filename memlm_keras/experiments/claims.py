@@ -396,7 +396,7 @@ numbers and with ours.
   number of claims. All verdicts together are right with a probability of 95%,
   so an interval above zero may still be *not decided*.
 * With fewer seeds than a setting needs, nothing is decided. *Not run* means
-  that one of the two models was never trained.
+  that one of the models was never trained.
 * A setting without runs is left out if another setting tests the claim. Its
   commands are below.
 * The papers' numbers are for other texts or sizes. Compare them only with each
@@ -488,7 +488,7 @@ def _rows(losses, size):
     for claim in CLAIMS:
         if not claim.models:
             shown = claim.seen or claim.missing
-            word = SEEN if claim.seen else NOT_DECIDED
+            word = SEEN if claim.seen else NOT_RUN
             cells = [_stated(claim), claim.published, "", shown, "", ""]
             rows.append((claim, [*cells, f"*{word}*"]))
     return sorted(rows, key=lambda row: CLAIMS.index(row[0]))

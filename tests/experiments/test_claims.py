@@ -206,6 +206,10 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
     assert "rm_tm_linear ?" in line and line.endswith("| *not run* |")
     for model in models.values():
         assert model.run(0, tmp_path).title in text
+    # What was never run is not decided either way, and says so.
+    for claim in filter(lambda claim: claim.missing, CLAIMS):
+        (line,) = [row for row in text.splitlines() if claim.missing in row]
+        assert line.endswith("| *not run* |")
 
 
 # === The command ===
