@@ -64,11 +64,11 @@ def make_model(vocabulary):
         embedding=memlm.smoothing.SmoothedEmbedding(
             # Section 4.2; its divergence has the weight of the L2 penalty.
             smoothing=memlm.smoothing.VariationalSmoothing(
-                scheme="kneser_ney", rate=RATE, l2=L2, other_words="mean"
+                scheme="kneser_ney", rate=RATE, l2=L2
             ),
             embeddings_initializer=uniform(),
         ),
-        head=memlm.smoothing.SmoothedProjection(use_bias=False),
+        head=memlm.smoothing.SmoothedProjection(),
         initializer=uniform(),
     )
 

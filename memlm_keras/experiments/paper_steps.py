@@ -148,20 +148,32 @@ STEPS = {
             "A thousand lines, until models overfit",
             "table kong2019/ptb --seeds=0,1,2 --rows=vanilla_tied_512,"
             "vanilla_untied_512,dn_linear_512,dn_kneser_ney_512,vs_linear_512,"
-            "vs_kneser_ney_512,vs_elementwise_512",
+            "vs_kneser_ney_512,vs_elementwise_512 --other_words=sample",
+            "kong2019_little_text",
+            "small",
+        ),
+        Step(
+            "Other words keep their vectors",
+            "table kong2019/ptb --rows=vs_kneser_ney_512",
+            "kong2019_little_text",
+            "small",
+        ),
+        Step(
+            "Other words keep their vectors, no output bias",
+            "table kong2019/ptb --rows=vs_kneser_ney_512 --nooutput_bias",
             "kong2019_little_text",
             "small",
         ),
         Step(
             "By the mean, the mode and 20 samples; cache, dynamic evaluation",
-            "table kong2019/ptb --rows=vs_kneser_ney_512 --samples=20 "
-            f"{_ADDED}",
+            "table kong2019/ptb --rows=vs_kneser_ney_512 --other_words=sample "
+            f"--samples=20 {_ADDED}",
             "kong2019_little_text",
             "together",
         ),
         Step(
             "The same with key-value-predict attention",
-            "table kong2019/ptb --rows=vs_kneser_ney_512 "
+            "table kong2019/ptb --rows=vs_kneser_ney_512 --other_words=sample "
             f"--memory=key_value_predict {_ADDED}",
             "kong2019_little_text",
             "together",
