@@ -39,6 +39,10 @@ setup(
         "memlm_keras.presets": ["trained/*/*/*"],
         "memlm_keras.serving": ["page/*"],
     },
+    # Too large for a wheel; a clone has it.
+    exclude_package_data={
+        "memlm_keras.presets": ["trained/memlm/english_large/*"],
+    },
     install_requires=[
         "keras>=3.15",
         "tensorflow>=2.21",

@@ -24,12 +24,11 @@ SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
     "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
     "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
-    "memlm/english_large": "Copy it from `saved_models` of a clone",
+    "memlm/english_large": "Copy it from `memlm_keras/presets/trained` of a "
+    "clone",
 }
 _SCALES = "scales"
 _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
-# Models that are too large for the package, in a clone only.
-_LARGE = pathlib.Path(__file__).parents[1] / "saved_models"
 
 # === Names ===
 
@@ -37,16 +36,15 @@ _LARGE = pathlib.Path(__file__).parents[1] / "saved_models"
 def roots():
     """Folders in which names are searched, in this order."""
     paths = os.environ.get(VARIABLE, "").split(os.pathsep)
-    large = [_LARGE] if _LARGE.is_dir() else []
-    return [*map(pathlib.Path, filter(None, paths)), _OWN, *large]
+    return [*map(pathlib.Path, filter(None, paths)), _OWN]
 
 
 def names():
     """Returns the names of all trained models that are installed.
 
-    These are folders that `save_to_preset` wrote: those of the package, those
-    in `saved_models` of a clone, and those in the folders of the environment
-    variable `MEMLM_PRESETS`, whose paths are separated like those of `PATH`.
+    These are folders that `save_to_preset` wrote: those of the package, of
+    which a clone has more, and those in the folders of the environment variable
+    `MEMLM_PRESETS`, whose paths are separated like those of `PATH`.
 
     Example:
 

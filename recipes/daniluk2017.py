@@ -27,7 +27,7 @@ flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
 flags.DEFINE_integer("epochs", 30, "The most epochs.", 1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string(
-    "out", "saved_models/daniluk2017/1", "Folder to export to, or empty."
+    "out", "saved_models/daniluk2017", "Folder to export to, or empty."
 )
 
 # Section 4.1: batches of 64, back-propagation through 20 steps.

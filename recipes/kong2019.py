@@ -26,7 +26,7 @@ flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
 flags.DEFINE_integer("epochs", 100, "The most epochs.", 1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string(
-    "out", "saved_models/kong2019/1", "Folder to export to, or empty."
+    "out", "saved_models/kong2019", "Folder to export to, or empty."
 )
 
 # Section 5.1: batches of 64, whose state is carried; 35 steps.

@@ -23,7 +23,7 @@ flags.DEFINE_float("scale", 1.0, "Factor on the paper's sizes.", 0.0)
 flags.DEFINE_integer("epochs", 100, "The most epochs: the authors' code.", 1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string(
-    "out", "saved_models/salton2017/1", "Folder to export to, or empty."
+    "out", "saved_models/salton2017", "Folder to export to, or empty."
 )
 
 

@@ -5,7 +5,8 @@
 
 Prints the natural-log probability of each word and of the end of the sentence,
 their total and the perplexity. Needs TensorFlow, absl and what
-`memlm_keras.serving.export` wrote, neither Keras nor memlm_keras.
+`memlm_keras.serving.export` wrote, neither Keras nor memlm_keras. Models of
+pieces of words, such as memlm/english, need tensorflow-text too.
 """
 
 import math
@@ -51,6 +52,15 @@ def load_score(folder):
     # Takes seconds, so arguments are checked first.
     import tensorflow as tf
 
+    if b"SentencepieceOp" in (folder / "saved_model.pb").read_bytes():
+        try:
+            # Its operators are known to TensorFlow once it is imported.
+            import tensorflow_text  # noqa: F401
+        except ImportError:
+            raise app.UsageError(
+                "The model reads pieces of words, which needs an operator of "
+                "tensorflow-text: pip install tensorflow-text"
+            ) from None
     signatures = tf.saved_model.load(str(folder)).signatures
     if "score" not in signatures:
         raise app.UsageError(

@@ -27,7 +27,7 @@ flags.DEFINE_float("scale", 1.0, "Factor on the units.", 0.0)
 flags.DEFINE_integer("epochs", None, "Epochs; 20 passes by default.", 1)
 flags.DEFINE_integer("seed", 0, "Seed of everything random.")
 flags.DEFINE_string(
-    "out", "saved_models/weissenborn2016/1", "Folder to export to, or empty."
+    "out", "saved_models/weissenborn2016", "Folder to export to, or empty."
 )
 
 

@@ -50,7 +50,7 @@ def site(tmp_path_factory):
         to.parent.mkdir(exist_ok=True)
         shutil.copy(path, to)
     linked = ("memlm_keras", "benchmarks", "deploy", "recipes", ".ci")
-    for name in (*linked, "saved_models/memlm"):
+    for name in linked:
         (copy / name).symlink_to(ROOT / name)
     built = subprocess.run(
         [sys.executable, *"-m sphinx -W -q -t models docs site".split()],

@@ -1,6 +1,9 @@
 """The files of deploy/ are what TensorFlow Serving and its tools read."""
 
 import pathlib
+import re
+import subprocess
+import sys
 
 import pytest
 from google.protobuf import descriptor_pb2
@@ -72,7 +75,38 @@ def test_models():
     (model,) = found.model_config_list.config
     # The folder that `compose.yml` mounts, and a model in it.
     assert model.base_path == f"/saved_models/{model.name}"
+    folder = DEPLOY.parent / "saved_models" / model.name
+    assert [path.name for path in folder.iterdir()] == ["1"]
     assert model.model_version_policy.latest.num_versions == 2
+
+
+PROGRAM = """
+import sys
+import tensorflow as tf
+
+signatures = tf.saved_model.load(sys.argv[1]).signatures
+scores = signatures["score"](text=tf.constant(["ruth ellis was born in york"]))
+assert scores["length"].numpy().tolist() == [7]
+assert -30 < scores["log_probability"].numpy()[0] < 0
+words = signatures["next"](text=tf.constant(["ruth ellis was born"]))
+assert words["top_k_words"].numpy()[0][0] == b"in"
+assert not {"memlm_keras", "tensorflow_text"} & {*sys.modules}
+"""
+
+
+def test_the_model_of_a_clone_answers_without_the_package():
+    folder = DEPLOY.parent / "saved_models" / "embedded_lstm" / "1"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 2_000_000
+    # Nothing of the machine that wrote it.
+    for path in files:
+        assert not re.search(rb"/(root|home|tmp|work)/", path.read_bytes())
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", PROGRAM, folder],
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
 
 
 def test_batching(pool):

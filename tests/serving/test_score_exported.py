@@ -42,6 +42,23 @@ def test_sentences_from_standard_input(saved_model, responses, texts):
         )
 
 
+def test_pieces_of_words_need_tensorflow_text(tmp_path):
+    """Whether they are found, or one line says what to install."""
+    (tmp_path / "saved_model.pb").write_bytes(b"... SentencepieceOp ...")
+    recipe = REPOSITORY / "recipes" / "score_exported.py"
+    program = (
+        "import runpy, sys; sys.modules['tensorflow_text'] = None; "
+        f"sys.argv = ['x', {str(tmp_path)!r}, 'a']; "
+        f"runpy.run_path({str(recipe)!r}, run_name='__main__')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert "pip install tensorflow-text" in ran.stdout + ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
