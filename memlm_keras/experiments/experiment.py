@@ -373,18 +373,19 @@ class Experiment:
                 f"Going on in {folder.path} in epoch {epoch + 1} at batch "
                 f"{batch}."
             )
-        model.fit(
-            batches,
-            epochs=epochs,
-            validation_data=validation,
-            callbacks=[
-                *callbacks,
-                checkpoint,
-                process.interruptible(),
-                *([TimeEstimate()] if verbose else []),
-            ],
-            verbose=verbose,
-        )
+        with process.signals_wait(checkpoint.save_here) as interruptible:
+            model.fit(
+                batches,
+                epochs=epochs,
+                validation_data=validation,
+                callbacks=[
+                    *callbacks,
+                    checkpoint,
+                    interruptible,
+                    *([TimeEstimate()] if verbose else []),
+                ],
+                verbose=verbose,
+            )
         improved = self.task.keep_better(self, model, validation)
         folder.save(model)
         return not stop_on_nan.stopped, improved

@@ -88,8 +88,9 @@ def _keep_memory():
 
 # Seconds until a signal whose exception was lost raises again.
 _AGAIN_AFTER = 1.0
-# Number of the first signal within `signals_raise`, or `None`.
-_received = None
+# Number of the first signal within `signals_raise`, or `None`; and whether it
+# waits for the end of a batch.
+_received, _waits = None, False
 
 
 class Interrupted(BaseException):
@@ -107,8 +108,13 @@ def signals_raise():
     hook = sys.unraisablehook
 
     def handle(number, frame):
-        global _received
-        _received = _received or number
+        global _received, _waits
+        before, _received = _received, _received or number
+        # The same signal again does not wait. After Ctrl-C, which reaches all
+        # processes of a terminal, a table sends its child another one.
+        if _waits and number not in (before, signal.SIGALRM):
+            return
+        _waits = False
         # An `except` of everything or the garbage collector may lose the error.
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
         is_handled = isinstance(sys.exception(), Interrupted)
@@ -141,19 +147,34 @@ def signals_raise():
         _received = None
 
 
-def interruptible():
-    """Makes a callback that raises a lost signal again between two batches."""
+@contextlib.contextmanager
+def signals_wait(save):
+    """Context in which a signal of `signals_raise` waits for the end of a
+    batch, where `save()` is called; the same signal again does not wait.
+
+    Yields the callback that raises, also what was lost, between two batches.
+    """
     import keras
+
+    global _waits
 
     # On JAX, most of training is within an `except` of everything in Keras.
     def check(batch, logs=None):
         if _received is not None:
+            if _waits:
+                save()
             raise Interrupted(_received)
 
-    # Keras may call `on_..._batch_end` in another thread.
-    return keras.callbacks.LambdaCallback(
-        on_train_batch_begin=check, on_test_batch_begin=check
-    )
+    _waits = True
+    try:
+        # Keras may call `on_..._batch_end` in another thread.
+        yield keras.callbacks.LambdaCallback(
+            on_train_batch_begin=check, on_test_batch_begin=check
+        )
+    finally:
+        _waits = False
+    if _received is not None:
+        raise Interrupted(_received)
 
 
 # === Provenance ===

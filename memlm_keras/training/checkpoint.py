@@ -104,13 +104,22 @@ class Checkpoint(keras.callbacks.Callback):
         # change them between epochs, differently in a whole epoch and in a
         # resumed one.
         self._counters = None
+        # Batches of this epoch that are done and not saved at its end, and the
+        # metrics of all of them: validation has its own in the same variables.
+        self._done, self._metrics = 0, None
+        # Whether the run was left in validation. No epoch begins after its last
+        # batch, so that is trained again, and then replaced by what was saved.
+        self._validating = False
         if self.path.exists():
             self._saved = read(self.path)
             position = self._saved["meta"]
             self._check(position)
             self.resumed_from = (position["epoch"], position["batch"])
             self._epoch, self._first_batch = self.resumed_from
-            batches.start_at(*self.resumed_from)
+            if self._first_batch == batches.batches_per_epoch:
+                self._validating = True
+                self._first_batch -= 1
+            batches.start_at(self._epoch, self._first_batch)
 
     def on_train_begin(self, logs=None):
         optimizer = self.model.optimizer
@@ -155,7 +164,7 @@ class Checkpoint(keras.callbacks.Callback):
         if self._counters is not None:
             _set_counters(self.model, self._counters)
             self._counters = None
-        if self._saved is not None and self._first_batch:
+        if self._saved is not None and (self._first_batch or self._validating):
             # A scheduler has just changed the rate as at the beginning of an
             # epoch.
             self._set_rate()
@@ -165,22 +174,35 @@ class Checkpoint(keras.callbacks.Callback):
             # TensorFlow makes the metrics in the first step. They are sums
             # over batches, so the saved ones are added. At the beginning of an
             # epoch, the saved ones are of the previous epoch.
-            if self._first_batch:
+            if self._validating:
+                for group in self._variables():
+                    self._assign(group)
+                _set_counters(self.model, self._numbered("counter"))
+                self._validating = False
+            elif self._first_batch:
                 self._assign("metric", add=True)
             self._saved = None
-        done = self._first_batch + batch + 1
+        self._done = done = self._first_batch + batch + 1
         if done == self.batches.batches_per_epoch:
             self._counters = _counters(self.model)
+            self._metrics = list(map(_array, self.model.metrics_variables))
         if self.frequency and done % self.frequency == 0:
             if done < self.batches.batches_per_epoch:
                 self.save(self._epoch, done)
 
     def on_epoch_end(self, epoch, logs=None):
-        self._first_batch = 0
+        self._first_batch = self._done = 0
+        self._metrics = None
         self.save(epoch + 1, 0)
 
     def on_train_end(self, logs=None):
         self.model._initial_epoch = None
+
+    def save_here(self):
+        """Writes a checkpoint between two batches or in validation, where the
+        run is left; none if training is about to stop."""
+        if self._done and not self.model.stop_training:
+            self.save(self._epoch, self._done)
 
     def save(self, epoch, batch):
         """Writes a checkpoint before the batch `batch` of `epoch`."""
@@ -208,6 +230,7 @@ class Checkpoint(keras.callbacks.Callback):
             for group, variables in self._variables().items()
         }
         numbered["counter"] = self._counters or _counters(self.model)
+        numbered["metric"] = self._metrics or numbered["metric"]
         for index, callback in enumerate(self.callbacks):
             name = type(callback).__name__
             meta["callbacks"].append([name, _callback_state(callback)])

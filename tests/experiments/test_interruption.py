@@ -6,11 +6,16 @@ import sys
 import time
 import zipfile
 
+import keras
 import pytest
 from keras.src.utils import python_utils
+from layers import assert_close
 
 import memlm_keras
+from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import process
+from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
 
@@ -76,34 +81,64 @@ def test_a_signal_where_an_archive_is_written(tmp_path):
         raise ValueError("other")
 
 
-@pytest.mark.parametrize("split", ["train", "validation"])
+@pytest.mark.parametrize(
+    "split, signals, step",
+    [("train", 1, 6), ("validation", 1, 20), ("train", 2, 6)],
+    ids=["train", "validation", "at_once"],
+)
 @pytest.mark.backend
-def test_training_ends_with_the_step_that_lost_a_signal(
-    split, memlm, folder, monkeypatch
+def test_an_interrupted_run_keeps_its_batches(
+    split, signals, step, memlm, folder, monkeypatch
 ):
-    """As all do that come where Keras waits for the numbers of a step."""
+    """A second signal does not wait, and is lost here: it may come where Keras
+    catches every error."""
     monkeypatch.setattr(process, "_AGAIN_AFTER", 1000)
     convert, calls = python_utils.pythonify_logs, []
 
-    def lose(logs):
+    def interrupt(logs):
         calls.append(logs)
-        if len(calls) == 20:
+        if len(calls) == step:
             try:
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(0.01)
+                for _ in range(signals):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    time.sleep(0.01)
             except BaseException:
-                pass
+                assert signals == 2
         return convert(logs)
 
     name = "fit" if split == "train" else "evaluate"
     method = getattr(memlm_keras.LanguageModel, name)
 
     def patched(*args, **kwargs):
-        monkeypatch.setattr(python_utils, "pythonify_logs", lose)
+        context.setattr(python_utils, "pythonify_logs", interrupt)
         return method(*args, **kwargs)
 
-    monkeypatch.setattr(memlm_keras.LanguageModel, name, patched)
-    flags = ("--dataset=text", "--epochs=3", *SMALL)
-    told = memlm("train", "daniluk2017/lstm", *flags)
+    command = ("train", "key_value_predict", "--dataset=text", "--epochs=3")
+    command = (*command, "--dropout=0.3", *SMALL)
+    with monkeypatch.context() as context:
+        context.setattr(memlm_keras.LanguageModel, name, patched)
+        told = memlm(*command)
     assert told.status == 143 and "The same command goes on" in told.err
-    assert 20 <= len(calls) < 24
+    assert step <= len(calls) < step + 4
+    (path,) = (folder / "runs").iterdir()
+    if signals == 2:
+        assert not (path / "checkpoint.npz").exists()
+        return
+    batch = checkpoint.read(path / "checkpoint.npz")["meta"]["batch"]
+    experiment = Experiment(**RunFolder(path).recipe())
+    batches = experiment.corpus.batches("train", 4, 20).batches_per_epoch
+    assert batch == batches if split == "validation" else 0 < batch < batches
+    whole = memlm(*command, "--run_dir=whole")
+    assert whole.status == 0, whole.err
+    told = memlm(*command)
+    assert told.status == 0 and "Going on" in told.out, told.err
+    runs = [RunFolder(p / path.name) for p in (folder / "whole", path.parent)]
+    (expected, logged), (weights, log) = [
+        (run.model().get_weights(), run.log()) for run in runs
+    ]
+    exact = keras.backend.backend() == "jax"
+    assert_close(weights, expected, 0, 0 if exact else 1e-6)
+    for row, logged_row in zip(log, logged, strict=True):
+        for each in ("loss", "val_perplexity", "learning_rate"):
+            if each in row:
+                assert row[each] == pytest.approx(logged_row[each], rel=1e-5)
