@@ -73,10 +73,12 @@ def test_a_signal_where_an_archive_is_written(tmp_path):
                 # Left open, it makes closing the archive an error.
                 member = archive.open("member", "w")
                 member.write(b"half")
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(60)
     assert isinstance(received.value.__cause__, ValueError)
-    assert received.value.number == signal.SIGINT
+    assert received.value.number == signal.SIGTERM
+    member.close()
+    archive.close()
     with pytest.raises(ValueError, match="other"), process.signals_raise():
         raise ValueError("other")
 
