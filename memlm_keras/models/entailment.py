@@ -103,6 +103,7 @@ class EntailmentClassifier(DualSequenceModel):
     (1, 3)
     """
 
+    predicts_classes = True
     preset_kind = "EntailmentClassifier"
     config_names = (
         "name",

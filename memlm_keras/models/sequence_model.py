@@ -35,6 +35,8 @@ class SequenceModel(keras.Model):
 
     preset_kind = None
     vocabulary = None
+    # Whether a target is a class of its row, which a `class_weight` weighs.
+    predicts_classes = False
 
     @classmethod
     def from_preset(
@@ -166,8 +168,9 @@ class SequenceModel(keras.Model):
             optimizer: Keras optimizer; clip by global norm with its
                 `global_clipnorm`.
             loss: `"auto"` is the cross-entropy in nats averaged over the
-                predictions of a batch.
-            metrics: as in `keras.Model.compile`.
+                predictions of a batch. Models return logits, so the name of a
+                cross-entropy means that of logits.
+            metrics: as in `keras.Model.compile`, with such names likewise.
             weighted_metrics: `"auto"` is the accuracy of a classifier, and for
                 a language model the perplexity (`"perplexity"`) and the
                 cross-entropy in nats (`"nats"`), both summed over tokens
@@ -179,7 +182,15 @@ class SequenceModel(keras.Model):
                 compiled.
 
         On a CPU, JAX computes bfloat16 slower than float32, and warns.
+
+        Raises:
+            ValueError: for a cross-entropy of probabilities.
         """
+        loss = _of_logits("loss", loss)
+        metrics, weighted_metrics = (
+            tree.map_structure(lambda metric: _of_logits("metrics", metric), m)
+            for m in (metrics, weighted_metrics)
+        )
         if keras.backend.backend() == "jax" and computes_in(self, "bfloat16"):
             import jax
 
@@ -232,6 +243,39 @@ class SequenceModel(keras.Model):
             loss = loss * distribution.share_of_weight(sample_weight, y)
         return loss
 
+    def train_on_batch(
+        self,
+        x,
+        y=None,
+        sample_weight=None,
+        class_weight=None,
+        return_dict=False,
+    ):
+        self._require_classes(class_weight)
+        return super().train_on_batch(
+            x, y, sample_weight, class_weight, return_dict
+        )
+
+    def _require_classes(self, class_weight):
+        if class_weight is not None and not self.predicts_classes:
+            raise ValueError(
+                "`class_weight` must be None, as the targets of a "
+                f"{type(self).__name__} are tokens and no classes. Received: "
+                f"weights of {len(class_weight)} classes. Give `sample_weight` "
+                "`(batch, time)`, such as `weights_of_tokens[y]`"
+            )
+
+    def _run_through_graph(self, *arguments, **keywords):
+        maker = getattr(keywords.get("operation_fn"), "__module__", None)
+        if maker == "keras.src.models.cloning":
+            name = type(self).__name__
+            raise ValueError(
+                "`keras.models.clone_model` makes a plain functional model. "
+                f"Received: a {name}. Use `{name}.from_config("
+                "model.get_config())`"
+            )
+        return super()._run_through_graph(*arguments, **keywords)
+
     def default_loss(self):
         """Returns the loss for `"auto"`."""
         return keras.losses.SparseCategoricalCrossentropy(
@@ -282,10 +326,11 @@ class SequenceModel(keras.Model):
         Raises:
             ValueError: if the batches contain token ids outside the vocabulary
                 or labels that are no classes; for a quantized model; and for a
-                language model without targets, with a smoothing that has no
-                statistics, or that is not causal and gets batches other than
-                `SentenceBatches`.
+                language model without targets, with `class_weight`, with a
+                smoothing that has no statistics, or that is not causal and
+                gets batches other than `SentenceBatches`.
         """
+        self._require_classes(kwargs.get("class_weight"))
         self.prepare_fit(x, y, validation_data, batch_size or 32)
         if isinstance(x, keras.utils.PyDataset):
             kwargs["shuffle"] = False
@@ -547,6 +592,24 @@ def carried_rows(batches, batch_size=None):
         if "reset" in specification:
             rows = carried_rows(next(iter(batches)))
     return rows
+
+
+def _of_logits(name, given):
+    """Returns a loss or metric, of logits where only its name is given; raises
+    `ValueError` for a cross-entropy of probabilities."""
+    known = str(getattr(given, "__name__", given)).replace("_", "").lower()
+    module = getattr(keras, "losses" if name == "loss" else "metrics")
+    for kind in ("SparseCategoricalCrossentropy", "CategoricalCrossentropy"):
+        cls = getattr(module, kind)
+        if known == kind.lower():
+            return cls(from_logits=True)
+        if isinstance(given, cls) and not given.get_config()["from_logits"]:
+            raise ValueError(
+                f"`{name}` must be a cross-entropy of logits, which the model "
+                f"returns. Received: a {kind} of probabilities. Make it with "
+                "`from_logits=True`"
+            )
+    return given
 
 
 def warn_of_short_segments(backbone, batches):

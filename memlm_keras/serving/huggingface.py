@@ -332,6 +332,19 @@ class MemlmTokenizer(transformers.PreTrainedTokenizer):
     def convert_tokens_to_string(self, tokens):
         return self.vocabulary.detokenize(tokens)
 
+    def _decode(self, token_ids, *args, **kwargs):
+        """Decodes a text, or a part of one, which has the space before its
+        first word unless it begins with the token before the first word."""
+        text = super()._decode(token_ids, *args, **kwargs)
+        ids = [token_ids] if isinstance(token_ids, int) else token_ids
+        ids = [int(id) for id in ids if id != self.pad_token_id]
+        if not ids or ids[0] == self.bos_token_id:
+            return text
+        spaced = getattr(self.vocabulary, "unit", None) != "characters"
+        token = self.vocabulary.tokens[ids[0]]
+        begins = spaced and self.vocabulary.begins_word(token)
+        return f" {text}" if begins else text
+
     def build_inputs_with_special_tokens(self, token_ids_0, token_ids_1=None):
         ids = [*token_ids_0, *(token_ids_1 or [])]
         begins = ids[:1] == [self.bos_token_id]

@@ -122,6 +122,15 @@ def weights_of_tokens(sample_weight, targets):
     if sample_weight is None:
         return None
     weights = ops.cast(sample_weight, "float32")
+    if len(weights.shape) > len(targets.shape) or any(
+        one not in (None, 1, other) and other is not None
+        for one, other in zip(weights.shape, targets.shape)
+    ):
+        raise ValueError(
+            "`sample_weight` must be of shape (batch,) or (batch, time), as "
+            f"the targets {tuple(targets.shape)} are. Received: shape "
+            f"{tuple(weights.shape)}"
+        )
     if tuple(weights.shape) == tuple(targets.shape):
         return weights
     if len(weights.shape) < len(targets.shape):

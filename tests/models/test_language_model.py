@@ -227,6 +227,80 @@ def test_ids_outside_the_vocabulary(wrong):
             call()
 
 
+def cross_entropy_and_accuracy(model, x, y):
+    """Computed from the logits, by NumPy."""
+    logits = array(model(x)).astype("float64")
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    chosen = np.take_along_axis(logs, y[..., None], axis=-1)
+    return -chosen.mean(), (logits.argmax(axis=-1) == y).mean()
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "auto",
+        "sparse_categorical_crossentropy",
+        "SparseCategoricalCrossentropy",
+        keras.losses.sparse_categorical_crossentropy,
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    ],
+)
+def test_names_of_losses_and_metrics_mean_those_of_logits(loss):
+    model = make()
+    tokens = tokens_of(3, 7)
+    x, y = tokens[:, :-1], tokens[:, 1:]
+    names = ["accuracy", "sparse_categorical_crossentropy"]
+    model.compile("sgd", loss, metrics=names)
+    found = model.evaluate(x, y, verbose=0, return_dict=True)
+    loss, accuracy = cross_entropy_and_accuracy(model, x, y)
+    close(
+        [found["loss"], found["accuracy"], found[names[1]]],
+        [loss, accuracy, loss],
+    )
+
+
+@pytest.mark.backend("torch")
+def test_options_of_keras_that_mean_nothing_here():
+    model = make()
+    tokens = tokens_of(3, 7)
+    x, y = tokens[:, :-1], tokens[:, 1:]
+    entropy = keras.losses.SparseCategoricalCrossentropy()
+    metric = keras.metrics.SparseCategoricalCrossentropy()
+    model.compile("sgd")
+    weights = {"class_weight": {0: 0.0}}
+    for call, message in (
+        (lambda: model.fit(x, y, **weights), "`class_weight`.*of 1 classes"),
+        (lambda: model.train_on_batch(x, y, **weights), "`class_weight`"),
+        (lambda: keras.models.clone_model(model), "LanguageModel.from_config"),
+        (lambda: model.compile("sgd", entropy), "`loss`.*from_logits=True"),
+        (lambda: model.compile("sgd", metrics=[metric]), "`metrics`.*from_l"),
+        (
+            lambda: model.fit(x, y, sample_weight=np.ones((3, 5))),
+            r"of shape \(batch,\).*\(3, 6\).*\(3, 5\)",
+        ),
+        (
+            lambda: model.fit(x, y, sample_weight=np.ones((3, 6, 1))),
+            r"Received: shape \(3, 6, 1\)",
+        ),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    model.fit(x, y, sample_weight=np.ones(3), validation_split=0.4, verbose=0)
+    pairs = memlm_keras.EntailmentClassifier.from_preset(
+        "weissenborn2016/dual_am_gru_shared", vocabulary_size=9, scale=0.05
+    )
+    pairs.compile("sgd")
+    inputs = {
+        name: np.full((2, 3)[: len(tensor.shape)], 2)
+        for name, tensor in pairs.input.items()
+    }
+    first = pairs.train_on_batch(
+        inputs, np.array([0, 1]), class_weight={0: 0.0, 1: 2.0, 2: 1.0}
+    )
+    assert np.isfinite(first).all()
+
+
 def test_batches_outside_the_vocabulary():
     model = make()
     model.compile("sgd")

@@ -309,7 +309,9 @@ def test_ids_are_ours(wrapped):
     assert tokenizer(TEXTS[0]).input_ids == [0, *ids]
     # Programs that put the token before a text themselves.
     assert tokenizer("<eos>" + TEXTS[0]).input_ids == [0, *ids]
-    assert tokenizer.decode(ids) == VOCABULARY.detokenize(ids)
+    assert tokenizer.decode([0, *ids]) == VOCABULARY.detokenize([0, *ids])
+    # A part of a text begins with a space.
+    assert tokenizer.decode(ids) == " " + VOCABULARY.detokenize(ids)
     assert tokenizer.decode([0, *ids], skip_special_tokens=True).startswith(
         "w3"
     )
@@ -328,12 +330,25 @@ def test_pieces_and_rules_of_case_are_ours(tmp_path):
         tokenizer = huggingface.MemlmTokenizer(vocabulary=vocabulary)
         ids = vocabulary.encode(text).tolist()
         assert tokenizer(text, add_special_tokens=False).input_ids == ids
-        assert tokenizer.decode(ids) == vocabulary.detokenize(ids)
+        joined = vocabulary.detokenize(ids)
+        assert tokenizer.decode(ids) == f" {joined}"
+        parts = "".join(tokenizer.decode([id]) for id in ids[:2])
+        assert parts == tokenizer.decode(ids[:2])
         tokenizer.save_pretrained(tmp_path)
         loaded = huggingface.MemlmTokenizer.from_pretrained(tmp_path)
         assert loaded.vocabulary == vocabulary
         assert loaded(text).input_ids == tokenizer(text).input_ids
         assert len(loaded) == len(tokenizer)
+
+
+def test_a_pipeline_writes_on_from_the_prompt(wrapped):
+    _, model, tokenizer = wrapped
+    pipe = transformers.pipeline(
+        "text-generation", model=model, tokenizer=tokenizer
+    )
+    (result,) = pipe("w3 w4", max_new_tokens=3, min_new_tokens=3)
+    words = result["generated_text"].split(" ")
+    assert words[:2] == ["w3", "w4"] and len(words) == 5
 
 
 # === Errors ===
