@@ -35,13 +35,18 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
 from memlm_keras.experiments.report import outcome
 from memlm_keras.experiments.tasks import resolve
 
 _END = "(end of sentence)"
+_ENGLISH = "memlm/english"
+# Options that a paper's row may have and still be fitted to a text.
+_FITTED_TOO = ("halve", "optimizer", "distribution")
 _TOP_K = 10
 # Sentences that a bidirectional model reads at once, and the multiple that
 # lengths are padded to: neither changes what it predicts.
@@ -187,7 +192,13 @@ def train(positional, values, command):
     if published and preset is None:
         raise UsageError("--as_published needs the name of a paper's preset.")
     own_text = dataset not in options.TEXTS
-    sized = any(o.name in values for o in (*options.SIZES, *options.TRAINING))
+    sized = any(
+        o.name in values
+        for o in (*options.SIZES, *options.TRAINING)
+        if o.name not in _FITTED_TOO
+    )
+    # What is refused is refused before a text is read.
+    Experiment(preset or f"{defaults.OWN}/small", dataset, **values)
     choice = None
     if preset is None or (own_text and not (published or sized)):
         choice = defaults.choose_preset(dataset, preset, **values, **running)
@@ -203,17 +214,21 @@ def train(positional, values, command):
                 )
             print(f"{preset} is trained further, and keeps its vocabulary.")
         elif own_text and sized and language_model and not published:
-            print("As a size or a rate is given, no other is fitted.")
+            print(
+                "With a size or a rate of yours, the others stay as they are "
+                "published. Without any, all are fitted to the text."
+            )
     else:
         print("\n".join(choice.reasons))
-        print(f"Chosen: memlm train {choice.preset} {choice.flags}")
+        chosen = {**choice.options, **choice.running}
+        told = {**values, **chosen, **running}
+        print(f"Chosen: {_command(choice.preset, dataset, told)}")
         if preset is None:
             print("To change a choice, give its flag (memlm train --help).")
-            if choice.is_english:
-                further = command.replace("train", "train memlm/english", 1)
+            if choice.is_english and (further := _further(dataset, values)):
                 print(
-                    "This is English, and a trained model that is trained "
-                    f"further may learn it better: {further}"
+                    "This is English. To begin with a trained model instead: "
+                    f"{further}"
                 )
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
@@ -268,6 +283,27 @@ def train(positional, values, command):
         lines.insert(1, f"memlm attention {path}")
     if lines:
         print("\n  ".join(["Next, for instance:", *lines]))
+
+
+def _command(preset, dataset, values):
+    """The command that trains with these options."""
+    flags = [as_flag(name, value) for name, value in values.items()]
+    return shlex.join(
+        ["memlm", "train", preset, f"--dataset={dataset}", *flags]
+    )
+
+
+def _further(dataset, values):
+    """The command that trains the English model further, without the options
+    that it refuses, or `None`."""
+    try:
+        Experiment(_ENGLISH, dataset, **values)
+    except NoUseError as error:
+        rest = {k: v for k, v in values.items() if k != error.option}
+        return _further(dataset, rest)
+    except UsageError:
+        return None
+    return _command(_ENGLISH, dataset, values)
 
 
 def _print_measured(results, requests):

@@ -17,7 +17,6 @@ from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
-from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tasks import folder_of_trained
 from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
@@ -56,7 +55,7 @@ _FEWEST_EPOCHS, _ENOUGH_EPOCHS, _MOST_EPOCHS = 3, 12, 40
 # Where there is no time for enough epochs, the rate of the smallest row falls
 # linearly from this one.
 _FALLING_RATE = 0.005
-_SCHEDULES = ("halve_after", "linear_decay")
+_SCHEDULES = ("halve_after", "linear_decay", "halve")
 # Options that change how long an epoch takes.
 _SIZES = ("scale", "units", "embedding_dim")
 # Words that a target is compared with where all would take too long.
@@ -96,12 +95,6 @@ class Choice:
         return self.options.get("tokenize") == "unicode_script" and (
             _ENGLISH <= {token.lower() for token in tokens}
         )
-
-    @property
-    def flags(self):
-        """The options as they would be typed."""
-        chosen = {**self.options, **self.running}
-        return " ".join(as_flag(name, v) for name, v in chosen.items())
 
 
 def choose_preset(dataset, preset=None, **given):
@@ -157,12 +150,17 @@ def choose_preset(dataset, preset=None, **given):
         )
     if not _is_own(preset):
         # Whatever this machine is, so that others continue the run.
-        ours = f"{OWN}/{_up_to(tokens, _ROWS)}"
-        fitted = _fitted(preset, ours, tokens)
+        own_row = registry.find(f"{OWN}/{_up_to(tokens, _ROWS)}")[1]
+        fitted = _fitted(registry.find(preset)[1], own_row, tokens)
+        if not given.keys().isdisjoint(_SCHEDULES):
+            del fitted["halve"]
         options |= {k: v for k, v in fitted.items() if k not in given}
+        running = {"epochs": _MOST_EPOCHS, "patience": own_row.patience}
+        running = {k: v for k, v in running.items() if k not in given}
         reasons.append(
-            f"{preset} is made for a larger text. Sizes and rates were fitted "
-            f"to {tokens:,} tokens (--as_published keeps the paper's)."
+            f"{preset} is made for a larger text. Its size, optimizer and "
+            f"rates are fitted to {tokens:,} tokens (--as_published keeps the "
+            "paper's)."
         )
         starts = corpus.train.document_starts
         reads_each = registry.find(preset)[1].data().get("documents", False)
@@ -175,7 +173,7 @@ def choose_preset(dataset, preset=None, **given):
                 f"are too few to fill {batch_size} rows (--documents: each by "
                 "itself)."
             )
-        return Choice(preset, options, {}, reasons, corpus)
+        return Choice(preset, options, running, reasons, corpus)
     above, most = _PROJECTS
     smallest = preset == f"{OWN}/{next(iter(_ROWS))}"
     sized = not given.keys().isdisjoint(_SIZES)
@@ -349,9 +347,9 @@ def _memory():
     return _MEMORY * min(total, _limit("memory.max")[0])
 
 
-def _fitted(preset, own, tokens):
-    """Options that give a paper's row the size and the rates of ours."""
-    row, ours = registry.find(preset)[1], registry.find(own)[1]
+def _fitted(row, ours, tokens):
+    """Options that give a paper's row the size, the optimizer and the rates of
+    ours."""
     fitted = {
         "batch_size": ours.batch_size,
         "dropout": _up_to(tokens, _DROPOUT),
@@ -361,9 +359,10 @@ def _fitted(preset, own, tokens):
         if drawn := getattr(row, "initial_range", None):
             # Outputs then are as large as the paper's.
             fitted["initial_range"] = round(drawn / scale**0.5, 3)
-    if row.optimizer()["class_name"] in ("Adam", "FusedAdam"):
-        fitted["learning_rate"] = ours.learning_rate
-    return fitted
+    if row.optimizer()["class_name"] not in ("Adam", "FusedAdam"):
+        # Published rates of other optimizers suit the published sizes.
+        fitted["optimizer"] = "adam"
+    return {**fitted, "learning_rate": ours.learning_rate, "halve": True}
 
 
 def _tokenize(path):

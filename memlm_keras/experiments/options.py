@@ -377,10 +377,20 @@ TRAINING = (
         "0.5, the size of GloVe's vectors. Keras' default is 0.05.",
         at_least=0,
     ),
-    _of_pairs(
+    Option(
         "halve",
         bool,
-        "Halve the learning rate when accuracy falls, as the presets do.",
+        "Halve the learning rate after an epoch that gains nothing on the "
+        "validation text, in place of another schedule. Presets of memlm and "
+        "of sentence pairs do so by default.",
+        kinds=(LANGUAGE_MODEL, CLASSIFIER),
+    ),
+    _of_language(
+        "optimizer",
+        str,
+        "Train by Adam, at a rate of 0.003 by default, in place of the "
+        "preset's optimizer.",
+        choices=("adam",),
     ),
 )
 

@@ -36,6 +36,8 @@ _ALSO = {"salton2017": ("salton2017",)}
 # Bytes of the logits of a batch that are worth a warning.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
+# Its optimizer and schedule are those of trained models and `--halve`.
+_OWN = "memlm/small"
 # A trained model is trained further at this rate, up to the first epoch that
 # is no better.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
@@ -52,6 +54,7 @@ _FURTHER_OPTIONS = {
     "distribution",
     "halve_after",
     "linear_decay",
+    "halve",
 }
 # Models above this share of the perplexity of frequencies learned little.
 _LEARNED = 0.8
@@ -178,6 +181,7 @@ class LanguageModelTask(Task):
         window = sizes.pop("window", None) if "memory" in sizes else None
         preset = super().preset(name, sizes)
         _change_smoothing(name, preset, overrides)
+        _change_training(preset, overrides)
         if "memory" in overrides:
             _add_memory(name, preset["model"], window or _MEMORY_WINDOW)
         return preset
@@ -204,6 +208,8 @@ class LanguageModelTask(Task):
             **super().settings(experiment),
             **reading,
             **_rates(overrides, schedule),
+            "halve": overrides.get("halve"),
+            "optimizer": overrides.get("optimizer"),
             "rate": noise.get("rate", smoothing.get("rate")),
             "l2": preset.get("l2"),
             "match_parameters": overrides.get("match_parameters"),
@@ -367,7 +373,8 @@ def _preset_of_trained(name, folder, overrides):
         raise UsageError(
             f"{name} has no vocabulary, with which a text could be read."
         )
-    preset = registry.get("memlm/small")
+    preset = registry.get(_OWN)
+    _change_training(preset, overrides)
     preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
     preset["schedule"]["epochs"] = _FURTHER_EPOCHS
     preset["schedule"]["patience"] = _FURTHER_PATIENCE
@@ -441,15 +448,30 @@ def _shortened(split, rows, most):
     return memlm.data.Split(part)
 
 
+def _change_training(preset, overrides):
+    """Sets another optimizer, and a rate that is halved or not."""
+    schedules = ("linear_decay", "halve_after", "halve")
+    given = {n: overrides[n] for n in schedules if overrides.get(n)}
+    if len(given) > 1:
+        received = " and ".join(f"{n}={value}" for n, value in given.items())
+        raise UsageError(
+            "linear_decay, halve_after and halve are schedules of the learning "
+            f"rate; give one of them. Received: {received}"
+        )
+    own = registry.get(_OWN)
+    if "optimizer" in overrides:
+        preset["optimizer"] = own["optimizer"]
+    if "halve" in overrides:
+        for key in ("halve_after", "factor", "reduce_on_plateau"):
+            preset["schedule"].pop(key, None)
+        if overrides["halve"]:
+            halving = own["schedule"]["reduce_on_plateau"]
+            preset["schedule"]["reduce_on_plateau"] = halving
+
+
 def _rates(overrides, schedule):
     """Settings of the learning rates of the epochs."""
     if epochs := overrides.get("linear_decay"):
-        if "halve_after" in overrides:
-            raise UsageError(
-                "linear_decay takes the place of halve_after; give one of "
-                f"them. Received: linear_decay={epochs} and halve_after="
-                f"{overrides['halve_after']}"
-            )
         return {"linear_decay": epochs}
     halve_after = overrides.get("halve_after", schedule.get("halve_after"))
     return {"halve_after": halve_after, "factor": schedule.get("factor")}

@@ -3,6 +3,7 @@ finished run with counting."""
 
 import pathlib
 import re
+import shlex
 import shutil
 
 import keras
@@ -17,9 +18,11 @@ import memlm_keras
 from memlm_keras import registry
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import choose_preset
+from memlm_keras.experiments import command_line
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import defaults
 from memlm_keras.experiments import measures
+from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.presets.rows import serialized
 
@@ -235,7 +238,7 @@ def test_documents_that_are_too_few_for_a_papers_row(folder, given, documents):
     choice = choose_preset("books", KVP, **given)
     assert choice.options.get("documents") is documents
     few = "are read as one text" in " ".join(choice.reasons)
-    assert few is ("--nodocuments" in choice.flags) is (documents is False)
+    assert few is (documents is False)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +249,7 @@ def test_a_row_with_either_adam_gets_the_rate(novel, monkeypatch, adam):
     optimizer = serialized(adam, learning_rate=0.1)
     monkeypatch.setattr(type(row), "optimizer", lambda row: optimizer)
     fitted = choose_preset(str(novel), KVP).options
+    assert "optimizer" not in fitted
     own = registry.find("memlm/small")[1]
     assert fitted["learning_rate"] == own.learning_rate
 
@@ -257,9 +261,8 @@ def test_training_without_the_name_of_a_preset(
     told = memlm(*command)
     assert told.status == 0, told.err
     run = folder / "runs" / "novel-memlm-small-seed0"
-    assert "Chosen: memlm train memlm/small --tokenize=unicode_script" in (
-        told.out
-    )
+    chosen = "memlm/small --dataset=novel.txt --tokenize=unicode_script"
+    assert f"Chosen: memlm train {chosen}" in told.out
     for line in ("Kneser-Ney with a cache", "dynamic evaluation", "It writes:"):
         assert line in told.out
     # The comparison has told it.
@@ -278,6 +281,42 @@ def test_training_without_the_name_of_a_preset(
     # The typed-out command is the same run.
     experiment = Experiment(**_recipe(run))
     assert experiment.settings["dropout"] == results_of(run)["dropout"]
+
+
+ENGLISH = "the old man and the sea, of the man in the land to the sea."
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        (),
+        ("--halve",),
+        ("--units=9", "--tokenize=characters"),
+        ("--patience=1",),
+    ],
+)
+def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
+    write_lines(folder / "my text.txt", [ENGLISH] * 60)
+    command = ("train", "--dataset=my text.txt", "--epochs=1", "--verbose=0")
+    told = memlm(*command, *flags)
+    assert told.status == 0, told.err
+    commands = re.findall(r"^(?:.*: |  |)(memlm .*)$", told.out, re.M)
+    assert len(commands) > 2
+    for typed in commands:
+        _, name, *arguments = shlex.split(typed)
+        place, values = command_line.COMMANDS[name].parse(arguments)
+        if name == "train":
+            overrides = {k: v for k, v in values.items() if k in OVERRIDES}
+            Experiment(place.preset, values["dataset"], **overrides)
+
+
+@pytest.mark.parametrize("flag", ["--window=3", "--vectors=a.txt", "--rate=1"])
+def test_what_is_refused_is_refused_before_anything_is_chosen(
+    memlm, novel, flag
+):
+    told = memlm("train", "--dataset=novel.txt", flag)
+    assert (told.status, told.out) == (2, ""), told
+    assert flag.strip("-").partition("=")[0] in told.err
 
 
 def _recipe(run):

@@ -429,10 +429,33 @@ def test_a_rate_that_falls_from_batch_to_batch(folder, monkeypatch):
     for schedule in made:
         rates = [float(schedule(step)) for step in (0, steps, 2 * steps)]
         assert rates == pytest.approx([0.003, 0.0015, 0.0])
-    both = Experiment("memlm/small", "text", linear_decay=2, halve_after=1)
-    with pytest.raises(UsageError, match="takes the place of halve_after"):
-        both.run("both")
-    assert not (folder / "both").exists()
+    for other in ({"halve_after": 1}, {"halve": True}):
+        with pytest.raises(UsageError, match="give one of them"):
+            Experiment("memlm/small", "text", linear_decay=2, **other)
+
+
+@pytest.mark.parametrize(
+    "preset", ["salton2017/ptb_single", "daniluk2017/key_value_predict"]
+)
+def test_any_row_halves_its_rate(folder, preset):
+    small = {"scale": 0.02, "batch_size": 4}
+    experiment = Experiment(preset, "text", halve=True, **small)
+    model, callbacks = experiment.make()
+    (halving,) = callbacks
+    assert isinstance(halving, keras.callbacks.ReduceLROnPlateau)
+    assert (halving.factor, halving.monitor) == (0.5, "val_perplexity")
+    rate = experiment.settings["learning_rate"]
+    assert float(model.optimizer.learning_rate) == pytest.approx(rate)
+    assert experiment.name.endswith("-halveTrue-seed0")
+    adam = Experiment(preset, "text", optimizer="adam", **small)
+    model, _ = adam.make()
+    assert type(model.optimizer).__name__ == "FusedAdam"
+    assert adam.settings["learning_rate"] == 0.003
+
+
+def test_own_rows_may_keep_their_rate(folder):
+    small = {"scale": 0.02, "batch_size": 4, "halve": False}
+    assert Experiment("memlm/small", "text", **small).make()[1] == []
 
 
 def test_a_monte_carlo_average_and_a_rate_that_is_halved(folder):
