@@ -422,10 +422,13 @@ def _parts(source):
     unit = "documents" if source.has_documents else "lines"
     count = sum(begins or unit == "lines" for _, begins in source.sentences())
     if count < 3:
+        remedy = "Give more of them"
+        if not source.has_documents:
+            remedy = "Put each sentence or paragraph on a line of its own"
         raise ValueError(
             f"{source.path} must have at least three {unit} to be split into "
-            f"training, validation and test. Received: {count}. Give three "
-            "files, or more text."
+            f"training, validation and test. Received: {count}. {remedy}, or "
+            "give three files."
         )
     size = max(1, round(_SHARE * count))
     edges = [0, count - 2 * size, count - size, count]

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import functools
 import importlib
+import itertools
 import os
 import re
 import shlex
@@ -116,18 +117,26 @@ class Command:
         lines = [f"usage: {self.usage} [flags]", "", *textwrap.wrap(self.help)]
         if "RUN" in self.places:
             lines += ["", f"RUN is {_RUN}."]
-        lines.append("")
+        groups, last = {}, ("", options.OF_PAPERS, options.OUTPUT)
         for option in (*_EVERYWHERE, *self.options):
-            text = option.help
-            if option.default is not None:
-                text = f"{text.rstrip('.')}; by default {option.default}."
-            value = "|".join(map(str, option.choices or ()))
-            value = value or _VALUES.get(option.type, f"| --no{option.name}")
-            lines.append(f"  --{option.name} {value}")
-            lines += textwrap.wrap(
-                text, 80, initial_indent=" " * 6, subsequent_indent=" " * 6
-            )
+            groups.setdefault(options.group_of(option), []).append(option)
+        for title in sorted(groups, key=lambda t: t in last and last.index(t)):
+            lines += ["", f"{title}:"] if len(groups) > 1 else [""]
+            lines += itertools.chain(*map(_describe, groups[title]))
         return "\n".join(lines)
+
+
+def _describe(option):
+    """Yields the lines of an option."""
+    text = option.help
+    if option.default is not None:
+        text = f"{text.rstrip('.')}; by default {option.default}."
+    value = "|".join(map(str, option.choices or ()))
+    value = value or _VALUES.get(option.type, f"| --no{option.name}")
+    yield f"  --{option.name} {value}"
+    yield from textwrap.wrap(
+        text, 80, initial_indent=" " * 6, subsequent_indent=" " * 6
+    )
 
 
 _RUN_DIR = Option("run_dir", str, "Folder of run folders.", default="runs")

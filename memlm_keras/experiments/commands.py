@@ -43,7 +43,6 @@ from memlm_keras.experiments.options import take
 from memlm_keras.experiments.report import outcome
 from memlm_keras.experiments.tasks import resolve
 
-_END = "(end of sentence)"
 _ENGLISH = "memlm/english"
 # Options that a paper's row may have and still be fitted to a text.
 _FITTED_TOO = ("halve", "optimizer", "distribution")
@@ -698,10 +697,10 @@ def score(positional, values, command):
     total, length, count = 0.0, 0, 0
     for text in positional.text or _typed_lines():
         scores = list(map(float, model.score(text)))
-        words = [*vocabulary.decode(vocabulary.encode(text)), _END]
+        words = vocabulary.decode(vocabulary.encode_sentence(text))
         width = max(map(len, words))
         for word, value in zip(words, scores, strict=True):
-            print(f"{word:{width}} {value:10.4f}")
+            print(f"{word:{width}} {value:10.4f} nats")
         print(_summary(sum(scores), len(scores)), end="\n\n")
         total, length = total + sum(scores), length + len(scores)
         count += 1
@@ -720,7 +719,8 @@ def _typed_lines():
 def _summary(total, length):
     found = memlm.evaluation.Perplexity(-total, length, length, "")
     return (
-        f"log-probability {total:.4f}, {length} predicted tokens, perplexity "
+        f"log-probability {total:.4f} nats ({total / math.log(2):.4f} bits), "
+        f"{length} predicted tokens, perplexity "
         f"{found.perplexity:.2f}"
     )
 

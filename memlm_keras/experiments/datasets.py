@@ -122,7 +122,8 @@ class Dataset:
             "--vocabulary_size say which)"
         )
         print(
-            f"The vocabulary has {len(known):,} words; {unknown:.1%} of the "
+            f"The vocabulary has {len(known):,} {unit_of(known)}; "
+            f"{unknown:.1%} of the "
             f"training text is {known.unknown}"
             f"{rarer if vocabulary is None else ''}."
         )
@@ -214,6 +215,15 @@ def has_documents(corpus, required=False):
             "documents."
         )
     return has
+
+
+def unit_of(vocabulary):
+    """Plural of the unit of a vocabulary's tokens."""
+    splits_words = not all(map(vocabulary.begins_word, vocabulary.tokens))
+    if splits_words:
+        return "pieces of words"
+    split = vocabulary.tokenizer.get_config().get("split")
+    return "characters" if split == "characters" else "words"
 
 
 def can_be_counted(corpus):

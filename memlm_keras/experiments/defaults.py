@@ -14,6 +14,7 @@ from memlm_keras.data.corpus import split_for
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
+from memlm_keras.experiments.datasets import unit_of
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
@@ -146,7 +147,8 @@ def choose_preset(dataset, preset=None, **given):
         preset, refused = _own_row(tokens, size, **{"batch_size": rows} | given)
         reasons += refused
         reasons.append(
-            f"{preset} suits a text of {tokens:,} tokens and {size:,} words."
+            f"{preset} suits a text of {tokens:,} tokens and {size:,} "
+            f"{unit_of(corpus.vocabulary)}."
         )
     if not _is_own(preset):
         # Whatever this machine is, so that others continue the run.
@@ -355,10 +357,11 @@ def _fitted(row, ours, tokens):
         "dropout": _up_to(tokens, _DROPOUT),
     }
     if ours.units < row.units:
-        scale = fitted["scale"] = round(ours.units / row.units, 3)
-        if drawn := getattr(row, "initial_range", None):
-            # Outputs then are as large as the paper's.
-            fitted["initial_range"] = round(drawn / scale**0.5, 3)
+        fitted["scale"] = round(ours.units / row.units, 3)
+    if getattr(row, "initial_range", None):
+        # Smaller weights learn frequencies alone, at the end of which the rate
+        # is halved.
+        fitted["initial_range"] = ours.initial_range
     if row.optimizer()["class_name"] not in ("Adam", "FusedAdam"):
         # Published rates of other optimizers suit the published sizes.
         fitted["optimizer"] = "adam"

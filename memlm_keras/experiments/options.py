@@ -565,3 +565,30 @@ DRAWING = (
     ),
 )
 PICTURES = (SENTENCE, *DRAWING)
+
+# === Groups of `--help` ===
+
+OUTPUT, OF_PAPERS = "Output and process", "For some of the papers' models"
+# Options that few presets have.
+_OF_PAPERS = frozenset(
+    "analyses answers beams cbt_train_on columns conllu embedding_range "
+    "hypothesis initial_range key l2 length_multiple match_parameters memory "
+    "other_words output_bias premise questions rate samples vectors window "
+    "written".split()
+)
+_GROUPS = {
+    "Text": (DATASET, *READING),
+    "Sizes": SIZES,
+    "Training": (*TRAINING, *RUNNING),
+    "Measurements": (*MEASURES, *BY),
+    "Pictures": PICTURES,
+}
+
+
+def group_of(option):
+    """Title of the options that `--help` shows an option with."""
+    titles = (title for title, group in _GROUPS.items() if option in group)
+    title = next(titles, OUTPUT)
+    if title != OUTPUT and option.name in _OF_PAPERS:
+        return OF_PAPERS
+    return title

@@ -18,6 +18,7 @@ import time
 import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
 
 BACKENDS = ("tensorflow", "jax", "torch")
 
@@ -50,6 +51,11 @@ def choose_backend(name=None):
         os.environ["KERAS_BACKEND"] = name
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     name = backend()
+    if name not in BACKENDS:
+        raise UsageError(
+            f"The backend must be one of {', '.join(BACKENDS)}. Received: "
+            f"{name}.{nearest(name, BACKENDS)}"
+        )
     if importlib.util.find_spec(name) is None:
         raise ImportError(
             f"The backend {name} is not installed: pip install {name}, or "

@@ -36,6 +36,8 @@ _ALSO = {"salton2017": ("salton2017",)}
 # Bytes of the logits of a batch that are worth a warning.
 LARGE_LOGITS = 2**30
 _MEMORY_WINDOW = 5
+# Words of the prompt that is proposed.
+_PROMPT = 3
 # Its optimizer and schedule are those of trained models and `--halve`.
 _OWN = "memlm/small"
 # A trained model is trained further at this rate, up to the first epoch that
@@ -341,17 +343,23 @@ class LanguageModelTask(Task):
         )
 
     def examples(self, experiment, path):
-        vocabulary = experiment.corpus.vocabulary
-        unknown = vocabulary.tokens[vocabulary.unknown_id]
-        words = figures.drawn_words(experiment.corpus)
-        # A shell would read a quotation mark.
-        parts = itertools.groupby(
-            words, lambda word: word != unknown and '"' not in word
-        )
-        parts = [list(part) for is_plain, part in parts if is_plain]
-        longest = max(parts, key=len, default=[])
-        prompt = vocabulary.detokenize(longest[:3])
+        prompt = _prompt(experiment.corpus)
         return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _prompt(corpus):
+    """The first words of the first sentence of the test text that begins with
+    three known words; without punctuation, which a shell might read."""
+    vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
+    ends = np.flatnonzero(tokens == vocabulary.end_of_sentence_id)
+    longest = []
+    for sentence in np.split(tokens, ends):
+        words = vocabulary.detokenize(sentence[sentence != tokens[ends[0]]])
+        words = [*itertools.takewhile(str.isalpha, words.split())]
+        longest = max(longest, words[:_PROMPT], key=len)
+        if len(longest) == _PROMPT:
+            break
+    return " ".join(longest)
 
 
 def _preset_of_trained(name, folder, overrides):

@@ -20,6 +20,7 @@ from corpus_files import write_sick
 import memlm_keras
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import commands
+from memlm_keras.experiments import process as process_module
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import _keep_memory
 
@@ -431,7 +432,7 @@ def test_minimal_pairs(memlm, run, folder):
     ]
     assert header[:3] == ["sentence_good", "sentence_bad", "UID"]
     found = float(first[header.index("score_good")])
-    scores = memlm("score", run, "the man saw").out.split()[1:6:2]
+    scores = memlm("score", run, "the man saw").out.split()[1:9:3]
     assert found == pytest.approx(sum(map(float, scores)), abs=1e-3)
 
     # Another seed of the setting, and one without a run folder.
@@ -782,11 +783,22 @@ def test_whoever_reads_may_stop_reading(folder):
     assert process.returncode == 128 + signal.SIGPIPE and not err
 
 
-def test_a_backend_that_is_not_there(folder):
-    process = start(folder, "presets", KERAS_BACKEND="mxnet")
+@pytest.mark.parametrize(
+    "name, hint",
+    [("mxnet", "Received: mxnet.\n"), ("pytorch", "Did you mean torch?")],
+)
+def test_a_backend_that_is_none_of_keras(folder, name, hint):
+    process = start(folder, "presets", KERAS_BACKEND=name)
     _, err = process.communicate()
-    assert process.returncode == 1
-    assert err.count("\n") == 1 and "mxnet is not installed: pip" in err
+    assert process.returncode == 2
+    assert err.count("\n") == 1 and hint in err and "pip" not in err
+    assert "one of tensorflow, jax, torch" in err
+
+
+def test_a_backend_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(process_module.importlib.util, "find_spec", {}.get)
+    with pytest.raises(ImportError, match="is not installed: pip install"):
+        process_module.choose_backend()
 
 
 def test_presets_are_listed_with_their_parameters(memlm):
