@@ -362,10 +362,13 @@ def _fitted(row, ours, tokens):
         # Smaller weights learn frequencies alone, at the end of which the rate
         # is halved.
         fitted["initial_range"] = ours.initial_range
-    if row.optimizer()["class_name"] not in ("Adam", "FusedAdam"):
-        # Published rates of other optimizers suit the published sizes.
+    by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
+    if not by_adam:
+        # Rates of other optimizers suit the published sizes.
         fitted["optimizer"] = "adam"
-    return {**fitted, "learning_rate": ours.learning_rate, "halve": True}
+    if not by_adam or "scale" in fitted:
+        fitted["learning_rate"] = ours.learning_rate
+    return {**fitted, "halve": True}
 
 
 def _tokenize(path):

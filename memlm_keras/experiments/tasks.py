@@ -348,18 +348,21 @@ class LanguageModelTask(Task):
 
 
 def _prompt(corpus):
-    """The first words of the first sentence of the test text that begins with
-    three known words; without punctuation, which a shell might read."""
+    """Known words without punctuation, which a shell might read: the beginning
+    of a sentence of the test text, or else words within one."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
     ends = np.flatnonzero(tokens == vocabulary.end_of_sentence_id)
-    longest = []
+    within = []
     for sentence in np.split(tokens, ends):
         words = vocabulary.detokenize(sentence[sentence != tokens[ends[0]]])
-        words = [*itertools.takewhile(str.isalpha, words.split())]
-        longest = max(longest, words[:_PROMPT], key=len)
-        if len(longest) == _PROMPT:
-            break
-    return " ".join(longest)
+        words = words.split()
+        first = words[:_PROMPT]
+        if len(first) == _PROMPT and all(map(str.isalpha, first)):
+            return " ".join(first)
+        runs = itertools.groupby(words, str.isalpha)
+        runs = ([*run][:_PROMPT] for plain, run in runs if plain)
+        within = max([within, *runs], key=len)
+    return " ".join(within)
 
 
 def _preset_of_trained(name, folder, overrides):
