@@ -20,6 +20,7 @@ ROOT = pathlib.Path(memlm_keras.__file__).parent
 
 GROUND = {
     "arguments",
+    "children",
     "files",
     "gradients",
     "kernels",

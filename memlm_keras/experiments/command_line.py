@@ -17,6 +17,7 @@ import textwrap
 
 from absl import flags
 
+from memlm_keras import children
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import Option
@@ -595,6 +596,8 @@ def _run(arguments):
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
     with process.signals_raise():
+        if children.PARENT in os.environ:
+            children.end_with_parent()
         process.choose_backend(values.pop("backend", None))
         module = importlib.import_module("memlm_keras.experiments.commands")
         typed = shlex.join(["memlm", *arguments])

@@ -15,6 +15,7 @@ import time
 
 import keras
 
+from memlm_keras import children
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.run_folder import RunFolder
@@ -148,6 +149,7 @@ def train_in_process(folder, recipe, running, stop):
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                    children.PARENT: str(os.getpid()),
                 },
             )
             try:
@@ -180,6 +182,11 @@ def in_fresh_process(function, *arguments):
     """Calls a function in a process of its own, which frees its memory."""
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(
-        1, context, initializer=import_keras, initargs=(None,)
+        1, context, initializer=_begin, initargs=(os.getpid(),)
     ) as pool:
         return pool.submit(function, *arguments).result()
+
+
+def _begin(parent):
+    children.end_with_parent(parent)
+    import_keras()

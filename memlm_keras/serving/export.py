@@ -14,6 +14,7 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
+from memlm_keras import children
 from memlm_keras import registry
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
@@ -562,8 +563,10 @@ def _write_in_other_process(model, vocabulary, options, path, format):
             [
                 sys.executable,
                 "-c",
-                "import sys; from memlm_keras.serving.export import "
-                "_write_saved; _write_saved(*sys.argv[1:])",
+                "import sys; from memlm_keras import children; "
+                "children.end_with_parent(); "
+                "from memlm_keras.serving.export import _write_saved; "
+                "_write_saved(*sys.argv[1:])",
                 str(model_path),
                 str(vocabulary_path),
                 json.dumps(options),
@@ -575,6 +578,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
                 "KERAS_BACKEND": FORMATS[format].backend,
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
+                children.PARENT: str(os.getpid()),
                 # The process can import all that this one can.
                 "PYTHONPATH": os.pathsep.join(
                     os.path.abspath(entry) for entry in sys.path

@@ -1,7 +1,11 @@
 """Faults of machines and people, and what is left of a run after them."""
 
+import os
+import pathlib
 import shutil
+import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +21,14 @@ from memlm_keras.training import checkpoint
 
 from .conftest import SMALL
 
+ROOT = str(pathlib.Path(memlm_keras.__file__).parents[1])
+ENDLESS = (
+    "--dataset=text",
+    "--scale=0.02",
+    "--batch_size=4",
+    "--epochs=9999",
+    "--patience=9999",
+)
 LSTM = ("train", "daniluk2017/lstm", "--dataset=text", *SMALL)
 
 
@@ -33,6 +45,79 @@ def test_a_run_folder_is_used_by_one_process(memlm, run):
             assert told.err.count("\n") == 1
         assert memlm("score", run, "the sea").status == 0
     assert memlm("evaluate", run, "--verbose=0").status == 0
+
+
+def named(pid):
+    """Pids of the children of a process, by their command lines."""
+    pids = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {pathlib.Path(f"/proc/{p}/cmdline").read_text(): p for p in pids}
+
+
+def has_ended(pid):
+    """Whether a process has ended, even if nobody has asked how."""
+    try:
+        return ") Z" in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until(true):
+    end = time.monotonic() + 240
+    while not (found := true()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@LINUX
+def test_children_end_with_a_parent_that_is_killed():
+    child = (
+        "from memlm_keras import children as c; c.end_with_parent(); input()"
+    )
+    parent = (
+        "import os, subprocess, sys; from memlm_keras import children as c; "
+        "os.environ[c.PARENT] = str(os.getpid()); "
+        "subprocess.run([sys.executable, '-c', sys.argv[1]])"
+    )
+    started = subprocess.Popen(
+        [sys.executable, "-c", parent, child], stdin=subprocess.PIPE
+    )
+    (pid,) = wait_until(lambda: list(named(started.pid).values()))
+    time.sleep(0.5)
+    started.kill()
+    started.wait()
+    wait_until(lambda: has_ended(pid))
+    started.stdin.close()
+
+
+@LINUX
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words, child",
+    [
+        (("table", "daniluk2017/models", "--rows=lstm", *ENDLESS), "\0train\0"),
+        (("export", "memlm/embedded_lstm", "saved"), "_write_saved"),
+    ],
+)
+def test_nobody_works_on_after_kill_9(words, child, folder):
+    started = subprocess.Popen(
+        [sys.executable, "-m", "memlm_keras", *words],
+        env={**os.environ, "PYTHONPATH": ROOT},
+    )
+    (pid,) = wait_until(
+        lambda: [p for line, p in named(started.pid).items() if child in line]
+    )
+    if "table" in words:
+        wait_until(lambda: list((folder / "runs").glob("*/checkpoint.npz")))
+    started.kill()
+    started.wait()
+    wait_until(lambda: has_ended(pid))
+    for run in (folder / "runs").glob("*/config.json"):
+        with files.hold(run.parent):
+            assert not (run.parent / "results.json").exists()
 
 
 def test_a_run_folder_deleted_in_training(experiment, folder, monkeypatch):
