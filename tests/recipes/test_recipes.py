@@ -71,7 +71,7 @@ def recipe(monkeypatch):
         delattr(flags.FLAGS, name)
 
 
-@pytest.mark.backend
+@pytest.mark.backend(one_in=2)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_recipe_gives_the_weights_of_memlm_train(
     name, recipe, tmp_path, capsys
