@@ -350,7 +350,10 @@ def choose_dynamic(
             nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
             grid[row, column] = np.exp(nats)
         if verbose:
-            print(f"perplexity {grid[row, column]:.2f}")
+            found = f"perplexity {grid[row, column]:.2f}"
+            if not np.isfinite(grid[row, column]):
+                found = "diverged: this rate is too high, and is not chosen"
+            print(found)
     finite = np.where(np.isnan(grid), np.inf, grid)
     row, column = np.unravel_index(np.argmin(finite), grid.shape)
     best = copy.copy(evaluator)

@@ -226,8 +226,8 @@ def train(positional, values, command):
             print("To change a choice, give its flag (memlm train --help).")
             if choice.is_english and (further := _further(dataset, values)):
                 print(
-                    "This is English. To begin with a trained model instead: "
-                    f"{further}"
+                    "This is English. For prose such as novels, a trained "
+                    f"model can be trained further: {further}"
                 )
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"

@@ -9,7 +9,9 @@ import warnings
 import numpy as np
 
 import memlm_keras as memlm
+from memlm_keras.experiments.datasets import can_be_counted
 from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.options import as_flag
 
 NAME = "comparison"
 _ORDER = 5
@@ -17,6 +19,8 @@ _ORDER = 5
 _WORDS, _OFTEN = 8, 3
 _LINES, _LONGEST = 3, 25
 _BITS = np.log(2.0)
+# Models above this share of the perplexity of frequencies learned little.
+_LEARNED = 0.8
 
 
 def compare(experiment, model, asked, verbose, before):
@@ -72,15 +76,42 @@ def _counted(corpus, order):
         return model.fit(corpus.train, verbose=0)
 
 
-def _perplexities(model, corpus):
+def _perplexities(model, corpus, splits=("validation", "test")):
     return {
         split: {
             "perplexity": model.perplexity(
                 getattr(corpus, split), verbose=0
             ).perplexity
         }
-        for split in ("validation", "test")
+        for split in splits
     }
+
+
+def warn_if_little_is_learned(experiment, test):
+    """Compares a test perplexity with that of the words' frequencies."""
+    corpus = experiment.corpus
+    if not can_be_counted(corpus):
+        return
+    found = _perplexities(_counted(corpus, 1), corpus, ["test"])["test"]
+    by_frequency, by_model = found["perplexity"], test["perplexity"]
+    if by_model < _LEARNED * by_frequency:
+        return
+    how = "little better" if by_model < by_frequency else "no better"
+    line = (
+        f"The model is {how} than the words' frequencies, which have a "
+        f"perplexity of {by_frequency:.1f} on the test text; it has "
+        f"{by_model:.1f}."
+    )
+    if experiment.preset.get("trained") is None:
+        fitted = {"optimizer": "adam", "halve": True}
+        fitted = {
+            k: v for k, v in fitted.items() if v != experiment.settings.get(k)
+        }
+        own = experiment.preset_name.startswith("memlm/")
+        flags = [as_flag(*each) for each in fitted.items()] * (not own)
+        flags += ["a smaller --batch_size", "a larger --initial_range"]
+        line += f" Try {', '.join(flags[:-1])} or {flags[-1]}."
+    print(line)
 
 
 def _gained(vocabulary, words, nats):
@@ -112,6 +143,33 @@ def _generated(experiment, model):
     )
 
 
+def _behind_counting(results, rows):
+    """Yields a line for a model that is behind Kneser-Ney, each with its cache
+    or both without, and what can help."""
+    pairs = {
+        "": ("this model", "Kneser-Ney, order 5"),
+        " with a cache": ("this model with a cache", "Kneser-Ney with a cache"),
+    }
+    pairs = {n: [rows[r] for r in p] for n, p in pairs.items() if p[0] in rows}
+    behind = {n: model > counts for n, (model, counts) in pairs.items()}
+    if not any(behind.values()):
+        return
+    line = "; ".join(
+        f"{'behind' if behind[name] else 'ahead of'} Kneser-Ney{name} "
+        f"({model:.1f} and {counts:.1f})"
+        for name, (model, counts) in pairs.items()
+    )
+    line = f"This model is {line}."
+    if results.get("best_epoch") == results.get("epochs"):
+        line += " Its last epoch was the best: more --epochs may help."
+    elif all(behind.values()):
+        line += " More epochs do not help: later ones were no better."
+    own = results["preset"].startswith("memlm/")
+    if all(behind.values()) and ("before" in results[NAME] or not own):
+        line += " `memlm train` without a preset chooses another model."
+    yield line
+
+
 def describe(results):
     """Lines that say how good a model is, from its `results.json`."""
     found = results[NAME]
@@ -132,23 +190,16 @@ def describe(results):
     width = max(map(len, rows))
     lines = ["Perplexity of the test text:"]
     lines += [f"  {name:{width}} {value:9.1f}" for name, value in rows.items()]
-    counting = rows["Kneser-Ney with a cache"]
-    if rows["this model"] > counting:
-        best = min(v for n, v in rows.items() if n.startswith("this model"))
-        also = " by itself" if best < counting else ""
-        lines.append(
-            f"It is behind counting{also}: Kneser-Ney with a cache has "
-            f"{counting:.1f}. Try more --epochs, or another --dropout or "
-            "--learning_rate."
-        )
-        if "before" in found or not results["preset"].startswith("memlm/"):
-            lines[-1] += " `memlm train` without a preset chooses one."
+    lines += _behind_counting(results, rows)
     if found["gained"]:
         words = ", ".join(
-            f"{word!r} ({bits:.1f} bits, {count} times)"
+            f"{word!r} ({bits:.1f}, {count} times)"
             for word, count, bits in found["gained"]
         )
-        lines.append(f"It gained most over Kneser-Ney with a cache on: {words}")
+        lines.append(
+            "Words that it predicts better than Kneser-Ney with a cache, and "
+            f"the bits saved each time: {words}"
+        )
     if found["generated"]:
         lines += ["It writes:", *(f"  {line}" for line in found["generated"])]
     return lines

@@ -16,6 +16,7 @@ import numpy as np
 import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
 from memlm_keras.experiments.datasets import evaluation_batches
@@ -58,8 +59,6 @@ _FURTHER_OPTIONS = {
     "linear_decay",
     "halve",
 }
-# Models above this share of the perplexity of frequencies learned little.
-_LEARNED = 0.8
 
 
 class Task:
@@ -332,7 +331,7 @@ class LanguageModelTask(Task):
         results = measures.perplexities(
             model, batches, verbose, experiment.corpus, also, scores=scores
         )
-        _warn_if_little_is_learned(experiment.corpus, results["test"])
+        comparison.warn_if_little_is_learned(experiment, results["test"])
         if experiment.dataset.name == "cbt":
             results["cbt"] = measures.answer_cbt(experiment, model, verbose)
         return results
@@ -486,24 +485,6 @@ def _rates(overrides, schedule):
         return {"linear_decay": epochs}
     halve_after = overrides.get("halve_after", schedule.get("halve_after"))
     return {"halve_after": halve_after, "factor": schedule.get("factor")}
-
-
-def _warn_if_little_is_learned(corpus, test):
-    """Compares a test perplexity with that of the words' frequencies."""
-    counts = np.bincount(
-        np.asarray(corpus.train.tokens), minlength=len(corpus.vocabulary)
-    )
-    # No word is impossible.
-    nats = np.log(np.sum(counts + 1)) - np.log(counts + 1)
-    by_frequency = np.exp(np.mean(nats[np.asarray(corpus.test.tokens)]))
-    if not test["perplexity"] < _LEARNED * by_frequency:
-        print(
-            "The model knows little more than how frequent words are: that "
-            f"alone has a perplexity of {by_frequency:.0f} on the test text. "
-            "The preset's settings may suit a larger text: try a smaller "
-            "--batch_size, a higher --learning_rate, with --scale a larger "
-            "--initial_range, or more --epochs."
-        )
 
 
 def _units_of(experiment):

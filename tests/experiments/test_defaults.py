@@ -634,15 +634,50 @@ def test_words_that_were_gained_most():
 
 
 @pytest.mark.parametrize(
-    ("cached", "expected"), [(50.0, "behind counting by itself"), (None, "Try")]
+    ("alone", "cached", "best_epoch", "said", "not_said"),
+    [
+        (
+            90.0,
+            None,
+            9,
+            ["behind Kneser-Ney (", "later ones were no better"],
+            ["more --epochs"],
+        ),
+        (
+            90.0,
+            None,
+            12,
+            ["Its last epoch was the best: more --epochs"],
+            ["no better"],
+        ),
+        (
+            90.0,
+            50.0,
+            9,
+            ["ahead of Kneser-Ney with a cache (50.0 and 70.0)"],
+            ["epochs"],
+        ),
+        (
+            90.0,
+            75.0,
+            9,
+            ["behind Kneser-Ney with a cache (75.0", "no better"],
+            ["ahead"],
+        ),
+        (60.0, 50.0, 9, [], ["behind", "epochs"]),
+    ],
 )
-def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
+def test_advice_is_given_where_it_can_help(
+    alone, cached, best_epoch, said, not_said
+):
     def perplexity(value):
         return {"test": {"perplexity": value}}
 
     results = {
         "preset": "memlm/small",
-        **perplexity(90.0),
+        **perplexity(alone),
+        "epochs": 12,
+        "best_epoch": best_epoch,
         "cache": cached and perplexity(cached),
         "comparison": {
             "unigram": perplexity(300.0),
@@ -654,13 +689,14 @@ def test_a_model_behind_counting_is_told_what_to_try(cached, expected):
         },
     }
     text = "\n".join(comparison.describe(results))
-    assert expected in text and "gained most" in text and "'sea'" in text
-    without = "without a preset"
-    assert without not in text
+    assert "the bits saved each time: 'sea' (1.0, 4 times)" in text
+    text = text.partition("averaged")[2].partition("Words")[0]
+    assert all(each in text for each in said), text
+    assert not any(each in text for each in not_said), text
+    assert "without a preset" not in text
     results["preset"] = "daniluk2017/lstm"
-    assert without in "\n".join(comparison.describe(results))
-    results["test"]["perplexity"] = 60.0
-    assert "behind" not in "\n".join(comparison.describe(results))
+    text = "\n".join(comparison.describe(results))
+    assert ("without a preset" in text) == (len(said) == 2 or cached is None)
 
 
 @pytest.mark.parametrize(
