@@ -153,14 +153,15 @@ STEPS = {
             "small",
         ),
         Step(
-            "Other words keep their vectors",
-            "table kong2019/ptb --rows=vs_kneser_ney_512",
+            "Other words keep their vectors, the default",
+            "table kong2019/ptb --seeds=0,1 --rows=vs_kneser_ney_512",
             "kong2019_little_text",
             "small",
         ),
         Step(
-            "Other words keep their vectors, no output bias",
-            "table kong2019/ptb --rows=vs_kneser_ney_512 --nooutput_bias",
+            "Three readings",
+            "table kong2019/ptb --seeds=0 --rows=vs_kneser_ney_512 "
+            "--grid other_words=mode,mean output_bias=True,False",
             "kong2019_little_text",
             "small",
         ),

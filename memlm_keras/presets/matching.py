@@ -67,8 +67,8 @@ def match_parameters(
 ):
     """Finds the hidden size with which a preset comes closest to a budget.
 
-    "The hidden size of all models was adjusted so that they have roughly the
-    same number of parameters" (Daniluk et al., 2017, Section 5.1).
+    "We adjusted the hidden size of all models to have roughly the same total
+    number of model parameters" (Daniluk et al., 2017, Section 5.1).
 
     Args:
         budget: integer, the intended number of parameters.
