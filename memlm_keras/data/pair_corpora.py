@@ -40,6 +40,8 @@ COLUMNS = {
     ),
 }
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
+# Labels of pairs whose annotators did not agree, by labels that others have.
+_NO_LABEL = {"entailment": "-", "0": "-1"}
 # One of so many pairs is for validation, and one for test.
 _TENTH = 10
 
@@ -232,12 +234,11 @@ def _own_rows(paths, labels):
     for path in paths:
         rows = read_pairs(path)
         known = {row["label"] for _, row in rows} | {*(labels or ())}
-        # As in SNLI: annotators did not agree.
-        if "entailment" in known and "-" in known - {*(labels or ())}:
-            parts.append([row for row in rows if row[1]["label"] != "-"])
-            left_out += len(rows) - len(parts[-1])
-        else:
-            parts.append(rows)
+        absent = {_NO_LABEL[n] for n in known & {*_NO_LABEL}} - {
+            *(labels or ())
+        }
+        parts.append([row for row in rows if row[1]["label"] not in absent])
+        left_out += len(rows) - len(parts[-1])
     counts = collections.Counter(row["label"] for _, row in parts[0])
     if labels is None and not 1 < len(counts) <= sum(counts.values()) / 2:
         raise ValueError(
@@ -256,7 +257,7 @@ def _own_rows(paths, labels):
         f"for test. Labels: {named}."
     )
     if left_out:
-        description += f" {left_out:,} pairs with the label - are left out."
+        description += f" {left_out:,} pairs without a gold label are left out."
     return parts, description
 
 

@@ -153,7 +153,7 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
                 f"Expected {', '.join(fields)}. Received: {', '.join(header)}"
             )
         table = itertools.chain([(first, header)], table)
-        names = [*fields][: len(header)]
+        names, header = [*fields][: len(header)], None
     elif not others:
         raise ValueError("it has a header and no row")
     else:
@@ -162,6 +162,8 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
         with naming(f"line {first}"):
             names = _numbered(_named(header, fields, optional))
     for number, cells in table:
+        if header and [*map(_simple, cells)] == [*map(_simple, header)]:
+            raise ValueError(f"line {number} has the header again. Delete it")
         if suffix == ".tsv" and any(map(_is_quoted, cells)):
             cell = next(filter(_is_quoted, cells))
             raise ValueError(f"line {number}: {cell[:40]}. {_IS_CSV}")

@@ -179,11 +179,16 @@ def test_three_files_of_ones_own(tmp_path):
     )
     assert given.labels == ("yes", "x", "no")
     assert np.bincount(given.train.labels).tolist() == [8, 0, 8]
-    snli = [(p, h, dict(no="entailment", yes="-")[k]) for p, h, k in OWN]
-    snli += [("a", "b", "neutral")] * 2
-    corpus = data.load_pairs(write_table(tmp_path / "a.tsv", NAMES, snli))
-    assert corpus.labels == ("entailment", "neutral")
-    assert "10 pairs with the label - are left out." in corpus.description
+
+
+@pytest.mark.parametrize("names", [("entailment", "-"), ("0", "-1")])
+def test_pairs_without_a_gold_label_are_left_out(names, tmp_path):
+    kept, absent = names
+    rows = [(p, h, kept if k == "no" else absent) for p, h, k in OWN]
+    rows += [("a", "b", "other")] * 2
+    corpus = data.load_pairs(write_table(tmp_path / "a.tsv", NAMES, rows))
+    assert set(corpus.labels) == {kept, "other"}
+    assert "10 pairs without a gold label are left" in corpus.description
 
 
 @pytest.mark.parametrize(
