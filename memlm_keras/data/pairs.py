@@ -182,8 +182,8 @@ def encode_pairs(
         unknown = sorted({pair.label for pair in pairs} - set(labels))
         if unknown:
             raise ValueError(
-                f"The label of a pair must be one of {tuple(labels)}. "
-                f"Received: {unknown[0]!r}. Give `labels` with all labels"
+                "`labels` must hold the label of each pair. Received: "
+                f"labels={tuple(labels)} and a pair with {unknown[0]!r}"
             )
         encoded[split] = PairSplit(
             tuple(vocabulary.encode(pair.premise) for pair in pairs),

@@ -154,13 +154,13 @@ def read_rows(lines, suffix, fields=None, optional=(), whole=True):
             )
         table = itertools.chain([(first, header)], table)
         names, header = [*fields][: len(header)], None
-    elif not others:
-        raise ValueError("it has a header and no row")
     else:
         if suffix == ".tsv" and any(re.match('".*"$', n) for n in header):
             raise ValueError(f"line {first}: {header[0]}. {_IS_CSV}")
         with naming(f"line {first}"):
             names = _numbered(_named(header, fields, optional))
+        if not others:
+            raise ValueError("it has a header and no row")
     for number, cells in table:
         if header and [*map(_simple, cells)] == [*map(_simple, header)]:
             raise ValueError(f"line {number} has the header again. Delete it")

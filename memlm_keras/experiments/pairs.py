@@ -3,6 +3,8 @@
 import math
 import shlex
 
+import numpy as np
+
 import memlm_keras as memlm
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
@@ -135,6 +137,13 @@ class ClassifierTask(DualSequenceTask):
                 "protocol": "accuracy in percent, over all pairs that have a "
                 "label",
             }
+        corpus = experiment.corpus
+        label = np.bincount(corpus.train.labels).argmax()
+        print(
+            f"The most frequent label, {corpus.labels[label]}, alone has an "
+            f"accuracy of {100 * np.mean(corpus.test.labels == label):.2f} on "
+            "the test pairs."
+        )
         return results
 
     def sequences(self, experiment, pictures):

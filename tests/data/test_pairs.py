@@ -52,7 +52,7 @@ _SNLI_HEADER = "gold_label\tsentence1_binary_parse\tsentence2_binary_parse"
         ("a.jsonl", "{}\n{\n", "line 1.*no column gold_label"),
         ("a.jsonl", "{\n", "line 1 is no JSON: Expecting"),
         ("a.txt", "", "has no row"),
-        ("a.txt", "gold_label\tx\n", "has a header and no row"),
+        ("a.txt", _SNLI_HEADER, "has a header and no row"),
         ("a.txt", "gold_label\tx\nneutral\ty\n", "line 1.*sentence1_binary"),
         ("a.txt", _SNLI_HEADER + "\nneutral\tA\n", "line 2.*sentence2_binary"),
         ("a.txt", _SNLI_HEADER + "\n-\t\t\nYes\tA\tB\n", "line 3: .*'Yes'"),
@@ -223,7 +223,7 @@ def test_wrong_corpora(tmp_path):
         data.load_pairs(["a.tsv", "b.tsv"])
     with pytest.raises(ValueError, match="`tokenize` is for your own files"):
         data.load_pairs("embedded", tokenize="white_space")
-    with pytest.raises(ValueError, match="one of .'no', 'yes'.*Give `labels`"):
+    with pytest.raises(ValueError, match="`labels` must hold.*'no', 'yes'"):
         data.load_pairs("embedded", labels=("no", "yes"))
     with pytest.raises(ValueError, match="`name` must be one of.*'ptb'"):
         data.load_pairs("ptb")
@@ -241,7 +241,7 @@ def test_wrong_corpora(tmp_path):
         )
     with pytest.raises(ValueError, match="'test' of 'x' has no pairs"):
         data.encode_pairs("x", {**splits, "test": []})
-    with pytest.raises(ValueError, match="one of.*'yes'.*'contradiction'"):
+    with pytest.raises(ValueError, match="`labels` must.*'contradiction'"):
         data.encode_pairs("x", splits, labels=("yes", "neutral", "entailment"))
     with pytest.raises(ValueError, match="`premise` must be a tuple.*'a b'"):
         SentencePair("a b", ("c",), "neutral")

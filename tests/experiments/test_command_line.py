@@ -867,6 +867,7 @@ def test_own_pairs(memlm, folder):
     told = memlm("train", "gru_shared", "--dataset=my.tsv", *flags.split())
     assert told.status == 0, told.err
     assert "24 for training, 3 for validation and 3 for test" in told.out
+    assert "The most frequent label, " in told.out
     (run,) = (folder / "runs").iterdir()
     assert run.name.startswith("my-weissenborn2016-gru_shared")
     told = memlm("evaluate", run)
