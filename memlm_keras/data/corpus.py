@@ -11,6 +11,8 @@ import warnings
 
 import numpy as np
 
+from memlm_keras.data.entering import EnteredText
+from memlm_keras.data.entering import unmarked
 from memlm_keras.data.text_store import Split
 from memlm_keras.data.text_store import TextPart
 from memlm_keras.data.text_store import TextSource
@@ -270,6 +272,15 @@ def encode_sources(
             "`vocabulary_size`.",
             stacklevel=3,
         )
+    entered = EnteredText(vocabulary)
+    for texts in splits.values():
+        entered.marked += texts.counts.marked
+        entered.characters += texts.counts.characters
+        for word, count in texts.counts.unknown.items():
+            unseen = vocabulary.unseen_characters([word])
+            entered.unseen.update({c: n * count for c, n in unseen.items()})
+    for note in entered.notes():
+        print(f"{name}: {note}")
     return Corpus(name, vocabulary, **splits, description=description)
 
 
@@ -278,7 +289,10 @@ def stored_vocabulary(source, cache_dir, name, **options):
     key = fingerprint(source.identity(), options)
 
     def make(folder):
-        lines = (line for line, _ in source.sentences())
+        lines = (
+            unmarked(line) if isinstance(line, str) else line
+            for line, _ in source.sentences()
+        )
         Vocabulary.build(lines, **options).save(folder / "vocabulary.json")
 
     def read(folder):

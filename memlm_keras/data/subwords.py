@@ -12,6 +12,7 @@ from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.tokenizer import WHITE_SPACE
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.data.vocabulary import checked_tokens
+from memlm_keras.data.vocabulary import tokens_of
 
 # Stands, in a piece, for the white space before a word.
 WORD_START = "\u2581"
@@ -24,6 +25,9 @@ _TYPOGRAPHIC = {
     # Soft hyphen, and characters without a width.
     "\u00ad\u200b\u200c\u200d\u2060\ufeff": "",
 }
+
+
+_BYTE = re.compile("<0x[0-9a-fA-F]{2}>")
 
 
 class SentencePieceTokenizer:
@@ -399,9 +403,21 @@ class SubwordVocabulary(Vocabulary):
         if token in (self.unknown, self.end_of_sentence):
             return f" {token} ".encode()
         # `<0xE4>` is a byte of a character that is no piece.
-        if re.fullmatch("<0x[0-9a-fA-F]{2}>", token):
+        if _BYTE.fullmatch(token):
             return bytes.fromhex(token[3:5])
         return token.replace(WORD_START, " ").encode()
+
+    def unseen_characters(self, text):
+        tokens = tokens_of(text, self.tokenizer)
+        unseen = super().unseen_characters(text)
+        if self.sentencepiece is not None:
+            read = [
+                self.bytes_of(token) if _BYTE.fullmatch(token) else b" "
+                for token in tokens
+            ]
+            read = b"".join(read).decode("utf-8", "replace")
+            unseen.update(read.replace(" ", ""))
+        return unseen
 
     def count_words(self, ids):
         begins_word = np.array([*map(self.begins_word, self.tokens)])

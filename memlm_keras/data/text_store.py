@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from memlm_keras.data.entering import unmarked
 from memlm_keras.data.tokenizer import split_sentences
 from memlm_keras.data.tokenizer import splitter_version
 from memlm_keras.files import atomic_path
 from memlm_keras.files import read_json
 from memlm_keras.files import reading
 
-_FORMAT_VERSION = 4
+_FORMAT_VERSION = 5
 _SUMS = "checksums.json"
 _TRIES = 3
 # The longest line, in bytes. A text whose line is longer has no sentences.
@@ -299,6 +300,7 @@ class TextCounts(NamedTuple):
     words: int  # between white space
     characters: int  # white space counted as one, and the end of a line too
     unknown: dict  # how often each unknown word occurs, normalized
+    marked: int = 0  # lines of which boundary marks were left out
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -361,7 +363,7 @@ def stored_split(source, vocabulary, cache_dir, name):
 
 def _write(source, vocabulary, folder):
     count, starts = 0, []
-    words, characters, unknown = 0, 0, collections.Counter()
+    words, characters, marked, unknown = 0, 0, 0, collections.Counter()
     tokenizer, unknown_id = vocabulary.tokenizer, vocabulary.unknown_id
     end_id = vocabulary.end_of_sentence_id
     header = {"descr": "<i4", "fortran_order": False, "shape": (0,)}
@@ -371,6 +373,9 @@ def _write(source, vocabulary, folder):
             if begins:
                 starts.append(count)
             if isinstance(line, str):
+                bare = unmarked(line)
+                marked += bare != line
+                line = bare
                 parts, tokens = line.split(), tokenizer.tokenize(line)
             else:
                 parts, tokens = line, tokenizer.normalize(line)
@@ -386,7 +391,7 @@ def _write(source, vocabulary, folder):
         header["shape"] = (count,)
         np.lib.format.write_array_header_1_0(file, header)
     _check(source, count, starts)
-    counts = TextCounts(words, characters, unknown)._asdict()
+    counts = TextCounts(words, characters, unknown, marked)._asdict()
     (folder / "counts.json").write_text(
         json.dumps(counts, ensure_ascii=False), "utf-8"
     )
@@ -405,7 +410,7 @@ def stored_document_lengths(source, tokenizer, cache_dir, name):
         for line, begins in source.sentences():
             if begins:
                 starts.append(count)
-            count += len(tokenizer.tokenize(line)) + 1
+            count += len(tokenizer.tokenize(unmarked(line))) + 1
         _check(source, count, starts)
         # As in `_write`, the first document begins with the text.
         np.save(folder / "lengths.npy", np.diff([0, *starts[1:], count]))

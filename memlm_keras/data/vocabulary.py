@@ -109,7 +109,7 @@ class Vocabulary:
         tokenizer = _checked_tokenizer(tokenizer, specials)
         counts = collections.Counter()
         for line in lines:
-            counts.update(_tokens_of(line, tokenizer))
+            counts.update(tokens_of(line, tokenizer))
         learns_unknown = counts[unknown] > 0
         for special in specials:
             counts.pop(special, None)
@@ -187,7 +187,7 @@ class Vocabulary:
             1-D int32 array, one id per token.
         """
         get, unknown_id = self._ids.get, self.unknown_id
-        tokens = _tokens_of(text_or_tokens, self.tokenizer)
+        tokens = tokens_of(text_or_tokens, self.tokenizer)
         return np.array([get(token, unknown_id) for token in tokens], np.int32)
 
     def encode_sentence(self, text_or_tokens):
@@ -289,6 +289,33 @@ class Vocabulary:
         return True
 
     @functools.cached_property
+    def _known_characters(self):
+        return frozenset().union(*self.tokens)
+
+    def unseen_characters(self, text):
+        """Counts characters of a text that no token has.
+
+        Args:
+            text: string, which the tokenizer splits, or an iterable of tokens.
+
+        Returns:
+            `collections.Counter` of characters. Of pieces, those that are read
+            as bytes count, too.
+
+        Example:
+
+        >>> Vocabulary(["the", "cat"]).unseen_characters("the dog")
+        Counter({'d': 1, 'o': 1, 'g': 1})
+        """
+        return collections.Counter(
+            character
+            for token in tokens_of(text, self.tokenizer)
+            if token not in self
+            for character in token
+            if character not in self._known_characters
+        )
+
+    @functools.cached_property
     def fingerprint(self):
         """Short hash of tokens and tokenizer, 16 characters."""
         text = json.dumps(self.get_config(), sort_keys=True)
@@ -350,7 +377,8 @@ class Vocabulary:
         )
 
 
-def _tokens_of(text_or_tokens, tokenizer):
+def tokens_of(text_or_tokens, tokenizer):
+    """Tokens of a text, or of an iterable of tokens."""
     if isinstance(text_or_tokens, str):
         return tokenizer.tokenize(text_or_tokens)
     return tokenizer.normalize(text_or_tokens)

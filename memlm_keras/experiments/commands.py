@@ -23,6 +23,7 @@ from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.data import pair_corpora
+from memlm_keras.data.entering import EnteredText
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import defaults
@@ -695,7 +696,8 @@ def score(positional, values, command):
     model = _load(positional.run, "score", values.get("cache"))
     vocabulary = model.vocabulary
     total, length, count = 0.0, 0, 0
-    for text in positional.text or _typed_lines():
+    entered = EnteredText(vocabulary)
+    for text in map(entered.line, positional.text or _typed_lines()):
         scores = list(map(float, model.score(text)))
         words = vocabulary.decode(vocabulary.encode_sentence(text))
         width = max(map(len, words))
@@ -706,6 +708,12 @@ def score(positional, values, command):
         count += 1
     if count > 1:
         print(f"{count} sentences: {_summary(total, length)}")
+    _print_notes(entered)
+
+
+def _print_notes(entered):
+    for note in entered.notes():
+        print(note, file=sys.stderr)
 
 
 def _typed_lines():
@@ -778,12 +786,14 @@ def surprisal(positional, values, command):
         # It may be a pipe.
         documents = [(texts[0], list(store.read_lines(texts[0])))]
     count = unknown = 0
+    entered = EnteredText(vocabulary)
     with (
         _writing(out) as file,
         # The table alone goes to the standard output.
         contextlib.redirect_stdout(sys.stderr),
     ):
         for name, lines in documents:
+            lines = [*map(entered.line, lines)]
             if not any(map(vocabulary.tokenizer.tokenize, lines)):
                 continue
             surprisals = memlm.evaluation.surprisal(
@@ -810,6 +820,7 @@ def surprisal(positional, values, command):
             f"{unknown} of {count} tokens are read as {vocabulary.unknown}.",
             file=sys.stderr,
         )
+    _print_notes(entered)
 
 
 def _suffix(path):

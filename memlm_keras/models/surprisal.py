@@ -13,6 +13,7 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import sentence_starts
+from memlm_keras.data.entering import unmarked
 from memlm_keras.data.subwords import WORD_START
 
 # Nats in one unit.
@@ -250,7 +251,8 @@ def _words(text, vocabulary):
     ):
         tokenize = vocabulary.tokenizer.tokenize
         end = [vocabulary.end_of_sentence]
-        sentences = [tokens + end for tokens in map(tokenize, text) if tokens]
+        text = map(tokenize, map(unmarked, text))
+        sentences = [tokens + end for tokens in text if tokens]
         words = [word for sentence in sentences for word in sentence]
         begins = np.cumsum([0, *map(len, sentences)])[:-1]
         documents = None
