@@ -38,8 +38,9 @@ class EnteredText:
         """Yields sentences about the text, for the screen."""
         if self.marked:
             yield (
-                f"{self.marked:,} lines begin with <s> or end with </s> or "
-                "<eos>. These marks are left out, as each line is a sentence."
+                "Lines that begin with <s> or end with </s> or <eos>: "
+                f"{self.marked:,}. These marks are left out, as each line is a "
+                "sentence."
             )
         number = self.unseen.total()
         if number > _LEAST_SHARE * self.characters:
@@ -51,5 +52,5 @@ class EnteredText:
             yield (
                 f"{number:,} of {self.characters:,} characters are in no "
                 f"{unit} of the vocabulary: {examples}. The model hardly knows "
-                "them: write them as its training text does."
+                "them. If its training text has others for them, use those."
             )

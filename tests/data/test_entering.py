@@ -45,7 +45,8 @@ def test_marked_texts_are_the_same_text(tmp_path, capsys, form, vocabulary):
     assert "marks" not in capsys.readouterr().out
     marked = load(tmp_path, form, vocabulary=vocabulary)
     said = capsys.readouterr().out
-    assert said.startswith("text: 60 lines begin with <s> or end with </s>")
+    assert said.startswith("text: Lines that begin with <s> or ")
+    assert "or <eos>: 60. These marks" in said
     assert marked.fingerprint == plain.fingerprint
     for split in ("train", "validation", "test"):
         counts = getattr(marked, split).counts._replace(marked=0)
