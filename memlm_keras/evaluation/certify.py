@@ -19,13 +19,18 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# Tokens of a text, and of a segment; sizes are few, since each compiles anew.
-_LENGTH, _SEGMENT, _ROWS = 32, 16, 3
+# The least tokens of a text, and those of a segment; sizes are few, since each
+# compiles anew.
+_LEAST, _SEGMENT, _ROWS = 32, 16, 3
+# The most steps that a memory reads at once, and tokens after them.
+_CHUNK, _MORE = 64, 8
 # Steps of an update of dynamic evaluation, as in its paper.
 _UPDATE = 5
 # Places at which later tokens are changed, and at which all words are scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
+# Of the places of a text, at most so many are scored one by one.
+_MOST_PLACES = 32
 # Rows that are scored at once, and the most calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000
 
@@ -112,7 +117,14 @@ class Certificate:
             temporary.write_text(self.to_json(), encoding="utf-8")
 
 
-def certify(model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0):
+def certify(
+    model,
+    same_as=None,
+    vocabulary_size=None,
+    tolerance=1e-4,
+    seed=0,
+    length=None,
+):
     """Checks from outside that a model gives probabilities of a text.
 
     | check | passes if |
@@ -142,6 +154,9 @@ def certify(model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0):
         vocabulary_size: integer, for a model that does not have it.
         tolerance: float, the largest difference that passes, in nats.
         seed: integer, of the texts.
+        length: integer of at least 32, tokens of a text. `None` is 32, or for a
+            model with a memory, a mixture or a cache 72, or more where a window
+            holds more: then its length and 8.
 
     Returns:
         `Certificate`.
@@ -149,7 +164,7 @@ def certify(model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0):
     Raises:
         ValueError: for an object of another kind, an unknown vocabulary size,
             models of different vocabularies, scores of another shape than the
-            text, and a tolerance that is not above 0.
+            text, a tolerance that is not above 0, and a length below 32.
 
     Example:
 
@@ -163,10 +178,14 @@ def certify(model, same_as=None, vocabulary_size=None, tolerance=1e-4, seed=0):
         raise ValueError(
             f"`tolerance` must be above 0. Received: tolerance={tolerance!r}"
         )
+    if length is not None:
+        require_positive_integer("length", length, _LEAST)
     reader = _reader(model, vocabulary_size)
+    reader.length = length or _length_of(model)
     other = None
     if same_as is not None:
         other = _reader(same_as, reader.vocabulary_size)
+        reader.length = length or max(reader.length, _length_of(same_as))
         if other.vocabulary_size != reader.vocabulary_size:
             raise ValueError(
                 "`same_as` must have the vocabulary of `model`, of "
@@ -243,8 +262,10 @@ def _causal(reader, texts):
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    for cut in _CUTS:
-        for end in sorted({cut + 1, _LENGTH}):
+    # The last are behind the longest window.
+    last = () if reader.length == _LEAST else (-_MORE + 2, -1)
+    for cut in (*_CUTS, *(reader.length + place for place in last)):
+        for end in sorted({cut + 1, reader.length}):
             changed = texts.change(text, cut, end)
             where = f"before place {cut}, if tokens {cut} to {end - 1} change"
             yield reader.scores(changed)[:cut], scores[:cut], where
@@ -299,7 +320,7 @@ def _rows_apart(reader, texts):
     rows = np.stack([texts.text, *texts.others])
     together = read(rows)
     for row in range(_ROWS):
-        changed = texts.change(rows, 0, _LENGTH)
+        changed = texts.change(rows, 0, reader.length)
         changed[row] = rows[row]
         for found, where in (
             (read(rows[row : row + 1])[0], "of a row alone"),
@@ -335,7 +356,7 @@ class _Texts:
 
     def __init__(self, reader, seed):
         self._random = np.random.default_rng(seed)
-        self._ids = reader.ids
+        self._ids, self._length = reader.ids, reader.length
         self.text, *self.others = (
             reader.draw(self._draw(reader.end), self._random)
             for _ in range(_ROWS)
@@ -343,8 +364,8 @@ class _Texts:
 
     def _draw(self, end):
         """Words of which most occur twice, and some ends of sentences."""
-        words = self._random.choice(self._ids, _LENGTH // 2)
-        text = self._random.choice(words, _LENGTH).astype("int32")
+        words = self._random.choice(self._ids, self._length // 2)
+        text = self._random.choice(words, self._length).astype("int32")
         if end in self._ids:
             text[7::9] = end
         return text
@@ -372,7 +393,13 @@ class _Reader:
     # Whether it reads one token at a time, and nothing else.
     one_step = False
     pieces = rows = documents = "the model has no such method"
-    places = range(_LENGTH)
+    length = _LEAST
+
+    @property
+    def places(self):
+        """Places whose words are scored one by one."""
+        step = -(-self.length // _MOST_PLACES)
+        return range((self.length - 1) % step, self.length, step)
 
     def __init__(self, model, vocabulary_size):
         size = getattr(model, "vocabulary_size", vocabulary_size)
@@ -432,7 +459,8 @@ class _Reader:
     def unseen(self, text, place, texts):
         """Log-probability of every word at a place, by a text that has another
         word there."""
-        return self.distributions(texts.change(text, place, _LENGTH))[place]
+        changed = texts.change(text, place, len(text))
+        return self.distributions(changed)[place]
 
     def words_at(self, texts):
         """Yields names of places and log-probabilities `(..., V)` there, as
@@ -487,7 +515,7 @@ class _Streaming(_Reader):
         """Distributions by pieces of `size` tokens, with the state carried."""
         inputs, found = self._inputs(text[None])[:, :-1], []
         state = self.model.initial_state(1)
-        for begin in range(0, _LENGTH, size):
+        for begin in range(0, len(text), size):
             part, state = self._step(inputs[:, begin : begin + size], state)
             found.append(part[0])
         return np.ma.concatenate(found)
@@ -571,7 +599,7 @@ class _Adaptive(_Reader):
     gives_distributions = False
     pieces = "each segment is an update, so its length is a setting"
     rows = "it reads one row: others would hold text that comes later"
-    places = range(0, _LENGTH, 4)
+    places = range(0, _LEAST, 4)
 
     def __init__(self, model, vocabulary_size):
         super().__init__(model, vocabulary_size)
@@ -695,6 +723,25 @@ def _reader(model, vocabulary_size):
         "`log_probabilities_at` or with `initial_state` and `step`, or a "
         f"function that scores token ids. Received: {type(model).__name__}"
     )
+
+
+def _length_of(model):
+    """Tokens of a text in which each window slides, and each chunk ends."""
+    model = getattr(model, "lm", model)
+    sizes = [
+        getattr(part, "context_length", 0)
+        for part in (model, *getattr(model, "models", ()))
+    ]
+    if hasattr(model, "initial_state") and getattr(model, "causal", True):
+        state = model.initial_state(1)
+        sizes += [
+            value.shape[1]
+            for name, value in state.items()
+            if name.endswith("window")
+        ]
+        if any("memory_" in name or "mixture_" in name for name in state):
+            sizes.append(_CHUNK)
+    return max(_LEAST, *(size + _MORE for size in sizes))
 
 
 def _of_shape(scores, texts):

@@ -370,6 +370,13 @@ COMMANDS = {
                     above=0,
                 ),
                 _seed("Seed of the texts to read.", default=0),
+                Option(
+                    "length",
+                    int,
+                    "Tokens of a text to read; by default more than the "
+                    "longest window and chunk of the model.",
+                    at_least=32,
+                ),
                 Option("out", str, "JSON file to write too."),
             ),
         ),

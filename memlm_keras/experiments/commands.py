@@ -943,6 +943,7 @@ def certify(positional, values, command):
         same_as=other and load([other]),
         tolerance=values["tolerance"],
         seed=values["seed"],
+        length=values.get("length"),
     )
     certificate = dataclasses.replace(
         certificate, model=f"{' '.join(runs)}: {certificate.model}"

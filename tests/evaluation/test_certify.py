@@ -1,5 +1,6 @@
 """Certificates: right models pass, and each check finds a wrong one."""
 
+import importlib
 import json
 
 import keras
@@ -14,11 +15,14 @@ from memlm_keras import LanguageModel
 from memlm_keras.evaluation import DynamicEvaluator
 from memlm_keras.evaluation import certify
 from memlm_keras.memory import BidirectionalMemoryBlock
+from memlm_keras.memory import Memory
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
 
+# The function has the name of its module.
+module = importlib.import_module("memlm_keras.evaluation.certify")
 NAMES = {
     "causal": "causal",
     "normalised": "normalised",
@@ -456,6 +460,44 @@ def test_both_directions_are_not_causal():
     require_failed(model, "causal first")
 
 
+@keras.saving.register_keras_serializable(package="tests")
+class LooksAheadInLongTexts(Memory):
+    """Its outputs are those of the next step, where there are many."""
+
+    def initial_state(self, batch_size):
+        return {"read": keras.ops.zeros((batch_size, 1))}
+
+    def read(self, outputs, state, token_ids=None, mask=None):
+        if outputs.shape[1] > 64:
+            outputs = keras.ops.roll(outputs, -1, axis=1)
+        return outputs, state, keras.ops.zeros((*outputs.shape[:2], 0))
+
+
+def test_a_memory_that_looks_ahead_in_long_texts():
+    model = LanguageModel(
+        V, 5, [keras.layers.LSTM(6)], memory=LooksAheadInLongTexts()
+    )
+    assert certify(model, length=64).passed
+    require_failed(model, "causal first pieces")
+
+
+@pytest.mark.parametrize(
+    "make, length",
+    [
+        (lambda: shared("lstm", "none"), 32),
+        (lambda: shared("lstm", "attention"), 72),
+        (lambda: shared().with_mixture(NeuralCache(100, 1, 0.1)), 108),
+        (lambda: DynamicEvaluator(shared("lstm", "delta_rule"), 0.1), 72),
+        (lambda: Ensemble([shared("lstm", "none"), shared()]), 72),
+        (lambda: UnigramCache(V, 50), 58),
+        (lambda: Mixture([Counts(), UnigramCache(V, 40)], [0.5, 0.5]), 48),
+        (Counts, 32),
+    ],
+)  # fmt: skip
+def test_a_text_is_longer_than_windows_and_chunks(make, length):
+    assert module._length_of(make()) == length
+
+
 def test_the_table_and_the_file(tmp_path):
     certificate = certify(Unnormalised(), tolerance=1e-3, seed=3)
     lines = str(certificate).splitlines()
@@ -499,6 +541,7 @@ def test_the_seed_chooses_the_text():
         ({"model": score}, "`vocabulary_size` must be given"),
         ({"model": score, "vocabulary_size": 1}, "of at least 2"),
         ({"model": Counts(), "tolerance": 0}, "`tolerance` must be above 0"),
+        ({"model": Counts(), "length": 31}, "`length` must be .* at least 32"),
         (
             {"model": lambda text: np.zeros(3), "vocabulary_size": V},
             r"of the shape \(32,\). Received: the shape \(3,\)",

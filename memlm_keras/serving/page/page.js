@@ -3,6 +3,8 @@
 
 const WASM = "ort-wasm-simd-threaded.wasm", GLUE = "ort-wasm-simd-threaded.mjs";
 const TOP = 10;
+// Tokens whose words are shown, the last: a browser is slow with more.
+const SHOWN = 1000;
 // Bits of the darkest colour, and bytes of the states that are kept.
 const DARKEST = 16, KEPT_BYTES = 64e6;
 // What is said of a word that the vocabulary has, or has not.
@@ -236,20 +238,28 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
-/** Words of what was read: the places of their tokens, texts and bits. */
+/** Whether the token at a place begins a word. */
+const beginsWord = place => entries[place - 1].id === vocabulary.endId
+  || vocabulary.begins(entries[place].id);
+
+/** The last words of what was read: the places of their tokens, texts and
+ * bits. */
 function wordsOf() {
   const words = [];
-  entries.forEach((entry, place) => {
-    if (!place) return;
-    const after = entries[place - 1].id === vocabulary.endId;
-    if (after || vocabulary.begins(entry.id))
+  let first = Math.max(1, entries.length - SHOWN);
+  while (first > 1 && !beginsWord(first)) first--;
+  for (let place = first; place < entries.length; place++) {
+    const entry = entries[place];
+    if (beginsWord(place))
       words.push({start: place, stop: place, bits: 0, unknown: false});
     const word = words.at(-1);
     word.stop = place + 1;
     word.bits += entry.bits;
     word.unknown ||= entry.id === vocabulary.unknownId;
-  });
+  }
   for (const word of words) word.text = textOf(word.start, word.stop);
+  $("shown").textContent = first === 1 ? "" : `The last ${
+    words.length.toLocaleString("en")} words are shown.`;
   return words;
 }
 

@@ -5,6 +5,19 @@ const WORD_START = "\u2581";
 const NORMAL = 1, USER_DEFINED = 4;
 const UNKNOWN_PENALTY = 10;
 
+/** A function that computes each answer once. */
+function remembered(compute) {
+  const known = new Map();
+  return key => {
+    let found = known.get(key);
+    if (found === undefined) known.set(key, found = compute(key));
+    return found;
+  };
+}
+
+/** Bytes of a code point in UTF-8. */
+const bytesOf = code => 1 + (code > 0x7f) + (code > 0x7ff) + (code > 0xffff);
+
 /** A vocabulary of the facts in model.json. */
 class Vocabulary {
   constructor(facts) {
@@ -98,20 +111,21 @@ class LongestMatch {
       || !(token.startsWith("<") && token.endsWith(">"))));
     this.longest = Math.max(1, ...[...this.matched].map(
       token => [...token].length));
+    this.split = remembered(word => this.pieces(word));
   }
 
   tokenize(text) {
     const words = this.splitter.tokenize(text);
-    if (this.unit === "words") return words;
-    const pieces = [];
-    for (const word of words) {
-      const rest = [...this.mark + word];
-      while (rest.length) {
-        let size = Math.min(this.longest, rest.length);
-        while (size && !this.matched.has(rest.slice(0, size).join(""))) size--;
-        const piece = rest.splice(0, size || 1).join("");
-        if (size || piece !== WORD_START) pieces.push(piece);
-      }
+    return this.unit === "words" ? words : words.flatMap(this.split);
+  }
+
+  pieces(word) {
+    const rest = [...this.mark + word], pieces = [];
+    while (rest.length) {
+      let size = Math.min(this.longest, rest.length);
+      while (size && !this.matched.has(rest.slice(0, size).join(""))) size--;
+      const piece = rest.splice(0, size || 1).join("");
+      if (size || piece !== WORD_START) pieces.push(piece);
     }
     return pieces;
   }
@@ -128,6 +142,9 @@ class SentencePiece {
       const size = new DataView(blob.buffer).getUint32(0, true);
       this.trie = new Uint32Array(blob.buffer.slice(4, 4 + size));
       this.replacements = blob.subarray(4 + size);
+      this.replacement = remembered(start => new TextDecoder(
+        "utf-8", {ignoreBOM: true}).decode(this.replacements.subarray(
+        start, this.replacements.indexOf(0, start))));
     }
     this.index = new Map();
     this.defined = new Set();
@@ -185,7 +202,7 @@ class SentencePiece {
     let written = this.suffix ? "" : added, afterSpace = trims;
     for (const part of parts) {
       const kept = afterSpace ? part.replace(/^ +/, "") : part;
-      written += kept.replaceAll(" ", space);
+      written += kept.includes(" ") ? kept.replaceAll(" ", space) : kept;
       if (kept) afterSpace = trims && kept.endsWith(" ");
     }
     while (trims && written.endsWith(space)) written = written.slice(0, -1);
@@ -196,20 +213,24 @@ class SentencePiece {
   *replaced(text) {
     const bytes = new TextEncoder().encode(text);
     for (let start = 0, place = 0; start < text.length;) {
-      let size = this.definedAt(text, start), part = text.slice(start, start + size);
-      let length = new TextEncoder().encode(part).length;
+      const size = this.definedAt(text, start), code = text.codePointAt(start);
+      let end = start + size, part = text.slice(start, end), stop = place;
       if (!size) {
+        let length;
         [length, part] = this.replacementAt(bytes, place);
+        stop += length;
         if (!length) {
-          part = String.fromCodePoint(text.codePointAt(start));
-          length = new TextEncoder().encode(part).length;
+          part = String.fromCodePoint(code);
+          end = start + part.length;
         }
-        size = new TextDecoder("utf-8", {ignoreBOM: true}).decode(
-          bytes.subarray(place, place + length)).length;
       }
       yield part;
-      start += size;
-      place += length;
+      // To the end of the part, which is known in one of the units.
+      while (start < end || place < stop) {
+        const one = text.codePointAt(start);
+        place += bytesOf(one);
+        start += one > 0xffff ? 2 : 1;
+      }
     }
   }
 
@@ -230,9 +251,7 @@ class SentencePiece {
         value = this.trie[node] & 0x7fffffff;
       }
     }
-    const end = this.replacements.indexOf(0, value);
-    return [longest, new TextDecoder("utf-8", {ignoreBOM: true}).decode(
-      this.replacements.subarray(value, end))];
+    return [longest, longest ? this.replacement(value) : ""];
   }
 }
 
@@ -256,7 +275,20 @@ class Words extends SentencePiece {
 }
 
 class BytePairs extends SentencePiece {
+  constructor(facts) {
+    super(facts);
+    // Where no piece reaches into the next word, words are apart.
+    this.apart = !this.suffix && ![...this.index.keys()].some(
+      piece => piece.indexOf(WORD_START, 1) > 0);
+    this.join = remembered(word => this.joined(word));
+  }
+
   splitPieces(text) {
+    const words = this.apart ? text.split(new RegExp(`(?=${WORD_START})`)) : [text];
+    return words.flatMap(this.join);
+  }
+
+  joined(text) {
     const parts = this.symbols(text);
     const frozen = parts.map(part => this.defined.has(part));
     const before = parts.map((_, i) => i - 1), after = parts.map((_, i) => i + 1);
@@ -327,8 +359,11 @@ class Unigram extends SentencePiece {
     const normal = facts.scores.filter((_, i) => facts.types[i] === NORMAL);
     this.least = normal.reduce((a, b) => Math.min(a, b), Infinity);
     this.most = normal.reduce((a, b) => Math.max(a, b), -Infinity);
-    this.longest = facts.pieces.reduce(
-      (longest, piece) => Math.max(longest, piece.length), 1);
+    // What some piece begins with.
+    this.begun = new Set();
+    for (const piece of this.index.keys())
+      for (let size = 1; size <= piece.length; size++)
+        this.begun.add(piece.slice(0, size));
   }
 
   /** The pieces whose scores have the largest sum, in 32 bits as Python's. */
@@ -345,9 +380,10 @@ class Unigram extends SentencePiece {
     for (let start = 0, width; start < text.length; start += width) {
       width = String.fromCodePoint(text.codePointAt(start)).length;
       let single = false;
-      const longest = Math.min(this.longest, text.length - start);
-      for (let size = 1; size <= longest; size++) {
-        const piece = text.slice(start, start + size), place = this.index.get(piece);
+      for (let size = 1; start + size <= text.length; size++) {
+        const piece = text.slice(start, start + size);
+        if (!this.begun.has(piece)) break;
+        const place = this.index.get(piece);
         if (place === undefined) continue;
         offer(start, start + size, this.types[place] === USER_DEFINED
           ? new TextEncoder().encode(piece).length * this.most - 0.1
@@ -359,8 +395,8 @@ class Unigram extends SentencePiece {
     }
     const pieces = [];
     for (let end = text.length; end; end = from[end])
-      pieces.unshift(text.slice(from[end], end));
-    return pieces;
+      pieces.push(text.slice(from[end], end));
+    return pieces.reverse();
   }
 }
 
