@@ -250,7 +250,8 @@ class Experiment:
                 }
             # Before the results, with which the run is finished.
             curve = run_folder.path / figures.CURVE
-            figures.draw_curve(log, self.task.monitor, curve)
+            title = f"{self.preset_name} on {self.corpus.name}"
+            figures.draw_curve(log, self.task.monitor, curve, title)
             self.task.draw(
                 self, model, run_folder.path, pictures or {}, verbose
             )

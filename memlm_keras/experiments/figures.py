@@ -1,11 +1,14 @@
 """Pictures of what trained models show, and of whole tables."""
 
+import math
 import pathlib
 
 import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import files
+from memlm_keras.analysis import output
+from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -185,24 +188,49 @@ def draw_lines(panels, path, x_label, y_label):
         figure.savefig(temporary, format="png", dpi=150)
 
 
-def draw_curve(log, monitor, path):
-    """Draws a metric of training and validation text by epoch."""
-    from matplotlib.figure import Figure
+def draw_curve(log, monitor, path, title):
+    """Draws a metric of training and validation text by epoch, with the best
+    epoch."""
+    from matplotlib.ticker import LogLocator
     from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import NullFormatter
+    from matplotlib.ticker import StrMethodFormatter
 
-    figure = Figure((5, 3.5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = output.subplots(6, 4)
     epochs = [1 + row["epoch"] for row in log]
     metric = monitor.removeprefix("val_")
+    shown = []
     for label, name in (("training", metric), ("validation", monitor)):
         if name in log[0]:
-            axes.plot(epochs, [row[name] for row in log], "o-", label=label)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("epoch")
+            values = [row[name] for row in log]
+            axes.plot(epochs, values, "o-", markersize=4, label=label)
+            shown += filter(math.isfinite, values)
+    places = [i for i, row in enumerate(log) if math.isfinite(row[monitor])]
+    if places:
+        best = report.better(monitor)(places, key=lambda i: log[i][monitor])
+        value = log[best][monitor]
+        axes.axvline(epochs[best], color="grey", linestyle=":", zorder=0)
+        label = f"best: epoch {epochs[best]}, {value:.4g}"
+        axes.plot(epochs[best], value, "*k", markersize=12, label=label)
+    if shown and min(shown) > 0 and not metric.endswith("accuracy"):
+        # A first epoch of thousands would flatten the others.
+        axes.set_yscale("log")
+        narrow = max(shown) < 4 * min(shown)
+        axes.yaxis.set_major_locator(
+            MaxNLocator(5) if narrow else LogLocator(subs=(1, 2, 5))
+        )
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.set_xlim(epochs[0] - 0.5, epochs[-1] + 0.5)
+    axes.set_xlabel(
+        "epoch\ntraining: mean over the epoch, with any dropout; validation: "
+        "after it, without",
+        fontsize=8,
+    )
     axes.set_ylabel(metric)
-    axes.legend()
-    with files.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)
+    axes.legend(fontsize=8)
+    output.save(figure, path, axes, output.literal(title))
 
 
 def _passage(corpus, batches, length):
