@@ -255,10 +255,52 @@ def _is_disk_full(error):
 # === Reading ===
 
 
-def read_json(path, what, remedy="Delete it to make it anew."):
-    """Reads a JSON file, with the errors of `reading`."""
+def read_json(path, what, remedy="Delete it to make it anew.", types=None):
+    """Reads a JSON file, with the errors of `reading`.
+
+    With `types`, it must be an object; values of these names, in whatever
+    object, must be of these types, and a missing key of an object is such an
+    error too, also later.
+    """
+
+    def make(values):
+        return _Object(values, path, what, remedy)
+
     with reading(path, what, remedy):
-        return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        if types is None:
+            return json.loads(text)
+        content = json.loads(text, object_hook=make)
+        if not isinstance(content, dict):
+            raise ValueError("it is no object")
+        _require_types(content, types)
+        return content
+
+
+class _Object(dict):
+    """An object of a JSON file; a missing key is an error of the file."""
+
+    def __init__(self, values, *of):
+        super().__init__(values)
+        self._of = of
+
+    def __missing__(self, key):
+        with reading(*self._of):
+            raise ValueError(f"it lacks {key!r}")
+
+
+def _require_types(values, types):
+    for name, value in values.items():
+        expected = types.get(name, object)
+        parts = [value]
+        if isinstance(expected, list):
+            # Of the parts of a list.
+            (expected,) = expected
+            parts = value if isinstance(value, list) else [None]
+        if not all(isinstance(part, expected) for part in parts):
+            raise ValueError(f"{name} is {value!r}")
+        if isinstance(value, dict):
+            _require_types(value, types)
 
 
 def load_model(path, what="model", remedy="Put an intact copy in its place."):

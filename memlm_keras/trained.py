@@ -28,6 +28,12 @@ SOURCES = {
     "clone",
 }
 _SCALES = "scales"
+# Types of facts, by name.
+_TYPES = {
+    **dict.fromkeys(("sha256", "card"), dict),
+    **dict.fromkeys((CONFIG, WEIGHTS, "kind", "text", "dtype"), str),
+    **dict.fromkeys(("parameters", "perplexity"), (int, float)),
+}
 _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
 # === Names ===
@@ -79,7 +85,9 @@ def find(name):
 def read_metadata(folder):
     """Returns the facts of a trained model, a dict; no weights are read."""
     path = pathlib.Path(folder) / METADATA
-    metadata = files.read_json(path, "facts of a trained model", _remedy({}))
+    metadata = files.read_json(
+        path, "facts of a trained model", _remedy({}), _TYPES
+    )
     with files.reading(path, "facts of a trained model", _remedy({})):
         if metadata["format"] != FORMAT:
             raise ValueError(
@@ -93,6 +101,7 @@ def read_metadata(folder):
 
 def read_config(folder):
     """Returns the configuration of a trained model, a dict."""
+    _require_intact(folder, CONFIG, read_metadata(folder))
     path = pathlib.Path(folder) / CONFIG
     what = "config of a trained model"
     config = files.read_json(path, what, _remedy({}))
@@ -125,25 +134,31 @@ def load(folder, cls, **changes):
             f"`from_preset`. Received: a trained model for a "
             f"`{cls.preset_kind}`"
         )
-    for file, expected in metadata["sha256"].items():
-        remedy = _remedy(metadata["card"])
-        if not (folder / file).is_file():
-            raise FileNotFoundError(
-                f"The trained model {folder} has no file {folder / file}, of "
-                f"SHA-256 {expected}. {remedy}"
-            )
-        received = _sha256(folder / file)
-        if received != expected:
-            raise ValueError(
-                f"The file {folder / file} is damaged or another one. Expected "
-                f"SHA-256 {expected}. Received: {received}. {remedy}"
-            )
+    for file in metadata["sha256"]:
+        _require_intact(folder, file, metadata)
     model = cls.from_config({**read_config(folder), **changes})
     with tempfile.TemporaryDirectory() as temporary:
         widened = pathlib.Path(temporary, WEIGHTS)
         _widen(folder / WEIGHTS, widened)
         model.load_weights(widened)
     return model
+
+
+def _require_intact(folder, file, metadata):
+    """Raises an error unless a file of a trained model is as it was written."""
+    path, expected = pathlib.Path(folder) / file, metadata["sha256"][file]
+    remedy = _remedy(metadata["card"])
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"The trained model {folder} has no file {path}, of SHA-256 "
+            f"{expected}. {remedy}"
+        )
+    received = _sha256(path)
+    if received != expected:
+        raise ValueError(
+            f"The file {path} is damaged or another one. Expected SHA-256 "
+            f"{expected}. Received: {received}. {remedy}"
+        )
 
 
 def _sha256(path):

@@ -626,9 +626,14 @@ def _status(error, arguments):
             return 2
         values = argument.partition("=")[2] if flag else argument
         for path in values.split(","):
-            exists = not os.path.isdir(path) if absent else os.path.isfile(path)
+            is_file = os.path.isfile(path)
+            if absent:
+                # Not any word of a text.
+                is_file = bool(set(path) & set("./")) and not os.path.isdir(
+                    path
+                )
             named = rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])"
-            if path and exists and re.search(named, text):
+            if is_file and re.search(named, text):
                 return 2
     return 1
 

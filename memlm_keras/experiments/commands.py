@@ -1218,13 +1218,21 @@ def _load(path, method=None, cache=False):
             "--cache needs a run folder, in which `memlm train` keeps the "
             f"cache that it chose. Received: {path}, a model without one"
         )
+    return model.with_mixture(_cache_of(folder))
+
+
+def _cache_of(folder):
+    """The cache that was chosen for a run."""
     found = (folder.results() or {}).get("cache")
     if found is None:
         raise UsageError(
-            f"No cache was chosen for {path}: memlm evaluate {path} "
-            "--cache_size=500"
+            f"No cache was chosen for {folder.path}: memlm evaluate "
+            f"{folder.path} --cache_size=500"
         )
-    return model.with_mixture(measuring.cache_of(found))
+    try:
+        return measuring.cache_of(found)
+    except ValueError as error:
+        raise ValueError(f"The cache of {folder.path}: {error}") from None
 
 
 def _require_vocabulary(path, model):

@@ -22,6 +22,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.pairs import AutoencoderTask
 from memlm_keras.experiments.pairs import ClassifierTask
+from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.tasks import KneserNeyTask
 from memlm_keras.experiments.tasks import LanguageModelTask
@@ -424,6 +425,12 @@ def of_run(folder, **changes):
                 f"{shlex.quote(str(folder.path))} --dataset=NEWPATH"
             )
         raise UsageError(message) from None
+    except UsageError as error:
+        if changes:
+            raise
+        raise UsageError(
+            f"The settings in {folder.path / CONFIG} are refused: {error}"
+        ) from None
 
 
 def again(folder):

@@ -10,6 +10,7 @@ import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.experiments.options import KINDS
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
@@ -23,6 +24,30 @@ RESULTS = "results.json"
 # Keys of `config.json` that are no settings: arguments of `Experiment`, the
 # command, and the kind of the model.
 _RECIPE, _COMMAND, _KIND = "experiment", "command", "kind"
+# Types of values in these files, by name.
+_TYPES = {
+    **dict.fromkeys(
+        "experiment validation test cache dynamic dynamic_with_cache "
+        "comparison unigram kneser_ney kneser_ney_with_cache averaged before "
+        "monte_carlo by_mode by_samples completion cbt test_by_beams".split(),
+        dict,
+    ),
+    **dict.fromkeys(
+        "epochs best_epoch most_epochs patience parameters perplexity accuracy "
+        "token_accuracy sequence_accuracy loss theta weight "
+        "predicted_tokens seconds_per_epoch tokens_per_second pairs_per_second "
+        "bits_per_word bits_per_character".split(),
+        (int, float),
+    ),
+    "spelling_bits_per_word": (int, float, type(None)),
+    **dict.fromkeys("preset dataset date backend command kind".split(), str),
+    "gained": [list],
+    "generated": [str],
+    "seed": int,
+    "size": int,
+    "finite": bool,
+    "ended": bool,
+}
 _REMEDY = (
     "Repair it, or give --overwrite to move the run aside and start again."
 )
@@ -123,8 +148,13 @@ class RunFolder:
     def kind(self):
         """Kind of the run's model, also where a script registered its preset.
         Folders of older versions do not have it."""
-        kind = self._read(CONFIG).get(_KIND)
-        return kind or kind_of(self.recipe()["preset"])
+        kind = self._read(CONFIG).get(_KIND) or kind_of(self.recipe()["preset"])
+        if kind not in KINDS:
+            raise ValueError(
+                f"{self.path / CONFIG} has an unknown kind of model: {kind!r}. "
+                f"{_REMEDY}"
+            )
+        return kind
 
     def recipe(self):
         """Arguments of the run's `Experiment`."""
@@ -134,7 +164,8 @@ class RunFolder:
                 f"{self.path / CONFIG} lacks {_RECIPE!r}, the arguments of its "
                 "experiment."
             )
-        return config[_RECIPE]
+        recipe = config[_RECIPE]
+        return {"preset": recipe["preset"], **recipe}
 
     def results(self):
         """Content of `results.json`, or `None` if it is not there yet."""
@@ -259,11 +290,7 @@ class RunFolder:
 
     def _read(self, name):
         what = f"{pathlib.Path(name).stem} of a run"
-        content = files.read_json(self.path / name, what, _REMEDY)
-        with files.reading(self.path / name, what, _REMEDY):
-            if not isinstance(content, dict):
-                raise ValueError("it is no object")
-        return content
+        return files.read_json(self.path / name, what, _REMEDY, _TYPES)
 
 
 def load_model(path):
@@ -275,6 +302,11 @@ def load_model(path):
     folder = trained.find(path)
     if folder is not None:
         kind = trained.read_metadata(folder)["kind"]
+        if kind not in KINDS:
+            raise ValueError(
+                f"The trained model {folder} is of an unknown kind: {kind!r}. "
+                "Was it written by another version?"
+            )
         return getattr(memlm, kind).from_preset(path)
     return files.load_model(path, "trained model")
 

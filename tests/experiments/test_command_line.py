@@ -702,6 +702,7 @@ def test_numbers_that_mean_nothing_are_refused(name):
         (ValueError("`max_length` must be more"), 2),
         (ValueError("`units` must be more"), 1),
         (FileNotFoundError("Training in run is not finished"), 1),
+        (FileNotFoundError("There is no the at run/here.txt"), 1),
         (PermissionError(13, "Permission denied", "here.txt"), 1),
         (UsageError("wrong"), 2),
         (BlockingIOError("run is in use"), 1),
@@ -715,7 +716,7 @@ def test_exit_statuses(error, status, folder, monkeypatch, capsys):
     (folder / "here.txt").write_text("x")
     (folder / "run").mkdir()
     monkeypatch.setattr(commands, "surprisal", fail)
-    arguments = ["run", "here.txt", "none.txt", "--max_length=3"]
+    arguments = ["run", "here.txt", "none.txt", "the", "--max_length=3"]
     monkeypatch.setattr(
         command_line.Command, "parse", lambda self, rest: (None, {})
     )

@@ -1,5 +1,6 @@
 """Faults of machines and people, and what is left of a run after them."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -12,10 +13,18 @@ import pytest
 
 import memlm_keras
 from memlm_keras import files
+from memlm_keras import trained
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import RunFolder
+from memlm_keras.experiments import commands
+from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures
+from memlm_keras.experiments import report
+from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
+from memlm_keras.experiments.experiment import TASKS
+from memlm_keras.experiments.experiment import of_run
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.training import checkpoint
 
@@ -144,6 +153,91 @@ def test_a_run_without_pictures_is_not_finished(fails, experiment, monkeypatch):
     assert run.finished_results() is None
     experiment.run("run", epochs=1, verbose=0)
     assert run.finished_results() and (run.path / figures.CURVE).exists()
+
+
+def mutations(values):
+    """Yields copies of an object, each with one value of another type, or none,
+    and the names of the value."""
+    for name, value in values.items():
+        rest = {k: v for k, v in values.items() if k != name}
+        yield rest, (name,)
+        for wrong in (None, 1.5, "x", [1], {"a": 1}):
+            yield {**values, name: wrong}, (name,)
+        if isinstance(value, dict):
+            for inner, names in mutations(value):
+                yield {**values, name: inner}, (name, *names)
+
+
+def use_run(path):
+    """Reads the files of a run as all commands do."""
+    folder = run_folder.find(path)
+    assert folder.kind and folder.recipe()
+    of_run(folder)
+    folder.finished_results()
+    results = folder.results()
+    commands._facts_of(path, cache=True)
+    commands.print_numbers(results)
+    if comparison.NAME in results:
+        assert comparison.describe(results)
+    commands._cache_of(folder)
+    report.outcome(results, TASKS[folder.kind].columns)
+    for request in measures.requests(of_run(folder), {}, results):
+        request.is_in(results)
+
+
+def use_trained(path):
+    """Reads the files of a trained model as all commands do."""
+    commands._describe_trained(str(path))
+    commands._facts_of(path, cache=False)
+    Experiment(str(path))
+    with pytest.raises(Loaded):
+        run_folder.load_model(path)
+
+
+class Loaded(Exception):
+    """A model would be made now."""
+
+
+def load(config):
+    raise Loaded
+
+
+@pytest.mark.parametrize(
+    "use, name",
+    [
+        (use_run, "config.json"),
+        (use_run, "results.json"),
+        (use_trained, "metadata.json"),
+        (use_trained, "config.json"),
+    ],
+)
+def test_files_of_the_right_syntax_are_used_or_named(
+    use, name, memlm, train, folder, request, monkeypatch
+):
+    if use is use_run:
+        path = request.getfixturevalue("run")
+        flags = ("--cache_size=9", "--compare", "--verbose=0")
+        assert memlm("evaluate", path, *flags).status == 0
+    else:
+        path = pathlib.Path("own", "model")
+        shutil.copytree(trained.find("memlm/embedded_lstm"), path)
+        monkeypatch.setenv(trained.VARIABLE, str(folder))
+        monkeypatch.setattr(memlm_keras.LanguageModel, "from_config", load)
+    use(path)
+    whole = json.loads((path / name).read_text())
+    if name == "config.json" and use is use_trained:
+        whole = {"config": {}}
+    failed = []
+    for values, names in mutations(whole):
+        (path / name).write_text(json.dumps(values))
+        try:
+            use(path)
+        except ValueError as error:
+            if path.name not in str(error):
+                failed.append((names, error))
+        except Exception as error:
+            failed.append((names, error))
+    assert not failed
 
 
 @pytest.mark.parametrize(
