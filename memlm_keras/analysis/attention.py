@@ -46,8 +46,9 @@ def mean_attention(model, batches):
         count += int(full.sum())
     if not count:
         raise ValueError(
-            "The memory is never full in this text. Received: batches of "
-            f"{batches.num_tokens} tokens in {batches.batch_size} rows"
+            "The text is too short: its memory is never full. Received: "
+            f"batches of {batches.num_tokens} tokens in {batches.batch_size} "
+            "rows"
         )
     return total / count
 

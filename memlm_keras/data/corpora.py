@@ -254,7 +254,7 @@ def public_files(name, files, data_dir=None, cache_dir=None):
         if not data_dir.is_dir():
             raise FileNotFoundError(
                 f"`data_dir` must be a folder. Received: data_dir={data_dir}, "
-                f"which is none. The corpus {name!r} consists of {files}."
+                f"which is not one. The corpus {name!r} consists of {files}."
             )
         folders = (data_dir / name, data_dir / public.folder_in_archive)
         folder = next(filter(pathlib.Path.is_dir, folders), data_dir)

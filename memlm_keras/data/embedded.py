@@ -136,8 +136,8 @@ def _fact(token):
 
 
 class Speaker:
-    """Speaks a text by `choose`, from a dict of tokens and weights to a token,
-    and keeps its log-probabilities."""
+    """Generates a text and keeps its log-probabilities; `choose` picks a token
+    from a dict of tokens and weights."""
 
     def __init__(self, choose):
         self.choose = choose

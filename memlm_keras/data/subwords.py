@@ -430,7 +430,7 @@ class SubwordVocabulary(Vocabulary):
     def _characters(self, token):
         if self.unit != "pieces":
             return super()._characters(token)
-        # Bytes of a character that follow its first are none.
+        # Bytes that continue a character of UTF-8 are not counted.
         return sum(byte & 0xC0 != 0x80 for byte in self.bytes_of(token))
 
     def begins_word(self, token):

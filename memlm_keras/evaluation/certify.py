@@ -315,7 +315,7 @@ def _resets(reader, texts):
 
 
 def _rows_apart(reader, texts):
-    """Cases of rows in other company."""
+    """Compares a row with the same row in another batch."""
     read = _require(reader.rows)
     rows = np.stack([texts.text, *texts.others])
     together = read(rows)
@@ -342,7 +342,7 @@ def _same(reader, texts, other):
 
 
 def _require(method):
-    """Returns a method of a reader, which may be a reason in its place."""
+    """Returns a method of a reader, or raises with the reason for its lack."""
     if isinstance(method, str):
         raise _NotApplicable(method)
     return method
@@ -383,8 +383,8 @@ class _Texts:
 
 
 class _Reader:
-    """A model that is read from outside; in the place of a method that it does
-    not have is the reason, a string."""
+    """A model that is read from outside. A string in the place of a method says
+    why it is missing."""
 
     # Whether it gives distributions, or only scores of the words of a text;
     # and whether the latter are taken from the former.

@@ -87,8 +87,8 @@ def cloze_accuracy(model, questions, vocabulary=None, batch_size=32, verbose=1):
 
     The model reads the context of each question and chooses the candidate with
     which the query is most probable, as in Daniluk et al. (2017) and Hill et
-    al. (2016). Of equal ones it chooses the first; equal are repeated
-    candidates, and all that are not in the vocabulary.
+    al. (2016). Ties go to the first candidate: repeated candidates tie, and so
+    do all that are not in the vocabulary.
 
     Args:
         model: a `memlm_keras.LanguageModel` or `memlm_keras.Ensemble`; or a

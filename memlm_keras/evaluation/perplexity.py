@@ -316,6 +316,7 @@ def _salton2017(batches, scores, weights):
         predicted_tokens=int(weights.sum()),
         total_tokens=batches.num_tokens,
         protocol="protocol salton2017: natural logarithm, the first word of "
-        "each sentence not predicted, but all tokens with <eos> divided by",
+        "each sentence is not predicted, but the loss is divided by the number "
+        "of all tokens, <eos> among them",
         divided_by=batches.num_tokens,
     )

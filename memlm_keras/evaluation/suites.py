@@ -206,7 +206,7 @@ class Formula:
 
 
 def _is_truth(tree):
-    """Whether a part of a formula is true or false, and no number."""
+    """Whether the value of an expression is true or false."""
     return tree[0] in ("<", ">", "=", "&", "|")
 
 

@@ -177,8 +177,8 @@ COMMANDS = {
         Command(
             "train",
             "Trains a model in a run folder, or continues an interrupted run. "
-            "Without PRESET, what suits the text is chosen. A trained model, "
-            "by name or folder, is trained further.",
+            "Without PRESET, a model that suits the text is chosen. A trained "
+            "model, by name or folder, is trained further.",
             {"PRESET": "?"},
             (
                 options.DATASET,

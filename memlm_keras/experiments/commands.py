@@ -72,7 +72,7 @@ def presets(positional, values, command):
     ]
     if not matches:
         raise UsageError(
-            f"No preset is like {pattern}.{options.nearest(pattern, names)}"
+            f"No preset matches {pattern!r}.{options.nearest(pattern, names)}"
         )
     rows = set(registry.names())
     size = values.get("vocabulary_size", 10_000)
@@ -100,7 +100,7 @@ def presets(positional, values, command):
         )
     matches = [name for name in matches if name not in rows]
     if matches:
-        print("\nTrained models, of the vocabulary that they have")
+        print("\nTrained models, each with its own vocabulary")
     for name in matches:
         count, words = _describe_trained(name)
         print(f"{name:{width}} {'':>5} {count:>12}  {words}")
@@ -332,7 +332,7 @@ def table(positional, values, command):
     grid = values.pop("grid", [])
     if positional.settings and not grid:
         raise UsageError(
-            f"memlm table has no use for {positional.settings[0]!r} without "
+            f"Unexpected argument {positional.settings[0]!r}: settings need "
             "--grid."
         )
     rows, seeds = values.pop("rows", None), _integers(values.pop("seeds"))
@@ -548,8 +548,8 @@ def _file_and_text(path, values):
     model = run_folder.load_model(path)
     if not hasattr(model, "score_batches"):
         raise UsageError(
-            f"{path} is of a {type(model).__name__}. Of files without a run "
-            "folder, language models are measured; name the run folder."
+            f"{path} holds a {type(model).__name__}. Without its run folder, "
+            "only a language model can be measured; name the run folder."
         )
     _require_vocabulary(path, model)
     corpus = datasets.Dataset(dataset, kind, reading=reading).load(
@@ -590,11 +590,11 @@ def _evaluate_mean(paths, folders, given, verbose):
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
-            raise UsageError(f"{path} is no language model.")
+            raise UsageError(f"{path} is not a language model.")
         if experiment.corpus.fingerprint != first.corpus.fingerprint:
             raise UsageError(
-                f"{path} is of another text than {paths[0]}, or of another "
-                "vocabulary."
+                f"{path} and {paths[0]} were trained on different texts or "
+                "vocabularies."
             )
         if experiment.dataset.sentences != first.dataset.sentences:
             raise UsageError(
@@ -973,8 +973,8 @@ def _load_or_count(path, cache=False):
         return _load(path, "score", cache), None
     if cache:
         raise UsageError(
-            f"{path} is of counts, to which no neural cache can be added. A "
-            "run of the preset kneser_ney_5_cache has one of its own."
+            f"{path} is an n-gram model; a neural cache needs a neural model. "
+            "A run of the preset kneser_ney_5_cache has a cache of its own."
         )
     # The table alone goes to the standard output.
     with contextlib.redirect_stdout(sys.stderr):

@@ -35,8 +35,8 @@ _SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
 _PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
 # Rows of an update, and the tokens of training text up to which each is chosen.
 _BATCH_SIZE = {5: 60_000, 20: float("inf")}
-# Operations of a core in ten minutes. The speed grows with the root of the
-# cores, and no further from so many.
+# Operations of a core in ten minutes. The speed is that of a core times the
+# square root of the number of cores, and of at most so many.
 _OPERATIONS, _MOST_CORES = 2.1e13, 16
 # Operations that take as long as the update of a weight. Fits one and two cores
 # within a quarter.
@@ -235,7 +235,7 @@ def _is_own(preset):
 
 
 def _up_to(tokens, limits):
-    """The first key of `limits` that is for so many tokens."""
+    """Returns the first key whose limit is at least `tokens`."""
     return next(key for key, most in limits.items() if tokens <= most)
 
 

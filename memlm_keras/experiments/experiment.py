@@ -438,7 +438,7 @@ def again(folder):
     experiment = of_run(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise UsageError(
-            f"{experiment.dataset.name} is not the text any more that "
-            f"{folder.path} was trained on."
+            f"The text at {experiment.dataset.name} has changed since "
+            f"{folder.path} was trained."
         )
     return experiment

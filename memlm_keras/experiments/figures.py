@@ -248,7 +248,7 @@ def _draw_mean(model, name, corpus, batches, folder):
     try:
         mean = memlm.analysis.mean_attention(model, batches)
     except ValueError as error:
-        print(f"Mean attention is not drawn: {error}")
+        print(f"There is no picture of mean attention. {error}")
         return []
     with files.atomic_path(folder / MEAN_ATTENTION) as temporary:
         np.savetxt(

@@ -25,8 +25,8 @@ def compare(runs, split, verbose, command, out=None, plot=None):
         first = first or (name, corpus)
         if corpus.fingerprint != first[1].fingerprint:
             raise UsageError(
-                f"{name} is of another text than {first[0]}, or of another "
-                "vocabulary."
+                f"{name} and {first[0]} were trained on different texts or "
+                "vocabularies."
             )
         result = perplexity_by_recency(model, batches(split), verbose=0)
         results[name] = result

@@ -192,7 +192,7 @@ class RunFolder:
         return results if ended else None
 
     def log(self):
-        """List of dicts of floats, one an epoch, the last of a repeated epoch,
+        """Returns a dict of floats for each epoch, the last of a repeated one,
         without a last line that was cut; raises `ValueError` if the log is
         damaged."""
         with files.reading(self.log_path, "log", _REMEDY):

@@ -389,7 +389,7 @@ def _preset_of_trained(name, folder, overrides):
     preset["schedule"]["epochs"] = _FURTHER_EPOCHS
     preset["schedule"]["patience"] = _FURTHER_PATIENCE
     if model.get("mixture") is not None:
-        # It has a cache, or the like, already.
+        # The model has a mixture already.
         del preset["cache"]
     others = {"name": name, "trained": str(folder), "units": None}
     return {**preset, **others, "model": {**model, **_dropout_of(overrides)}}
@@ -444,8 +444,8 @@ def _text_batches(experiment):
 
 
 def _shortened(split, rows, most):
-    """At most so many tokens of a split, from as many places as batches have
-    rows."""
+    """Returns at most `most` tokens of a split, in `rows` pieces from equal
+    distances."""
     if most is None or len(split) <= most:
         return split
     length = len(split) // rows

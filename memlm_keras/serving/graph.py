@@ -671,7 +671,7 @@ def _draw(values, options, chance):
     return tf.minimum(place, options["top_k"] - 1)
 
 
-# === One step, for engines of tensors ===
+# === One step, for ONNX and LiteRT ===
 
 
 class StreamedStep:

@@ -572,7 +572,7 @@ def test_a_run_of_another_text_in_the_same_folder(memlm, run, folder):
     assert "--overwrite" in told.err
     assert (run / "model.keras").exists()
     told = memlm("attention", run)
-    assert told.status == 2 and "not the text any more" in told.err
+    assert told.status == 2 and "has changed since" in told.err
 
 
 def test_damaged_files_of_a_run(memlm, run):
@@ -671,7 +671,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("table daniluk2017/models --rows=lstmm", "Did you mean lstm?"),
         ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
         ("table tran2016/completion", "needs --questions and --answers"),
-        ("presets nothing_like_it", "No preset is like"),
+        ("presets nothing_like_it", "No preset matches"),
     ],
 )
 def test_wrong_use_is_one_line(arguments, message, memlm, folder):

@@ -78,7 +78,7 @@ def test_files_of_other_models(memlm, train, folder, classifier):
         results_of(run)["test"]["perplexity"], abs=1e-3
     )
     told = memlm("evaluate", classifier, "--dataset=text")
-    refused(told, "is of a EntailmentClassifier", "name the run folder")
+    refused(told, "holds a EntailmentClassifier", "name the run folder")
 
 
 def test_the_average_of_two_runs(memlm, train, folder):
@@ -188,7 +188,7 @@ def test_counts(memlm, folder):
     told = memlm("generate", run, "the man")
     assert told.status == 1 and "n-gram model, which is counted" in told.err
     told = memlm("surprisal", run, "text/test.txt", "--cache")
-    refused(told, "is of counts, to which no neural cache", "5_cache")
+    refused(told, "is an n-gram model; a neural cache", "5_cache")
 
 
 def test_a_run_that_is_not_finished(memlm, folder):
@@ -292,4 +292,4 @@ def test_wrong_requests_by_recency(memlm, train, folder, classifier):
     write_splits(folder / "other", unknown=False)
     train("daniluk2017/lstm", dataset="other")
     told = memlm("evaluate", *(folder / "runs").iterdir(), *evaluate[2:])
-    refused(told, "is of another text than")
+    refused(told, "were trained on different texts")
