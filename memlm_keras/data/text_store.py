@@ -108,7 +108,7 @@ class TextSource:
                 at,
                 itertools.chain(after, [""]),
             ):
-                if not (self.keep_blank_lines or line.strip()):
+                if not (self.keep_blank_lines or unmarked(line).strip()):
                     continue
                 title = self._pattern.match(line)
                 if title and self.lone_titles:

@@ -99,6 +99,11 @@ def read_vectors(path, words, verbose=1):
         count, dimension = _shape([fields for _, fields in first])
         if count is not None:
             del first[0]
+        if not dimension:
+            raise ValueError(
+                f"line {first[0][0]}: a word and numbers are expected, with "
+                f"spaces or tabs between them. Received: {first[0][1][:4]}"
+            )
         values = np.zeros((len(rows), dimension), "float32")
         found = np.zeros(len(rows), bool)
         examples, total = [], 0
@@ -176,7 +181,7 @@ def _shape(first):
             return count, dimension
     # The most frequent, as words may end in numbers; of equals, the largest.
     counts = collections.Counter(numbers)
-    return None, max(counts, key=lambda number: (counts[number], number)) or 1
+    return None, max(counts, key=lambda number: (counts[number], number))
 
 
 def _is_number(field):

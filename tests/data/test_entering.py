@@ -33,7 +33,9 @@ def test_marks_around_a_line(line, bare):
 
 def load(tmp_path, form, **options):
     path = tmp_path / "text.txt"
-    path.write_text("".join(form.format(line) + "\n" for line in LINES))
+    # An empty sentence is a blank line.
+    lines = [*LINES, ""] if form.startswith("<s>") else LINES
+    path.write_text("".join(form.format(line) + "\n" for line in lines))
     return load_text(path, cache_dir=tmp_path / "cache", **options)
 
 

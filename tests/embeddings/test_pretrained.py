@@ -105,7 +105,9 @@ def test_an_archive_and_its_progress(tmp_path, capsys):
     "lines, message",
     [
         ([], "has no vectors"),
-        (["the"], "line 1: a word and 1 numbers"),
+        (["the"], "line 1: a word and numbers.*b'the'"),
+        (["", "the 0,1 0,2"], "line 2: a word and numbers.*b'0,1'"),
+        (["the;1;2"], "line 1: a word and numbers are expected, with spaces"),
         (["the 1 2 3", "cat 1 2"], "line 2: a word and 3.*Received 3 fields"),
         (["the 1 2 3", "cat 1 two 3"], "line 2: .*two"),
         (["the 1 2 3", "cat 1 nan 3"], "line 2: numbers must be finite"),
