@@ -172,6 +172,12 @@ def test_classifiers_read_strings(reloaded):
     assert single.keys() == found[0].keys()
     for label, value in single.items():
         assert value == pytest.approx(found[0][label], rel=1e-4)
+    # More than are read at once, in their own order.
+    many = ["ada " * (1 + n % 7) for n in range(70)]
+    found = model.classify(many, many[::-1])
+    assert len(found) == 70
+    alone = model.classify(many[4], many[-5])
+    assert found[4] == pytest.approx(alone, rel=1e-4)
 
 
 def test_wrong_arguments_of_classifiers():
