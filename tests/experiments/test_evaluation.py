@@ -285,7 +285,7 @@ def test_wrong_requests_by_recency(memlm, train, folder, classifier):
     refused(memlm(*evaluate, "--dynamic"), "dynamic is not measured by recency")
     refused(memlm("evaluate", run, run, "--by=recency"), "different ones")
     told = memlm("evaluate", classifier, "--by=recency", "--dataset=text")
-    refused(told, "is of a EntailmentClassifier")
+    refused(told, "holds a EntailmentClassifier")
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--by=recency", "--cache_size=9")
     refused(told, "cache_size needs the run folder")
