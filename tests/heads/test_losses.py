@@ -470,7 +470,7 @@ def test_sampled_sums_are_right_on_average(arrays, targets):
         )
         sums += np.exp(ops.convert_to_numpy(losses) + at_target) / 500
     # The targets are among the first 15 words.
-    np.testing.assert_allclose(sums, exact, rtol=0.1)
+    np.testing.assert_allclose(sums, exact, rtol=0.15)
 
 
 @pytest.mark.backend(one_in=2)
