@@ -20,8 +20,6 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
-from memlm_keras.training.checkpoint import generator_states
-from memlm_keras.training.checkpoint import set_generator_states
 from memlm_keras.training.losses import Nats
 
 
@@ -712,11 +710,11 @@ class FollowEpoch(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         if batch == 0 and self._states is not None:
-            set_generator_states(self._states)
+            distribution.set_generator_states(self._states)
 
     def on_train_batch_end(self, batch, logs=None):
         if batch + 1 == len(self.batches):
-            self._states = generator_states()
+            self._states = distribution.generator_states()
 
     def on_epoch_begin(self, epoch, logs=None):
         if epoch != self.batches.epoch:

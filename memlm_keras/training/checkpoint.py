@@ -378,7 +378,7 @@ def _counters(model):
         keras.ops.convert_to_numpy(variable).copy()
         for variable in _counter_variables(model)
     ]
-    return [*counters, *generator_states()]
+    return [*counters, *distribution.generator_states()]
 
 
 def _set_counters(model, counters):
@@ -386,31 +386,7 @@ def _set_counters(model, counters):
     variables = _counter_variables(model)
     for variable, value in zip(variables, counters):
         variable.assign(value)
-    set_generator_states(counters[len(variables) :])
-
-
-def generator_states():
-    """Returns arrays of the states of torch's generators, one a device."""
-    if keras.backend.backend() != "torch":
-        return []
-    import torch
-
-    states = [torch.get_rng_state()]
-    if torch.cuda.is_available():
-        states += torch.cuda.get_rng_state_all()
-    return [state.numpy() for state in states]
-
-
-def set_generator_states(states):
-    """Restores the result of `generator_states`."""
-    if keras.backend.backend() != "torch":
-        return
-    import torch
-
-    cpu, *devices = (torch.from_numpy(np.array(state)) for state in states)
-    torch.set_rng_state(cpu)
-    for index, state in enumerate(devices):
-        torch.cuda.set_rng_state(state, index)
+    distribution.set_generator_states(counters[len(variables) :])
 
 
 def _counter_variables(model):

@@ -4,6 +4,7 @@ replicas of TensorFlow have their own rows, and their sums are global."""
 import contextlib
 
 import keras
+import numpy as np
 from keras import ops
 from keras import tree
 
@@ -200,6 +201,30 @@ def clip_sum_of_gradients(model):
     # Keras has no public hook between gradients and their clipping.
     optimizer._clip_gradients = clip
     optimizer._all_reduce_sum_gradients = list
+
+
+def generator_states():
+    """Returns arrays of the states of torch's generators, one a device."""
+    if keras.backend.backend() != "torch":
+        return []
+    import torch
+
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_available():
+        states += torch.cuda.get_rng_state_all()
+    return [state.numpy() for state in states]
+
+
+def set_generator_states(states):
+    """Restores the result of `generator_states`."""
+    if keras.backend.backend() != "torch":
+        return
+    import torch
+
+    cpu, *devices = (torch.from_numpy(np.array(state)) for state in states)
+    torch.set_rng_state(cpu)
+    for index, state in enumerate(devices):
+        torch.cuda.set_rng_state(state, index)
 
 
 def _replica():
