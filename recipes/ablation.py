@@ -83,7 +83,6 @@ class Variant(own.OwnRow):
                 "memlm_keras.smoothing.VariationalSmoothing",
                 scheme="linear_interpolation",
                 rate=self.smoothing,
-                other_words="mean",
             )
             model["embedding"] = serialized(
                 "memlm_keras.smoothing.SmoothedEmbedding",
