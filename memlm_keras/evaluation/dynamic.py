@@ -10,6 +10,7 @@ from keras import ops
 
 from memlm_keras.arguments import require_streaming
 from memlm_keras.data import Batches
+from memlm_keras.evaluation.perplexity import lowest
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.gradients import value_and_gradients
 from memlm_keras.models.backbone import compile_inference
@@ -318,7 +319,8 @@ def choose_dynamic(
             result.
 
     Raises:
-        ValueError: for no rates or decays, and what `DynamicEvaluator` refuses.
+        ValueError: for no rates or decays, if the perplexities of all are
+            infinite or NaN, and what `DynamicEvaluator` refuses.
 
     Example:
 
@@ -354,8 +356,7 @@ def choose_dynamic(
             if not np.isfinite(grid[row, column]):
                 found = "diverged: this rate is too high, and is not chosen"
             print(found)
-    finite = np.where(np.isnan(grid), np.inf, grid)
-    row, column = np.unravel_index(np.argmin(finite), grid.shape)
+    row, column = lowest(grid)
     best = copy.copy(evaluator)
     best.set_rates(rates[row], decays[column])
     return DynamicChoice(rates, decays, grid, best)

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 from keras import ops
 
+from memlm_keras.evaluation.perplexity import lowest
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.evaluation.perplexity import require_method
 from memlm_keras.masking import masked_softmax
@@ -40,17 +41,20 @@ class CacheChoice:
     @property
     def cache(self):
         """The `NeuralCache` of the lowest perplexity."""
-        row, column = np.unravel_index(
-            np.argmin(self.perplexities), self.perplexities.shape
-        )
+        row, column = lowest(self.perplexities)
         return NeuralCache(self.size, self.thetas[row], self.weights[column])
+
+    @property
+    def perplexity(self):
+        """The lowest perplexity."""
+        return float(self.perplexities[lowest(self.perplexities)])
 
     def __str__(self):
         cache, tried = self.cache, ""
         if self.perplexities.size > 1:
             tried = f"the best of {len(self.thetas)} x {len(self.weights)} on "
         return (
-            f"cache of {self.size}: perplexity {self.perplexities.min():.2f} "
+            f"cache of {self.size}: perplexity {self.perplexity:.2f} "
             f"with theta={cache.theta:g} and weight={cache.weight:g}, "
             f"{self.without:.2f} without; {tried}{self.predicted_tokens} tokens"
         )

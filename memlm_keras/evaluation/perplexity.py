@@ -115,6 +115,18 @@ def _exp(nats):
         return math.inf
 
 
+def lowest(perplexities):
+    """Index of the lowest perplexity of an array; raises `ValueError` if all
+    are infinite or NaN."""
+    finite = np.where(np.isfinite(perplexities), perplexities, np.inf)
+    if np.isinf(finite).all():
+        raise ValueError(
+            "There must be a choice with a finite perplexity. Received: "
+            f"perplexities {np.ravel(perplexities).tolist()}"
+        )
+    return np.unravel_index(np.argmin(finite), finite.shape)
+
+
 def perplexity(model, batches, verbose=1, also=(), words=None, scores=None):
     """Perplexity of a text, with the state carried through it.
 

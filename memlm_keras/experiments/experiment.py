@@ -7,6 +7,7 @@ import statistics
 
 import memlm_keras as memlm
 from memlm_keras import files
+from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import process
@@ -249,6 +250,8 @@ class Experiment:
                     **self._summary(log := run_folder.log(), improved, finite),
                     **self.task.measure(self, model, verbose),
                 }
+            if finite and isinstance(self.task, LanguageModelTask):
+                comparison.warn_if_little_is_learned(self, results["test"])
             # Before the results, with which the run is finished.
             curve = run_folder.path / figures.CURVE
             title = f"{self.preset_name} on {self.corpus.name}"

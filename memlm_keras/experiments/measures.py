@@ -235,7 +235,7 @@ def _try_caches(experiment, model, split, choices, verbose):
 
 def _with_cache(experiment, model, asked, verbose, before):
     def perplexity(choice):
-        best, count = float(choice.perplexities.min()), choice.predicted_tokens
+        best, count = choice.perplexity, choice.predicted_tokens
         return {
             "perplexity": best,
             "loss": count * math.log(best),

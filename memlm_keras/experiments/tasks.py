@@ -16,7 +16,6 @@ import numpy as np
 import memlm_keras as memlm
 from memlm_keras import registry
 from memlm_keras import trained
-from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
 from memlm_keras.experiments.datasets import evaluation_batches
@@ -331,7 +330,6 @@ class LanguageModelTask(Task):
         results = measures.perplexities(
             model, batches, verbose, experiment.corpus, also, scores=scores
         )
-        comparison.warn_if_little_is_learned(experiment, results["test"])
         if experiment.dataset.name == "cbt":
             results["cbt"] = measures.answer_cbt(experiment, model, verbose)
         return results

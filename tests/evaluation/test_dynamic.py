@@ -210,6 +210,8 @@ def test_a_rate_that_diverges_is_not_chosen(model):
     # Kernels differ in what they make of numbers that are too large.
     assert not np.isfinite(choice.perplexities[0, 0])
     assert choice.evaluator.rate == 0.01
+    with pytest.raises(ValueError, match="a choice with a finite perplexity"):
+        choose_dynamic(model, batches, rates=(1e30,), decays=(0,), verbose=0)
 
 
 @pytest.mark.parametrize("score", [np.nan, -np.inf, -1e30])

@@ -1,3 +1,5 @@
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -6,6 +8,7 @@ from memlm_keras import LanguageModel
 from memlm_keras.data import Batches
 from memlm_keras.evaluation import choose_cache
 from memlm_keras.evaluation import perplexity
+from memlm_keras.evaluation.neural_cache import CacheChoice
 from memlm_keras.mixtures import NeuralCache
 
 V = 11
@@ -55,6 +58,17 @@ def test_one_pass_gives_the_perplexity_of_every_cached_model(
         choice
     )
     assert "without; the best of 2 x 2 on 60 tokens" in str(choice)
+
+
+@pytest.mark.parametrize("other", [np.nan, np.inf])
+def test_a_perplexity_that_is_not_finite_is_not_chosen(other):
+    grid = np.array([[other, 3.0], [2.0, other]])
+    choice = CacheChoice(6, (0.1, 0.2), (0.3, 0.4), grid, 5.0, 60)
+    assert (choice.cache.theta, choice.cache.weight) == (0.2, 0.3)
+    assert "perplexity 2.00 with theta=0.2" in str(choice)
+    none = dataclasses.replace(choice, perplexities=grid * other)
+    with pytest.raises(ValueError, match="a choice with a finite perplexity"):
+        _ = none.cache
 
 
 @pytest.mark.backend

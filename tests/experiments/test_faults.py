@@ -282,6 +282,7 @@ def test_divergence_is_one_line(preset, memlm, folder):
     command = ("train", preset, "--dataset=text", *SMALL)
     told = memlm(*command, "--learning_rate=1e6", "--epochs=3")
     assert told.status == 1 and told.err.count("\n") == 1, told.err
+    assert "Try" not in told.out
     assert "diverged in epoch 1" in told.err and "before training" in told.err
     (path,) = (folder / "runs").iterdir()
     weights = RunFolder(path).model().get_weights()
