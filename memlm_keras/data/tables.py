@@ -70,13 +70,15 @@ def decode(data, name):
         try:
             text = data.decode("utf-16" if marked else "utf-8-sig")
         except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
+            # The error is without the byte order mark of UTF-8.
+            place = len(data) - len(error.object) + error.start
+            line = data.count(b"\n", 0, place) + 1
             reason = (
-                f"line {line} has the byte 0x{data[error.start]:02x}, which is "
-                f"not {error.encoding}"
+                f"line {line} has the byte 0x{data[place]:02x}, which is not "
+                f"{error.encoding}"
             )
             # Sequences of UTF-8 are no text in Windows-1252.
-            if marked or not data[: error.start].isascii():
+            if marked or not data[:place].isascii():
                 raise ValueError(f"{reason}. Save it as UTF-8") from None
             try:
                 text = data.decode("cp1252")

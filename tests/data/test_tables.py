@@ -89,6 +89,7 @@ def test_headers_are_known_by_their_names(text, tmp_path):
         ("a.csv", 'a\n1\n"b\nc\nd\n', "line 3: unexpected end"),
         ("a.csv", b"a,b\n1,\x81\n", "line 2 has the byte 0x81"),
         ("a.csv", "a\né\n".encode() + b"\xe9\n", "line 3 has the byte 0xe9"),
+        ("a.csv", b"\xef\xbb\xbfa\n\xe9\n", "line 2 has the byte 0xe9"),
         ("a.csv", "a\n1\n".encode("utf-16-le"), "line 1 has a zero byte"),
         ("a.csv", b"\xff\xfea\0\n", "a.csv: line 1 has .*not utf-16"),
         ("a.tsv", '"a"\t"b"\n"1"\t"2"\n', "line 1: .*call the file .csv"),
