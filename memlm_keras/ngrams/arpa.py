@@ -180,7 +180,7 @@ class _Reader:
                 if len(fields) <= self.order or len(backoff) > 1:
                     raise ValueError
                 # Rounding makes some a little greater than zero.
-                if not (probability < 1e-3 and backoff <= [math.inf]):
+                if not (probability < 1e-3 and backoff < [math.inf]):
                     raise ValueError
             except ValueError as error:
                 raise self.error(

@@ -192,6 +192,7 @@ def test_a_file_written_elsewhere(tmp_path):
         ("-0.2 <s> b", "nan <s> b", "line 17: .*nan <s> b"),
         ("-0.2 <s> b", "0.2 <s> b", "line 17: .*0.2 <s> b"),
         ("-0.2 <s> b", "-0.2 <s> b nan", "line 17: .*b nan"),
+        ("-0.2 <s> b", "-0.2 <s> b inf", "line 17: .*b inf"),
         (
             "ngram  2 = 3",
             "ngram 2=2",
