@@ -31,7 +31,7 @@ class EnteredText:
         bare = unmarked(text)
         self.marked += bare != text
         self.characters += sum(map(len, bare.split()))
-        self.unseen += self.vocabulary.unseen_characters(bare)
+        self.unseen.update(self.vocabulary.unseen_characters(bare))
         return bare
 
     def notes(self):

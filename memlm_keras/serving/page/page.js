@@ -195,7 +195,9 @@ function draw(logs) {
 function write(id) {
   const area = $("text");
   let text = id === vocabulary.endId ? "\n" : vocabulary.detokenize([id]);
-  if (/(^|\s)$/.test(area.value)) text = text.replace(/^ /, "");
+  const before = area.value.at(-1);
+  if (!before || vocabulary.white_space.includes(before))
+    text = text.replace(/^ /, "");
   area.value += text;
   area.scrollTop = area.scrollHeight;
 }
