@@ -156,7 +156,7 @@ def _is_at(lock, file):
         return False
 
 
-# In a folder that one process may use at a time; it says which.
+# A file in a folder that only one process may use at a time, which it names.
 LOCK = ".lock"
 # Locks of such folders of this process, by path.
 _held = {}
@@ -294,7 +294,7 @@ def _require_types(values, types):
         expected = types.get(name, object)
         parts = [value]
         if isinstance(expected, list):
-            # Of the parts of a list.
+            # The type is that of the list's elements.
             (expected,) = expected
             parts = value if isinstance(value, list) else [None]
         if not all(isinstance(part, expected) for part in parts):

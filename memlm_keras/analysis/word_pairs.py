@@ -274,8 +274,9 @@ class ParsedText:
         ]
         self.names = [ALL, *sorted({path for _, _, path in found})]
         index = {name: at for at, name in enumerate(self.names)}
-        # By place and distance; of no path at 0.
-        self._labels = np.full((len(self.tokens), farthest + 1), -1)
+        # Indexed by place and distance; a distance of 0 has no path.
+        shape = len(self.tokens), min(farthest, lengths.max()) + 1
+        self._labels = np.full(shape, -1, "int32")
         for place, distance, path in found:
             self._labels[place, distance] = index[path]
 
@@ -295,7 +296,7 @@ def _paths(sentence, subtypes, longest):
     relations = sentence.relations
     if not subtypes:
         relations = [each.partition(":")[0] for each in relations]
-    # Of each word the way up, from itself on.
+    # The way from each word to the root, which begins with the word.
     ways = []
     for word in range(len(sentence.words)):
         way = []

@@ -4,7 +4,7 @@ vocabulary lacks."""
 import collections
 import re
 
-# Fewer characters are not worth a line on the screen.
+# A smaller share of unknown characters is not reported.
 _LEAST_SHARE = 0.001
 _EXAMPLES = 5
 _MARKS = re.compile(
@@ -19,7 +19,8 @@ def unmarked(line):
 
 
 class EnteredText:
-    """Removes boundary marks from lines, and remembers what to say of them."""
+    """Removes boundary marks from lines, and counts these lines and the unknown
+    characters."""
 
     def __init__(self, vocabulary):
         self.vocabulary = vocabulary

@@ -42,7 +42,7 @@ COLUMNS = {
 _PARTS = (("train", "training"), ("valid", "validation", "dev"), ("test",))
 # Labels of pairs whose annotators did not agree, by labels that others have.
 _NO_LABEL = {"entailment": "-", "0": "-1"}
-# One of so many pairs is for validation, and one for test.
+# One pair in ten is for validation, and one for test.
 _TENTH = 10
 
 

@@ -446,7 +446,7 @@ class SubwordVocabulary(Vocabulary):
             "end_of_sentence": self.end_of_sentence,
             "sentencepiece": model and base64.b64encode(model).decode(),
             "unit": self.unit,
-            # Fingerprints of vocabularies without any stay as they were.
+            # Vocabularies without replacements keep their fingerprints.
             **({"replacements": r} if (r := self.replacements) else {}),
         }
 

@@ -15,7 +15,7 @@ from memlm_keras import files
 
 SUFFIXES = (".csv", ".tsv")
 _DELIMITERS = ",;\t"
-# A first line of Excel that is no row.
+# Excel may need this line before the table, which is no row.
 _SEPARATOR = re.compile(r'"?sep=(.)"?\1*', re.IGNORECASE)
 # Rows after the first that decide whether it is a header.
 _ROWS = 100

@@ -10,7 +10,7 @@ import numpy as np
 from memlm_keras.files import open_lines
 from memlm_keras.files import reading
 
-# From so many lines together, the dimension is found.
+# The first lines, which together tell the dimension.
 _FIRST_LINES = 100
 _EXAMPLES = 3
 _LINES_A_STEP = 2**12

@@ -19,8 +19,8 @@ from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
-# The least tokens of a text, and those of a segment; sizes are few, since each
-# compiles anew.
+# The fewest tokens of a text, and the tokens of a segment; there are few sizes,
+# since each is compiled.
 _LEAST, _SEGMENT, _ROWS = 32, 16, 3
 # The most steps that a memory reads at once, and tokens after them.
 _CHUNK, _MORE = 64, 8
@@ -29,7 +29,7 @@ _UPDATE = 5
 # Places at which later tokens are changed, and at which all words are scored.
 _CUTS = (1, 2, 10, 21, 31)
 _PLACES = (0, 20)
-# Of the places of a text, at most so many are scored one by one.
+# The most places of a text that are scored one by one.
 _MOST_PLACES = 32
 # Rows that are scored at once, and the most calls of a scoring function.
 _CANDIDATES, _MOST_CALLS = 256, 1000
@@ -262,7 +262,7 @@ def _causal(reader, texts):
     text = texts.text
     scores, given = reader.scores(text), reader.gives_distributions
     distributions = reader.distributions(text) if given else None
-    # The last are behind the longest window.
+    # The last two cuts are after the longest window.
     last = () if reader.length == _LEAST else (-_MORE + 2, -1)
     for cut in (*_CUTS, *(reader.length + place for place in last)):
         for end in sorted({cut + 1, reader.length}):

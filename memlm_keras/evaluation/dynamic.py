@@ -347,7 +347,7 @@ def choose_dynamic(
         if verbose:
             print(f"Pass {number} of {grid.size}, {evaluator.description}:")
         scores, weights = evaluator.score_batches(batches, verbose, segments)
-        # Of weights that diverge, infinity or NaN.
+        # Weights that diverge give infinity or NaN.
         with np.errstate(over="ignore", invalid="ignore"):
             nats = -np.sum(scores.astype("float64") * weights) / weights.sum()
             grid[row, column] = np.exp(nats)

@@ -14,10 +14,10 @@ _BEGIN, _END = "\0", "\n"
 
 @dataclasses.dataclass(frozen=True)
 class TextBits:
-    """Information of a text by a model, in bits.
+    """The bits that a model needs for a text.
 
     Attributes:
-        bits: float, of the whole text: all tokens, ends of lines and the
+        bits: float, bits of the whole text: of all tokens, ends of lines and
             spellings of unknown words.
         spelling: float, the part of `bits` that spells unknown words.
         words: integer, words between white space.

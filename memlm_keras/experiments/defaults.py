@@ -361,8 +361,8 @@ def _fitted(row, ours, tokens):
         # With fewer rows, key_value_predict was worse on two texts.
         fitted["batch_size"] = ours.batch_size
     if getattr(row, "initial_range", None):
-        # Smaller weights learn frequencies alone, at the end of which the rate
-        # is halved.
+        # With smaller weights, training first learns word frequencies alone,
+        # and then stops improving, so that the rate would be halved too soon.
         fitted["initial_range"] = ours.initial_range
     by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
     if not by_adam:

@@ -11,7 +11,7 @@ import urllib.request
 
 import numpy as np
 
-# Of `ModelVersionStatus.State`, by name and by number.
+# The state of a version that is ready, by name and by number.
 _READY, _READY_NUMBER = "AVAILABLE", 30
 _DTYPES = {
     "DT_BOOL": "bool",
@@ -27,7 +27,7 @@ _OF_OTHER_VALUES = (
     *(LookupError, TypeError, AttributeError, ValueError),
     *(ArithmeticError, RecursionError),
 )
-# Of a body, so that one without end does not fill the memory.
+# Limits of a body, so that an endless one does not fill the memory.
 _MOST_BYTES, _PART_BYTES = 2**30, 2**20
 _SHOWN = 100
 

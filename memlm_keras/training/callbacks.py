@@ -106,11 +106,11 @@ class StopOnNaN(keras.callbacks.TerminateOnNaN):
 
 
 class CSVLogger(keras.callbacks.CSVLogger):
-    """Writes the whole log after each epoch, of rows that a `Checkpoint` keeps.
+    """Writes the whole log after each epoch; a `Checkpoint` keeps its rows.
 
-    Keras' appends lines, which a power cut may cut, and repeats an epoch that
-    was logged before the run was killed. `read()` returns the rows of a run
-    whose checkpoint has none, as in version 1.0.
+    Keras' logger appends lines. A power cut may truncate one, and an epoch that
+    was logged before the run was killed is logged twice. `read()` returns the
+    rows of a run whose checkpoint has none, as in version 1.0.
     """
 
     def __init__(self, filename, read):
