@@ -326,8 +326,6 @@ class EntailmentClassifier(DualSequenceModel):
             name: [*map(require_strings(name, t, self.vocabulary).encode, t)]
             for name, t in texts.items()
         }
-        for name, rows in sentences.items():
-            padded(name, rows)
         pairs = [*zip(*sentences.values())]
         # Pairs of similar lengths are read side by side.
         order = sorted(range(len(pairs)), key=lambda n: [*map(len, pairs[n])])
