@@ -165,7 +165,11 @@ def pair_files(name):
     several = isinstance(name, (list, tuple))
     paths = [*map(pathlib.Path, name if several else [name])]
     if not several and paths[0].is_dir():
-        files = [f for f in sorted(paths[0].iterdir()) if f.suffix in SUFFIXES]
+        files = [
+            file
+            for file in sorted(paths[0].iterdir())
+            if file.suffix.lower() in SUFFIXES
+        ]
         parts = [
             [f for f in files if re.split("[^a-z]", f.stem.lower())[-1] in part]
             for part in _PARTS

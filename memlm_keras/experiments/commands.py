@@ -197,7 +197,7 @@ def train(positional, values, command):
         for o in (*options.SIZES, *options.TRAINING)
         if o.name not in _FITTED_TOO
     )
-    # What is refused is refused before a text is read.
+    # Wrong options are refused before a text is read.
     Experiment(preset or f"{defaults.OWN}/small", dataset, **values)
     choice = None
     if preset is None or (own_text and not (published or sized)):
@@ -215,8 +215,8 @@ def train(positional, values, command):
             print(f"{preset} is trained further, and keeps its vocabulary.")
         elif own_text and sized and language_model and not published:
             print(
-                "With a size or a rate of yours, the others stay as they are "
-                "published. Without any, all are fitted to the text."
+                "You gave a size or a rate, so the others stay as published. "
+                "Without any, all are fitted to the text."
             )
     else:
         print("\n".join(choice.reasons))

@@ -169,7 +169,7 @@ def test_a_file_of_ones_own(name, names, tmp_path):
 
 
 def test_three_files_of_ones_own(tmp_path):
-    names = ("my_train.tsv", "my-dev.jsonl", "test.csv")
+    names = ("my_train.tsv", "my-dev.jsonl", "test.CSV")
     paths = [write_table(tmp_path / name, NAMES) for name in names]
     folder = data.load_pairs(tmp_path)
     assert folder.fingerprint == data.load_pairs(paths).fingerprint
