@@ -353,19 +353,19 @@ class RestConnection(_Connection):
             answer = self._open(request, timeout=self._timeout)
         except urllib.error.HTTPError as error:
             answer = error
-        parts = []
+        body = bytearray()
         with answer:
             while part := answer.read1(_PART_BYTES):
-                parts.append(part)
+                body += part
                 if time.monotonic() > end:
                     raise TimeoutError
-                if sum(map(len, parts)) > _MOST_BYTES:
+                if len(body) > _MOST_BYTES:
                     raise http.client.HTTPException(
                         f"more than {_MOST_BYTES:,} bytes"
                     )
             if answer.length:
-                raise http.client.IncompleteRead(b"".join(parts), answer.length)
-        return answer.status, b"".join(parts)
+                raise http.client.IncompleteRead(body, answer.length)
+        return answer.status, body
 
 
 def _named(error):
