@@ -25,7 +25,9 @@ BESIDE = {
 PACKAGE = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "memlm_keras").rglob("*")
-    if path.is_file() and "__pycache__" not in path.parts
+    if path.is_file()
+    # The larger model is in a clone only.
+    and not {"__pycache__", "english_large"}.intersection(path.parts)
 }
 
 

@@ -304,8 +304,8 @@ class Vocabulary:
 
         Example:
 
-        >>> Vocabulary(["the", "cat"]).unseen_characters("the dog")
-        Counter({'d': 1, 'o': 1, 'g': 1})
+        >>> Vocabulary(["the", "cat"]).unseen_characters("a red cat")
+        Counter({'r': 1, 'd': 1})
         """
         return collections.Counter(
             character

@@ -503,8 +503,8 @@ def read_minimal_pairs(path):
 
     Example:
 
-    >>> pathlib.Path("pairs.tsv").write_text("she runs\\tshe run\\n")
-    17
+    >>> with open("pairs.tsv", "w") as file:
+    ...     print("she runs", "she run", sep="\\t", file=file)
     >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
     'pairs'
     """

@@ -7,7 +7,6 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.analysis import output
 from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
@@ -195,6 +194,9 @@ def draw_curve(log, monitor, path, title):
     from matplotlib.ticker import MaxNLocator
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
+
+    # It imports Keras, which a finished run needs not.
+    from memlm_keras.analysis import output
 
     figure, axes = output.subplots(6, 4)
     epochs = [1 + row["epoch"] for row in log]

@@ -423,11 +423,11 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
 
 
 def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
-    flags = ("--dataset=text", "--learning_rate=9", "--verbose=0")
+    flags = ("--dataset=text", "--learning_rate=1", "--verbose=0")
     told = memlm("train", "presets/mine/small", *flags)
     assert told.status == 0, told.err
     assert "No epoch is better than the model as it was" in told.out
-    run = folder / "runs" / "text-mine-small-learning_rate9-seed0"
+    run = folder / "runs" / "text-mine-small-learning_rate1-seed0"
     kept = keras.saving.load_model(run / "model.keras")
     pairs = zip(kept.trainable_weights, mine.trainable_weights, strict=True)
     for weight, expected in pairs:
