@@ -11,8 +11,7 @@ import warnings
 
 import numpy as np
 
-from memlm_keras.data.entering import EnteredText
-from memlm_keras.data.entering import unmarked
+from memlm_keras.data.text_store import EnteredText
 from memlm_keras.data.text_store import Split
 from memlm_keras.data.text_store import TextPart
 from memlm_keras.data.text_store import TextSource
@@ -20,6 +19,7 @@ from memlm_keras.data.text_store import fingerprint
 from memlm_keras.data.text_store import stored
 from memlm_keras.data.text_store import stored_document_lengths
 from memlm_keras.data.text_store import stored_split
+from memlm_keras.data.text_store import unmarked
 from memlm_keras.data.tokenizer import Tokenizer
 from memlm_keras.data.vocabulary import Vocabulary
 

@@ -23,7 +23,7 @@ from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.data import pair_corpora
-from memlm_keras.data.entering import EnteredText
+from memlm_keras.data.text_store import EnteredText
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
 from memlm_keras.experiments import defaults

@@ -466,6 +466,8 @@ def _change_training(preset, overrides):
             "linear_decay, halve_after and halve are schedules of the learning "
             f"rate; give one of them. Received: {received}"
         )
+    if overrides.keys().isdisjoint(("optimizer", "halve")):
+        return
     own = registry.get(_OWN)
     if "optimizer" in overrides:
         preset["optimizer"] = own["optimizer"]

@@ -13,8 +13,8 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import sentence_starts
-from memlm_keras.data.entering import unmarked
 from memlm_keras.data.subwords import WORD_START
+from memlm_keras.data.text_store import unmarked
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}

@@ -8,8 +8,8 @@ from memlm_keras import ngrams
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.data import load_text
-from memlm_keras.data.entering import EnteredText
-from memlm_keras.data.entering import unmarked
+from memlm_keras.data.text_store import EnteredText
+from memlm_keras.data.text_store import unmarked
 
 LINES = [f"the cat {number % 4} sat on a mat" for number in range(60)]
 
