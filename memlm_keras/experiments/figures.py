@@ -195,7 +195,7 @@ def draw_curve(log, monitor, path, title):
     from matplotlib.ticker import NullFormatter
     from matplotlib.ticker import StrMethodFormatter
 
-    # It imports Keras, which a finished run needs not.
+    # It imports Keras, which a finished run does not need.
     from memlm_keras.analysis import output
 
     figure, axes = output.subplots(6, 4)

@@ -35,7 +35,7 @@ class Claim:
     caution: str = ""  # what a verdict at the small size does not show
 
 
-# Of what Kong et al. leave open; these are the defaults too.
+# Kong et al. leave these open; they are the defaults, too.
 _READING = {"other_words": "mode", "output_bias": True}
 # Smoothing of elements was run before the default was "mode".
 _SAMPLED = {"other_words": "sample"}
