@@ -89,7 +89,7 @@ def train(corpus):
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=2,
+                patience=2,  # A choice.
                 restore_best_weights=True,
             )
         ],

@@ -29,7 +29,7 @@ flags.DEFINE_string(
     "out", "saved_models/kong2019", "Folder to export to, or empty."
 )
 
-# Section 5.1: batches of 64, whose state is carried; 35 steps.
+# Section 5.1: batches of 64, whose state is carried. 35 steps are a choice.
 BATCH_SIZE, STEPS = 64, 35
 # Of those that were tried (Section 5.1); the paper names no choice.
 RATE, L2, LEARNING_RATE = 0.2, 1e-4, 0.003
@@ -58,7 +58,8 @@ def make_model(vocabulary):
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1: dropout of the input and output embeddings.
+        # Section 5.1: dropout of the input and output embeddings, the latter
+        # here of the outputs that they are multiplied with.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(
@@ -85,6 +86,8 @@ def train(corpus):
     )
     model.compile(
         keras.optimizers.RMSprop(LEARNING_RATE, global_clipnorm=5.0),
+        # A choice: summed over the steps of a row, here of a continuous
+        # stream. The L2 penalty is added to this sum, not to a mean.
         loss=memlm.training.SentenceCrossEntropy(),
     )
     model.fit(
@@ -96,7 +99,7 @@ def train(corpus):
             keras.callbacks.EarlyStopping(
                 "val_perplexity",
                 mode="min",
-                patience=10,
+                patience=10,  # A choice.
                 restore_best_weights=True,
             )
         ],
