@@ -25,8 +25,19 @@ import zipfile
 
 @contextlib.contextmanager
 def atomic_path(path):
-    """Yields a temporary path that replaces `path` if the block succeeds."""
+    """Yields a temporary path that replaces `path` if the block succeeds.
+
+    A file replaces a file, and a folder a folder; all else stays, with a
+    `ValueError`. Of a symbolic link, the target is replaced.
+    """
     path = pathlib.Path(path)
+    if path.is_symlink():
+        path = path.resolve()
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise ValueError(
+            f"Cannot write {path}: it is a device or a pipe. Choose the path "
+            "of a file"
+        )
     _make_writable_parent(path)
     # Writers of one path at once each replace it whole; a killed one leaves a
     # hidden folder, which the next removes.
@@ -41,6 +52,12 @@ def atomic_path(path):
                     f"Nothing was written for {path}: the block under "
                     f"`atomic_path` must write to the path that it is given, "
                     f"{temporary}."
+                )
+            if path.exists() and path.is_dir() != temporary.is_dir():
+                is_what = "folder" if path.is_dir() else "file"
+                raise ValueError(
+                    f"Cannot write {path}: it is a {is_what}, which would be "
+                    "lost. Choose another path"
                 )
             _move_into_place(temporary, path, folder)
     except Exception as error:

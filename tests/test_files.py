@@ -42,6 +42,34 @@ def test_folder_replaces_folder(tmp_path):
     assert names(tmp_path) == ["export"]
 
 
+@pytest.mark.parametrize("kind", ["folder", "file", "pipe"])
+def test_nothing_of_another_kind_is_replaced(tmp_path, kind):
+    path = tmp_path / "path"
+    if kind == "folder":
+        (path / "thesis").mkdir(parents=True)
+    elif kind == "file":
+        path.write_text("thesis")
+    else:
+        os.mkfifo(path)
+    before = path.lstat()
+    with pytest.raises(ValueError, match="Cannot write .*path: it is a"):
+        with atomic_path(path) as temporary:
+            if kind == "file":
+                temporary.mkdir()
+            else:
+                temporary.write_text("new")
+    assert path.lstat() == before and names(tmp_path) == ["path"]
+
+
+def test_the_target_of_a_link_is_replaced(tmp_path):
+    (tmp_path / "target").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    with atomic_path(tmp_path / "link") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_text() == "new"
+
+
 @pytest.mark.parametrize("make_folder", [False, True])
 def test_failure_leaves_what_was_there(tmp_path, make_folder):
     target = tmp_path / "result"

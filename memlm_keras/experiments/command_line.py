@@ -602,6 +602,8 @@ def _run(arguments):
         return 0
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
+    if name != "claims":
+        _require_new_files(positional, values)
     with process.signals_raise():
         if children.PARENT in os.environ:
             children.end_with_parent()
@@ -609,6 +611,28 @@ def _run(arguments):
         module = importlib.import_module("memlm_keras.experiments.commands")
         typed = shlex.join(["memlm", *arguments])
         return getattr(module, name)(positional, values, typed) or 0
+
+
+def _require_new_files(positional, values):
+    """Refuses to write over a folder, or over a file that is read."""
+    for option in ("out", "plot"):
+        path = values.get(option)
+        if path is None or not os.path.exists(path):
+            continue
+        if os.path.isdir(path):
+            raise UsageError(
+                f"--{option}={path} is a folder. Name a file, such as "
+                f"--{option}={os.path.join(path, option)}"
+            )
+        read = [values.get("dataset")]
+        for place in vars(positional).values():
+            read += place if isinstance(place, list) else [place]
+        read = [each for each in read if each and os.path.exists(each)]
+        if any(os.path.samefile(path, each) for each in read):
+            raise UsageError(
+                f"--{option}={path} is read by this command, and would be "
+                "lost. Choose another file"
+            )
 
 
 def _status(error, arguments):

@@ -724,6 +724,16 @@ def test_exit_statuses(error, status, folder, monkeypatch, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize("out", ["thesis", "here.txt", "./here.txt"])
+def test_outputs_replace_no_folder_and_nothing_that_is_read(memlm, folder, out):
+    (folder / "thesis").mkdir()
+    (folder / "here.txt").write_text("x")
+    told = memlm("surprisal", "memlm/english", "here.txt", f"--out={out}")
+    assert told.status == 2 and f"--out={out} is" in told.err
+    assert (folder / "here.txt").read_text() == "x"
+    assert not any((folder / "thesis").iterdir())
+
+
 @pytest.mark.parametrize(
     "flags, value",
     [
