@@ -155,8 +155,17 @@ class Dataset:
                     f"There is no file, folder or corpus {missing[0]}; corpora "
                     f"are {', '.join(corpora)}.{nearest(missing[0], corpora)}"
                 )
+            suffixes = {*SUFFIXES} - {".txt"}
+            tables = [p for p in self.paths if p.suffix.lower() in suffixes]
             if classifies:
                 wrong.append("data_dir")
+            elif tables:
+                raise UsageError(
+                    f"{tables[0]} is a table, and a language model is trained "
+                    "on running text. Pairs of sentences with labels train a "
+                    "classifier: memlm train weissenborn2016/gru_shared "
+                    f"--dataset={tables[0]}"
+                )
             if len(self.paths) not in (1, 3):
                 raise UsageError(
                     "dataset must be one path, or three with commas between: "

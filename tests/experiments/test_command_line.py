@@ -916,6 +916,19 @@ def test_own_pairs(memlm, folder):
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
         (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
         (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),
+        *(
+            (
+                (*command, "--dataset=bad.tsv"),
+                "train weissenborn2016/gru_shared --dataset=bad.tsv",
+            )
+            for command in (
+                ("train",),
+                ("train", "daniluk2017/lstm"),
+                ("train", "memlm/english"),
+                ("train", "kneser_ney_5"),
+                ("evaluate", "memlm/embedded_lstm"),
+            )
+        ),
         (
             ("train", "lstm_shared", "--dataset=bad.tsv", "--data_dir=."),
             "data_dir cannot be given for dataset=bad.tsv",
