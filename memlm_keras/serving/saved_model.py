@@ -41,8 +41,7 @@ _PAGE = """\
 
 The model is meant for text like its training text: on other text its numbers
 mean little. Its output is not checked, and repeats the training text, errors
-and biases included. This page does not know the licence of that text: ask those
-who trained the model.
+and biases included. {licence}
 
 ## Signatures
 
@@ -550,6 +549,10 @@ def _write_card(functions, requests, facts, folder):
             written.append(name)
     facts = dict(facts)
     page = _PAGE.format(
+        licence="The licence is above."
+        if "licence" in facts
+        else "This page does not know the licence of that text: ask those\n"
+        "who trained the model.",
         title=facts.pop("name"),
         facts="\n".join(
             f"* {key}: {value:,}"

@@ -70,7 +70,10 @@ def saved_model(model, vocabulary, tmp_path_factory):
     path = tmp_path_factory.mktemp("saved_models") / "small" / "1"
     # Numbers of NumPy are also for the process that writes.
     export(
-        model, path, top_k=np.int64(4), card={"perplexity": np.float32(3.25)}
+        model,
+        path,
+        top_k=np.int64(4),
+        card={"perplexity": np.float32(3.25), "licence": "MIT"},
     )
     return path
 

@@ -58,6 +58,7 @@ def test_the_model_card(saved_model):
     assert "# small, version 1" in card and "* perplexity: 3.25" in card
     assert "30 tokens; others are read as <unk>" in card
     assert "## Use, and its limits" in card
+    assert "* licence: MIT" in card and "does not know" not in card
 
 
 def test_serving_default_equals_the_model(model, responses, token_ids):
