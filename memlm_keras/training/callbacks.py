@@ -168,6 +168,11 @@ class TimeEstimate(keras.callbacks.Callback):
         super().__init__()
         self._started = self._begin = None
         self._printed = False
+        self._done = 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        # Also of a run that is resumed.
+        self._done = epoch
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
@@ -181,10 +186,12 @@ class TimeEstimate(keras.callbacks.Callback):
             first, begin = self._begin
             steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
             if steps and batch > first:
+                epochs -= self._done
                 epoch = (now - begin) / (batch - first) * steps
                 print(
                     f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
-                    f"epochs, if training does not stop before, "
+                    f"epoch{'s' * (epochs > 1)}, if training does not stop "
+                    "before, "
                     f"{_minutes(epoch * epochs)}."
                 )
 

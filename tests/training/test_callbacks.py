@@ -179,7 +179,9 @@ def test_throughput_counts_tokens_of_the_epoch():
 
 def test_the_estimate_leaves_out_slow_first_batches(monkeypatch, capsys):
     estimate = TimeEstimate()
-    estimate.set_params({"steps": 1000, "epochs": 3})
+    # A resumed run, after the first two epochs.
+    estimate.set_params({"steps": 1000, "epochs": 5})
+    estimate.on_epoch_begin(2)
     clock = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: clock)
     for batch in range(50):
