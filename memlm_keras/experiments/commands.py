@@ -1100,11 +1100,20 @@ def _predict_file(model, path, out):
                 }
             )
         )
-    right = [
-        str(label) == row["label"]
+    labels = [*map(str, found[0])]
+    given = [
+        (row["label"], str(label))
         for label, row in zip(predicted, rows)
-        if row.get("label") in map(str, found[0])
+        if row.get("label")
     ]
+    right = [a == b for a, b in given if a in labels]
+    if unknown := len(given) - len(right):
+        print(
+            f"{unknown if right else 'none'} of {len(given):,} labels "
+            f"{'are none' if right else 'is one'} of the model's: "
+            f"{', '.join(labels)}",
+            file=sys.stderr,
+        )
     if right:
         print(
             f"accuracy {100 * np.mean(right):.2f} percent, of the "

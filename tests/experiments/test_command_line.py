@@ -901,9 +901,18 @@ def test_own_pairs(memlm, folder):
     assert float(no) + float(yes) == pytest.approx(1, abs=1e-5)
     assert predicted == ("oui" if yes > no else "non")
     told = memlm("predict", run, "new.csv")
-    assert told.status == 0, told.err
+    assert told.status == 0 and "label" not in told.err, told.err
     row = told.out.splitlines()[1].split("\t")
     assert row[0] == "a dog" and len(row) == 5
+    for labels, said in (
+        ("xyz", "none of 3 labels is one of the model's: non, oui\n"),
+        (("x", "oui", "x"), "2 of 3 labels are none of the model's: non, oui"),
+    ):
+        lines = "".join(f"a\tb\t{label}\n" for label in labels)
+        (folder / "l.tsv").write_text(f"s1\ts2\tlabel\n{lines}")
+        told = memlm("predict", run, "l.tsv")
+        assert told.status == 0 and said in told.err, told.err
+        assert ("accuracy" in told.err) == ("oui" in labels)
     alone = memlm("predict", run, "a dog", 'the "sun').out.splitlines()[0]
     assert alone.split()[1] == row[2]
 
