@@ -295,10 +295,16 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
         )
     is_ours = path.is_file() if suffix else (path / mark).exists()
     if path.exists() and not (overwrite and is_ours):
+        what, instead = "that is no export of this format, and stays", ""
+        if is_ours:
+            what = "already"
+            instead = (
+                ", or pass `overwrite=True` to replace this earlier export "
+                "(--overwrite of `memlm export`)"
+            )
         raise FileExistsError(
-            f"There is something at `path` already. Received: path={path}. "
-            "Choose another path, or pass `overwrite=True` to replace an "
-            "earlier export of this format (--overwrite of `memlm export`)."
+            f"There is something at `path` {what}. Received: path={path}. "
+            f"Choose another path{instead}."
         )
     return path
 

@@ -257,7 +257,7 @@ def test_a_triton_repository(lm, tmp_path):
         export(lm, folder, format="triton")
     assert check_path(folder, overwrite=True, format="triton") == folder
     (tmp_path / "mine").mkdir()
-    with pytest.raises(FileExistsError, match="something at `path`"):
+    with pytest.raises(FileExistsError, match="no export.*another path.$"):
         check_path(tmp_path / "mine", overwrite=True, format="triton")
 
 
