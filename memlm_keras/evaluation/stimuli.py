@@ -218,8 +218,11 @@ def stimulus_surprisal(
             f"There is no column {name!r}. Received: {', '.join(rows[0])}"
         )
     words, in_region = [], []
-    for number, row in enumerate(rows, 1):
-        with tables.naming(f"Row {number}"):
+    lines = getattr(rows, "lines", None)
+    for number, row in enumerate(rows):
+        with tables.naming(
+            f"line {lines[number]}" if lines else f"Row {number + 1}"
+        ):
             found, of_regions = _words(row, sentence, regions)
             words.append(found)
             in_region += [*of_regions, 0]
@@ -345,7 +348,14 @@ def read_stimuli(path):
     ((path, text),) = texts
     with tables.naming(path):
         rows = tables.read_rows(text.split("\n"), path.suffix.lower())
-        return [row for _, row in rows]
+        lines, found = zip(*rows)
+    rows = _Rows(found)
+    rows.lines = lines
+    return rows
+
+
+class _Rows(list):
+    """Rows of a table, with the number of the `lines` of each."""
 
 
 def count_words(text, vocabulary):

@@ -653,8 +653,8 @@ def _status(error, arguments):
             is_file = os.path.isfile(path)
             if absent:
                 # Not any word of a text.
-                is_file = bool(set(path) & set("./")) and not os.path.isdir(
-                    path
+                is_file = path == str(error.filename) or (
+                    set(path) & set("./") and not os.path.isdir(path)
                 )
             named = rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])"
             if is_file and re.search(named, text):

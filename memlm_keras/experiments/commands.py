@@ -23,6 +23,7 @@ from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.data import pair_corpora
+from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import EnteredText
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
@@ -823,6 +824,15 @@ def surprisal(positional, values, command):
     _print_notes(entered)
 
 
+@contextlib.contextmanager
+def _wrong_use():
+    """Makes a `ValueError` one of what was typed."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
 def _suffix(path):
     return pathlib.Path(path).suffix.lower()
 
@@ -889,18 +899,19 @@ def _stimuli(path, runs, values, model, vocabulary):
         else:
             text = memlm.data.text_store.read_lines(text)
         counts = evaluation.count_words(text, vocabulary)
-    result = evaluation.stimulus_surprisal(
-        model,
-        rows,
-        vocabulary,
-        sentence=sentence,
-        regions=values.get("regions"),
-        unit=values["unit"],
-        reset=values.get("reset", True),
-        counts=counts,
-        spillover=values.get("spillover", 0),
-        segment_length=values.get("segment_length"),
-    )
+    with naming(path):
+        result = evaluation.stimulus_surprisal(
+            model,
+            rows,
+            vocabulary,
+            sentence=sentence,
+            regions=values.get("regions"),
+            unit=values["unit"],
+            reset=values.get("reset", True),
+            counts=counts,
+            spillover=values.get("spillover", 0),
+            segment_length=values.get("segment_length"),
+        )
     by = values.get("by", "word")
     if "out" in values:
         result.write(values["out"], by)
@@ -1067,7 +1078,8 @@ def predict(positional, values, command):
     model = _load(positional.run, "classify")
     if hypothesis is None:
         return _predict_file(model, premise, values.get("out"))
-    labels = model.classify(premise, hypothesis)
+    with _wrong_use():
+        labels = model.classify(premise, hypothesis)
     for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")
 
@@ -1079,7 +1091,8 @@ def _predict_file(model, path, out):
 
     rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
     sentences = [[r[name] for r in rows] for name in ("premise", "hypothesis")]
-    found = model.classify(*sentences)
+    with naming(path):
+        found = model.classify(*sentences)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name, "") for row in rows] for name in names}
     predicted = [max(each, key=each.get) for each in found]
@@ -1138,11 +1151,17 @@ def export(positional, values, command):
         "web": ("browsers", f"pages/{name}"),
         "hf": ("transformers", f"huggingface/{name}"),
     }[format]
+    path, overwrite = (
+        positional.folder or default,
+        values.get("overwrite", False),
+    )
+    with _wrong_use():
+        memlm.serving.check_path(path, overwrite, format)
     path = memlm.serving.export(
         model,
-        positional.folder or default,
+        path,
         top_k=min(_TOP_K, model.vocabulary_size),
-        overwrite=values.get("overwrite", False),
+        overwrite=overwrite,
         format=format,
         quantize=values.get("quantize"),
         contract=values.get("contract"),

@@ -111,7 +111,7 @@ class Dataset:
         words.update(self._given("document_start", "tokenize"))
         try:
             corpus = self._load_own(words)
-        except UnspacedTextError as error:
+        except (UnspacedTextError, FileNotFoundError) as error:
             raise UsageError(str(error)) from None
         if corpus.description:
             print(corpus.description)

@@ -326,6 +326,12 @@ class EntailmentClassifier(DualSequenceModel):
             name: [*map(require_strings(name, t, self.vocabulary).encode, t)]
             for name, t in texts.items()
         }
+        for name, rows in sentences.items():
+            for text, row in zip(texts[name], rows):
+                if not len(row):
+                    raise ValueError(
+                        f"A sentence is empty: `{name}` has no word in {text!r}"
+                    )
         pairs = [*zip(*sentences.values())]
         # Pairs of similar lengths are read side by side.
         order = sorted(range(len(pairs)), key=lambda n: [*map(len, pairs[n])])

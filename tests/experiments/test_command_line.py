@@ -369,9 +369,12 @@ def test_surprisals_of_a_table(memlm, run, folder):
     assert "the state is carried from sentence to sentence" in told.out
 
     (folder / "none.tsv").write_text("item\n1\n")
+    (folder / "gap.csv").write_text("item,sentence\n\n1,the man\n2,\n")
     for arguments, error in (
         (["none.tsv"], "has no column called sentence"),
-        (["items.csv", "--regions=item2"], "There is no column 'item2'"),
+        (["items.csv", "--regions=item2"], "items.csv: There is no column"),
+        (["gap.csv"], "gap.csv: line 4: sentence has no word"),
+        (["-"], "No such file or directory: -"),
         (["items.csv", "--regions=item", "--sentence=at"], "region 2 is not w"),
         (["items.csv", "--by=region"], "--by needs --regions"),
         (["items.csv", "--tokens"], "--tokens needs a text file"),
@@ -379,7 +382,7 @@ def test_surprisals_of_a_table(memlm, run, folder):
         (["plain.txt", "--spillover=2"], "--spillover needs a .csv"),
     ):
         told = memlm("surprisal", run, *arguments)
-        assert told.status and error in told.err, told.err
+        assert told.status == 2 and error in told.err, told.err
         assert told.err.count("\n") == 1
     told = memlm(
         "surprisal", "memlm/embedded_lstm", "items.csv", "--frequency=train"
@@ -922,6 +925,9 @@ def test_own_pairs(memlm, folder):
     [
         (("predict", "RUN", "none.tsv"), "needs a file of pairs, or a PREM"),
         (("predict", "RUN", "a", "b", "--out=x"), "--out needs a file of p"),
+        (("predict", "RUN", "a", ""), "A sentence is empty: `hypothesis` has"),
+        (("export", "RUN", "a", "--format=litert"), "must end with .tflite"),
+        (("train", "--dataset=empty"), "folder empty holds no .txt file"),
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
         (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
         (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),
@@ -950,6 +956,7 @@ def test_own_pairs(memlm, folder):
 )
 def test_wrong_own_pairs(arguments, message, memlm, folder, classifier):
     (folder / "bad.tsv").write_text("premise\thypothesis\tlabel\na b\n")
+    (folder / "empty").mkdir()
     arguments = [classifier if a == "RUN" else a for a in arguments]
     told = memlm(*arguments)
     assert told.status == 2 and message in told.err, told.err
