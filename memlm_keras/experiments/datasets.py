@@ -157,6 +157,12 @@ class Dataset:
                 )
             suffixes = {*SUFFIXES} - {".txt"}
             tables = [p for p in self.paths if p.suffix.lower() in suffixes]
+            for path in self.paths:
+                if not (path.is_file() or path.is_dir()):
+                    raise UsageError(
+                        f"{path} is a pipe or a device, and a text is read "
+                        "several times. Save it to a file first."
+                    )
             if classifies:
                 wrong.append("data_dir")
             elif tables:

@@ -927,6 +927,8 @@ def test_own_pairs(memlm, folder):
         (("predict", "RUN", "a", "b", "--out=x"), "--out needs a file of p"),
         (("predict", "RUN", "a", ""), "A sentence is empty: `hypothesis` has"),
         (("export", "RUN", "a", "--format=litert"), "must end with .tflite"),
+        (("train", "--dataset=fifo"), "fifo is a pipe or a device, and a te"),
+        (("train", "gru_shared", "--dataset=fifo"), "Save it to a file first"),
         (("train", "--dataset=empty"), "folder empty holds no .txt file"),
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
         (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
@@ -957,6 +959,7 @@ def test_own_pairs(memlm, folder):
 def test_wrong_own_pairs(arguments, message, memlm, folder, classifier):
     (folder / "bad.tsv").write_text("premise\thypothesis\tlabel\na b\n")
     (folder / "empty").mkdir()
+    os.mkfifo(folder / "fifo")
     arguments = [classifier if a == "RUN" else a for a in arguments]
     told = memlm(*arguments)
     assert told.status == 2 and message in told.err, told.err
