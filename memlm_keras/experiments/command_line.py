@@ -649,7 +649,7 @@ def _status(error, arguments):
         if flag and f"`{flag[1]}`" in text:
             return 2
         values = argument.partition("=")[2] if flag else argument
-        for path in values.split(","):
+        for path in options.split_paths(values):
             is_file = os.path.isfile(path)
             if absent:
                 # Not any word of a text.

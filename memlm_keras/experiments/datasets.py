@@ -16,6 +16,7 @@ from memlm_keras.experiments.options import TEXTS
 from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import split_paths
 
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
@@ -32,7 +33,7 @@ class Dataset:
         # Whether lines with several sentences are split at them.
         self.sentences = sentences
         self.reading = dict(reading or {})
-        self.paths = [pathlib.Path(part) for part in self.name.split(",")]
+        self.paths = [pathlib.Path(part) for part in split_paths(self.name)]
         self._check()
 
     @property

@@ -18,6 +18,7 @@ from memlm_keras.experiments.datasets import unit_of
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
+from memlm_keras.experiments.options import split_paths
 from memlm_keras.experiments.tasks import folder_of_trained
 from memlm_keras.experiments.tasks import kind_of
 from memlm_keras.experiments.tasks import resolve
@@ -136,7 +137,7 @@ def choose_preset(dataset, preset=None, **given):
     options, reasons = {}, []
     splits = "tokenize" not in given and dataset not in TEXTS
     if splits and (preset is None or _is_own(preset)):
-        tokenize, reason = _tokenize(pathlib.Path(dataset.split(",")[0]))
+        tokenize, reason = _tokenize(pathlib.Path(split_paths(dataset)[0]))
         if tokenize is not None:
             options["tokenize"] = reading["tokenize"] = tokenize
             reasons.append(reason)

@@ -7,6 +7,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import os
 
 CLASSIFIER = "EntailmentClassifier"
 AUTOENCODER = "SequenceAutoencoder"
@@ -41,6 +42,11 @@ def nearest(name, names):
     """Returns `" Did you mean NAME?"`, or `""` if no name is similar."""
     matches = difflib.get_close_matches(str(name), map(str, names), 1, 0.5)
     return f" Did you mean {matches[0]}?" if matches else ""
+
+
+def split_paths(text):
+    """Paths with commas between, or one that exists and has commas itself."""
+    return [text] if os.path.exists(text) else text.split(",")
 
 
 @dataclasses.dataclass(frozen=True)

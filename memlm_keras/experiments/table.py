@@ -25,6 +25,7 @@ from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import split_paths
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.experiments.tasks import kind_of
 
@@ -82,7 +83,7 @@ class TableRuns:
         self.speed = f"{'pairs' if classifies else 'tokens'}_per_second"
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
-        parts = [pathlib.Path(self.dataset.split(",")[0]).stem]
+        parts = [pathlib.Path(split_paths(self.dataset)[0]).stem]
         parts += [name.replace("/", "-"), *name_parts(self.overrides)]
         parts += ["grid"] * bool(self.grid)
         self.run_dir = pathlib.Path(run_dir)

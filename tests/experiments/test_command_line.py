@@ -876,14 +876,15 @@ def test_own_pairs(memlm, folder):
         for b in ("man", "dog", "cat", "sea", "boat")
         for word, label in (("sun", "oui"), ("rain", "non"))
     ]
-    (folder / "my.tsv").write_text("s1\ts2\tclass\n" + "".join(rows))
+    name = "my,own.tsv"
+    (folder / name).write_text("s1\ts2\tclass\n" + "".join(rows))
     flags = "--scale=0.06 --embedding_dim=4 --epochs=2 --verbose=0 --nohalve"
-    told = memlm("train", "gru_shared", "--dataset=my.tsv", *flags.split())
+    told = memlm("train", "gru_shared", f"--dataset={name}", *flags.split())
     assert told.status == 0, told.err
     assert "24 for training, 3 for validation and 3 for test" in told.out
     assert "The most frequent label, " in told.out
     (run,) = (folder / "runs").iterdir()
-    assert run.name.startswith("my-weissenborn2016-gru_shared")
+    assert run.name.startswith("my,own-weissenborn2016-gru_shared")
     told = memlm("evaluate", run)
     assert told.status == 0 and "test: accuracy" in told.out, told.err
     # In another order than the corpus would have them.
