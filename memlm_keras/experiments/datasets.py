@@ -80,7 +80,11 @@ class Dataset:
         and finds the labels of pairs there."""
         corpus = self._load(vocabulary, labels)
         lines = self.reading.get("training_lines")
-        return corpus if lines is None else corpus.with_first_lines(lines)
+        if lines is not None:
+            corpus = corpus.with_first_lines(lines)
+        if self.kind != CLASSIFIER and self.name not in TEXTS:
+            _describe(corpus, vocabulary is None)
+        return corpus
 
     def _load(self, vocabulary, labels):
         data = memlm.data
@@ -111,24 +115,9 @@ class Dataset:
         del words["data_dir"]
         words.update(self._given("document_start", "tokenize"))
         try:
-            corpus = self._load_own(words)
+            return self._load_own(words)
         except (UnspacedTextError, FileNotFoundError) as error:
             raise UsageError(str(error)) from None
-        if corpus.description:
-            print(corpus.description)
-        known = corpus.vocabulary
-        unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
-        rarer = (
-            ", as it is written there or for rarer words (--minimum_count and "
-            "--vocabulary_size say which)"
-        )
-        print(
-            f"The vocabulary has {len(known):,} {unit_of(known)}; "
-            f"{unknown:.1%} of the "
-            f"training text is {known.unknown}"
-            f"{rarer if vocabulary is None else ''}."
-        )
-        return corpus
 
     def _load_own(self, words):
         if self.treebank:
@@ -231,6 +220,23 @@ def has_documents(corpus, required=False):
             "documents."
         )
     return has
+
+
+def _describe(corpus, is_counted):
+    """Prints how a text of one's own was read, and if its words were counted
+    which are unknown."""
+    if corpus.description:
+        print(corpus.description)
+    known = corpus.vocabulary
+    unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
+    rarer = (
+        ", as it is written there or for rarer words (--minimum_count and "
+        "--vocabulary_size say which)"
+    )
+    print(
+        f"The vocabulary has {len(known):,} {unit_of(known)}; {unknown:.1%} of "
+        f"the training text is {known.unknown}{rarer if is_counted else ''}."
+    )
 
 
 def unit_of(vocabulary):

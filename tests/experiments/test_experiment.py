@@ -135,6 +135,11 @@ def test_one_file_is_split_as_load_text_does(folder, capsys):
     kept = Experiment("daniluk2017/lstm", "mine.txt", minimum_count=1)
     assert "whale" in kept.corpus.vocabulary
     assert len(corpus.vocabulary) == len(kept.corpus.vocabulary) - 1
+    capsys.readouterr()
+    first = Experiment("daniluk2017/lstm", "mine.txt", training_lines=1)
+    told, size = capsys.readouterr().out, len(first.corpus.vocabulary)
+    told += capsys.readouterr().out
+    assert told.count("vocabulary has") == 1 and f"has {size} words" in told
 
 
 def test_three_files_are_the_three_splits(folder):
