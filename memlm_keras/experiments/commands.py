@@ -549,8 +549,9 @@ def _file_and_text(path, values):
     model = run_folder.load_model(path)
     if not hasattr(model, "score_batches"):
         raise UsageError(
-            f"{path} holds a {type(model).__name__}. Without its run folder, "
-            "only a language model can be measured; name the run folder."
+            f"{path} is of class {type(model).__name__}. Without its run "
+            "folder, only a language model can be measured; name the run "
+            "folder."
         )
     _require_vocabulary(path, model)
     corpus = datasets.Dataset(dataset, kind, reading=reading).load(
@@ -1002,8 +1003,16 @@ def generate(positional, values, command):
 
         keras.utils.set_random_seed(values["seed"])
     unknown = [] if values.get("unknown") else [model.vocabulary.unknown_id]
+    prompt = positional.prompt or ""
+    ids = list(model.vocabulary.encode(prompt))
+    if number := ids.count(model.vocabulary.unknown_id):
+        print(
+            f"{number} of the prompt's {len(ids)} tokens are read as "
+            f"{model.vocabulary.unknown}.",
+            file=sys.stderr,
+        )
     for text in model.generate(
-        [positional.prompt or ""] * values["sentences"],
+        [prompt] * values["sentences"],
         values["max_length"],
         values["sampler"],
         suppress_token_ids=unknown,
@@ -1236,7 +1245,7 @@ def _load(path, method=None, cache=False):
     model = run_folder.load_model(path) if folder is None else folder.model()
     if method is not None and not hasattr(model, method):
         raise UsageError(
-            f"{path} is of a {type(model).__name__}, which cannot {method}."
+            f"{path} is of class {type(model).__name__}, which cannot {method}."
         )
     _require_vocabulary(path, model)
     if not cache:

@@ -224,9 +224,9 @@ def choose_preset(dataset, preset=None, **given):
         f"tokens, at a rate of {row['learning_rate']:g}."
     )
     reasons.append(
-        f"It is trained for at most {epochs} epochs, by estimate "
-        f"{math.ceil(epochs * minutes):,} min on {_machine()}, and ends "
-        "earlier if the validation text gains no more."
+        f"It is trained for at most {epochs} epoch{'s' * (epochs > 1)}, "
+        f"by estimate {math.ceil(epochs * minutes):,} min on {_machine()}, "
+        "and ends earlier if the validation text gains no more."
     )
     return Choice(preset, options, running, reasons, corpus)
 

@@ -107,14 +107,15 @@ class Option:
             return f"one of {', '.join(map(str, self.choices))}"
         names = {int: "an integer", float: "a number", bool: "true or false"}
         text = names.get(self.type, "a text")
-        if self.at_least is not None:
-            text += f" of at least {self.at_least:g}"
-        if self.above is not None:
-            text += f" above {self.above:g}"
-        if self.at_most is not None:
-            text += f", at most {self.at_most:g}"
-        if self.below is not None:
-            text += f", below {self.below:g}"
+        for words, limit in (
+            (" of at least", self.at_least),
+            (" above", self.above),
+            (", at most", self.at_most),
+            (", below", self.below),
+        ):
+            if limit is not None:
+                # Integers are whole, however large.
+                text += f"{words} {limit:{'g' if limit % 1 else '.0f'}}"
         return text
 
 

@@ -418,7 +418,7 @@ def _language_model_options(model, top_k, labels, max_length):
     if labels is not None:
         raise ValueError(
             "`labels` are those of an `EntailmentClassifier`. Received: "
-            f"labels={labels!r} for a {type(model).__name__}"
+            f"labels={labels!r} for the class {type(model).__name__}"
         )
     require_streaming("`export`", model)
     require_positive_integer("top_k", top_k)

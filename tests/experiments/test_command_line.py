@@ -93,6 +93,8 @@ def test_from_text_to_a_model_that_serves(memlm, folder):
     flags = ["--sampler=random", "--sentences=20", "--seed=1"]
     assert "<unk>" not in memlm("generate", run, *flags).out
     assert "<unk>" in memlm("generate", run, *flags, "--unknown").out
+    told = memlm("generate", run, "the zyxt", "--max_length=9", "--seed=1")
+    assert "1 of the prompt's 2 tokens are read as <unk>" in told.err
 
     told = memlm("score", run, "the man", "zebra")
     lines = told.out.split()

@@ -78,7 +78,7 @@ def test_files_of_other_models(memlm, train, folder, classifier):
         results_of(run)["test"]["perplexity"], abs=1e-3
     )
     told = memlm("evaluate", classifier, "--dataset=text")
-    refused(told, "holds a EntailmentClassifier", "name the run folder")
+    refused(told, "of class EntailmentClassifier", "name the run folder")
 
 
 def test_the_average_of_two_runs(memlm, train, folder):
@@ -285,7 +285,7 @@ def test_wrong_requests_by_recency(memlm, train, folder, classifier):
     refused(memlm(*evaluate, "--dynamic"), "dynamic is not measured by recency")
     refused(memlm("evaluate", run, run, "--by=recency"), "different ones")
     told = memlm("evaluate", classifier, "--by=recency", "--dataset=text")
-    refused(told, "holds a EntailmentClassifier")
+    refused(told, "of class EntailmentClassifier")
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--by=recency", "--cache_size=9")
     refused(told, "cache_size needs the run folder")
