@@ -4,6 +4,7 @@ They are made in seconds. A model that predicts no better has learned too
 little, whatever its perplexity is.
 """
 
+import re
 import warnings
 
 import numpy as np
@@ -87,13 +88,14 @@ def _perplexities(model, corpus, splits=("validation", "test")):
     }
 
 
-def warn_if_little_is_learned(experiment, test):
-    """Compares a test perplexity with that of the words' frequencies."""
+def warn_if_little_is_learned(experiment, results, command=None):
+    """Compares a test perplexity with that of the words' frequencies, and
+    advises what was not given."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return
     found = _perplexities(_counted(corpus, 1), corpus, ["test"])["test"]
-    by_frequency, by_model = found["perplexity"], test["perplexity"]
+    by_frequency, by_model = found["perplexity"], results["test"]["perplexity"]
     if by_model < _LEARNED * by_frequency:
         return
     how = "little better" if by_model < by_frequency else "no better"
@@ -110,7 +112,16 @@ def warn_if_little_is_learned(experiment, test):
         own = experiment.preset_name.startswith("memlm/")
         flags = [as_flag(*each) for each in fitted.items()] * (not own)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        line += f" Try {', '.join(flags[:-1])} or {flags[-1]}."
+        given = experiment.overrides.items()
+        # What the command chose by itself is no advice that was followed.
+        given = command or " ".join(as_flag(*each) for each in given)
+        given = given.replace("--no", "--")
+        flags = [f for f in flags if re.search(r"--\w+", f)[0] not in given]
+        if results["best_epoch"] == results["epochs"]:
+            flags.append("more --epochs")
+        if flags:
+            *some, last = flags
+            line += f" Try {', '.join(some)}{' or ' * bool(some)}{last}."
     print(line)
 
 

@@ -538,12 +538,17 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     counts.fit(corpus.train, verbose=0)
     frequencies = counts.perplexity(corpus.test, verbose=0).perplexity
     assert f"which have a perplexity of {frequencies:.1f} on" in told
-    assert "Try --optimizer=adam, --halve, a smaller" in told
+    # A size of batches was given, and the last epoch is the best.
+    flags = "--optimizer=adam, --halve, a larger --initial_range"
+    assert f"Try {flags} or more --epochs." in told
     for share, said in ((0.5, ""), (0.9, "little better"), (1.1, "no better")):
-        found = {"perplexity": share * frequencies}
-        comparison.warn_if_little_is_learned(experiment, found)
+        found = {"test": {"perplexity": share * frequencies}}
+        found |= {"epochs": 2, "best_epoch": 1}
+        given = "memlm train --initial_range=0.5 --nohalve --batch_size=2"
+        comparison.warn_if_little_is_learned(experiment, found, given)
         told = capsys.readouterr().out
         assert said in told and bool(told) == bool(said)
+        assert not said or told.endswith("Try --optimizer=adam.\n")
 
 
 @pytest.mark.parametrize("limit, said", [(2**30, False), (99, True)])
