@@ -153,15 +153,23 @@ STEPS = {
             "small",
         ),
         Step(
-            "Other words keep their vectors, the default",
-            "table kong2019/ptb --seeds=0,1,2 --rows=vs_kneser_ney_512",
+            "Three readings",
+            "table kong2019/ptb --seeds=0,1,2 --rows=vs_kneser_ney_512 "
+            "--grid other_words=mode,sample output_bias=True,False",
             "kong2019_little_text",
             "small",
         ),
         Step(
-            "Three readings",
+            "The third reading, other words by their means",
+            "table kong2019/ptb --seeds=0,1 --rows=vs_kneser_ney_512 "
+            "--other_words=mean",
+            "kong2019_little_text",
+            "small",
+        ),
+        Step(
+            "The same without an output bias",
             "table kong2019/ptb --seeds=0 --rows=vs_kneser_ney_512 "
-            "--grid other_words=mode,mean output_bias=True,False",
+            "--other_words=mean --nooutput_bias",
             "kong2019_little_text",
             "small",
         ),
