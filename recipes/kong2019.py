@@ -58,8 +58,7 @@ def make_model(vocabulary):
         vocabulary=vocabulary,
         embedding_dim=units,
         recurrent=[make_lstm(units), make_lstm(units)],  # Section 5.1
-        # Section 5.1: dropout of the input and output embeddings, the latter
-        # here of the outputs that they are multiplied with.
+        # Section 5.1; of the outputs in place of the output embeddings.
         dropout={"embeddings": 0.5, "outputs": 0.5},
         tie_embeddings=True,  # Sections 4.3 and 5.1
         embedding=memlm.smoothing.SmoothedEmbedding(
@@ -86,8 +85,7 @@ def train(corpus):
     )
     model.compile(
         keras.optimizers.RMSprop(LEARNING_RATE, global_clipnorm=5.0),
-        # A choice: summed over the steps of a row, here of a continuous
-        # stream. The L2 penalty is added to this sum, not to a mean.
+        # A choice: the sum over steps, to which the L2 penalty is added.
         loss=memlm.training.SentenceCrossEntropy(),
     )
     model.fit(
