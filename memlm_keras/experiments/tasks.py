@@ -348,10 +348,9 @@ def _prompt(corpus):
     """Known words without punctuation, which a shell might read: the beginning
     of a sentence of the test text, or else words within one."""
     vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
-    ends = np.flatnonzero(tokens == vocabulary.end_of_sentence_id)
-    within = []
-    for sentence in np.split(tokens, ends):
-        words = vocabulary.detokenize(sentence[sentence != tokens[ends[0]]])
+    end, within = vocabulary.end_of_sentence_id, []
+    for sentence in np.split(tokens, np.flatnonzero(tokens == end)):
+        words = vocabulary.detokenize(sentence[sentence != end])
         words = words.split()
         first = words[:_PROMPT]
         if len(first) == _PROMPT and all(map(str.isalpha, first)):

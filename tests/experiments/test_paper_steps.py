@@ -21,7 +21,7 @@ every_paper = pytest.mark.parametrize("paper", STEPS)
 
 
 def identity(experiment, values):
-    """What makes a run: arguments but the place of the text, and its length."""
+    """Arguments of a run without the place of the text, and its length."""
     arguments = dict(experiment.recipe)
     arguments.pop("data_dir", None)
     if "optimizer" in experiment.preset:
