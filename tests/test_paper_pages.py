@@ -104,7 +104,9 @@ def test_what_a_page_of_a_paper_has(paper):
     assert text.count(":pyobject:") >= 2
     assert "\n## Errata and choices\n" in text
     pictures = re.findall(r"!\[[^\]]+\]\(\.\./results/(\w+)\.png\)", text)
-    assert pictures and all(name.startswith(paper) for name in pictures)
+    # Smoothing reads no memory that could be drawn.
+    assert pictures or paper == "kong2019"
+    assert all(name.startswith(paper) for name in pictures)
     assert f"](../results/{paper}.md)" in text
     for page in ("results/claims.md", "glossary.md"):
         assert f"](../{page}#{heading})" in text
