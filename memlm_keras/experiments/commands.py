@@ -16,13 +16,10 @@ import shlex
 import sys
 import textwrap
 
-import numpy as np
-
 import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
-from memlm_keras.data import pair_corpora
 from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import EnteredText
 from memlm_keras.experiments import comparison
@@ -42,6 +39,7 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
+from memlm_keras.experiments.pairs import predict_pairs
 from memlm_keras.experiments.report import outcome
 from memlm_keras.experiments.tasks import resolve
 
@@ -1086,62 +1084,16 @@ def predict(positional, values, command):
         raise UsageError("--out needs a file of pairs.")
     model = _load(positional.run, "classify")
     if hypothesis is None:
-        return _predict_file(model, premise, values.get("out"))
+        table, notes = predict_pairs(model, premise)
+        with _writing(values.get("out")) as file:
+            file.write(table)
+        for note in notes:
+            print(note, file=sys.stderr)
+        return
     with _wrong_use():
         labels = model.classify(premise, hypothesis)
     for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
         print(f"{probability:.3f} {label}")
-
-
-def _predict_file(model, path, out):
-    """Writes the label and the probabilities of each pair of a file; reports
-    the accuracy where it has labels."""
-    from memlm_keras.models.surprisal import table_text
-
-    rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
-    sentences = [[r[name] for r in rows] for name in ("premise", "hypothesis")]
-    with naming(path):
-        found = model.classify(*sentences)
-    names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name, "") for row in rows] for name in names}
-    predicted = [max(each, key=each.get) for each in found]
-    own = {
-        "predicted": predicted,
-        **{
-            f"probability_{label}": np.array([each[label] for each in found])
-            for label in found[0]
-        },
-    }
-    with _writing(out) as file:
-        file.write(
-            table_text(
-                columns
-                | {
-                    f"memlm_{name}" if name in columns else name: values
-                    for name, values in own.items()
-                }
-            )
-        )
-    labels = [*map(str, found[0])]
-    given = [
-        (row["label"], str(label))
-        for label, row in zip(predicted, rows)
-        if row.get("label")
-    ]
-    right = [a == b for a, b in given if a in labels]
-    if unknown := len(given) - len(right):
-        print(
-            f"{unknown if right else 'none'} of {len(given):,} labels "
-            f"{'are none' if right else 'is one'} of the model's: "
-            f"{', '.join(labels)}",
-            file=sys.stderr,
-        )
-    if right:
-        print(
-            f"accuracy {100 * np.mean(right):.2f} percent, of the "
-            f"{len(right):,} of {len(rows):,} pairs whose label the model has",
-            file=sys.stderr,
-        )
 
 
 def export(positional, values, command):

@@ -1,4 +1,5 @@
-"""Tasks of models of two sequences: classifiers and autoencoders."""
+"""Tasks of models of two sequences, classifiers and autoencoders; and tables of
+what a classifier predicts."""
 
 import math
 import shlex
@@ -6,6 +7,8 @@ import shlex
 import numpy as np
 
 import memlm_keras as memlm
+from memlm_keras.data import pair_corpora
+from memlm_keras.data.tables import naming
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
 from memlm_keras.experiments.options import AUTOENCODER
@@ -201,3 +204,45 @@ class AutoencoderTask(DualSequenceTask):
         end = vocabulary.tokens[vocabulary.end_of_sentence_id]
         # As it is read, and as the decoder reads it.
         return [*words, end], [end, *words]
+
+
+def predict_pairs(model, path):
+    """Returns a table of the pairs of a file, with the label and probabilities
+    that a classifier predicts, and notes: the accuracy if it has labels."""
+    from memlm_keras.models.surprisal import table_text
+
+    rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
+    sentences = [[r[name] for r in rows] for name in ("premise", "hypothesis")]
+    with naming(path):
+        found = model.classify(*sentences)
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    predicted = [max(each, key=each.get) for each in found]
+    own = {
+        "predicted": predicted,
+        **{
+            f"probability_{label}": np.array([each[label] for each in found])
+            for label in found[0]
+        },
+    }
+    for name, values in own.items():
+        columns[f"memlm_{name}" if name in columns else name] = values
+    labels, notes = [*map(str, found[0])], []
+    given = [
+        (row["label"], str(label))
+        for label, row in zip(predicted, rows)
+        if row.get("label")
+    ]
+    right = [a == b for a, b in given if a in labels]
+    if unknown := len(given) - len(right):
+        notes.append(
+            f"{unknown if right else 'none'} of {len(given):,} labels "
+            f"{'are none' if right else 'is one'} of the model's: "
+            f"{', '.join(labels)}"
+        )
+    if right:
+        notes.append(
+            f"accuracy {100 * np.mean(right):.2f} percent, of the "
+            f"{len(right):,} of {len(rows):,} pairs whose label the model has"
+        )
+    return table_text(columns), notes
