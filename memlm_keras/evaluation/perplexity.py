@@ -99,7 +99,8 @@ class Perplexity:
         by_word = (
             ""
             if self.words is None
-            else f", {self.per_word:.2f} per word of {self.words} words"
+            else f", {self.per_word:.2f} per word of {self.words} words "
+            "and ends of sentences"
         )
         line = (
             f"{name} {self.perplexity:.2f} = "

@@ -12,12 +12,15 @@ import numpy as np
 import memlm_keras as memlm
 from memlm_keras.experiments.datasets import can_be_counted
 from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import unit_of
 from memlm_keras.experiments.options import as_flag
 
 NAME = "comparison"
 _ORDER = 5
 # Words to print, and how often they must be predicted.
 _WORDS, _OFTEN = 8, 3
+# Bits saved each time that are worth printing, with one digit.
+_LEAST = 0.05
 _LINES, _LONGEST = 3, 25
 _BITS = np.log(2.0)
 # Models above this share of the perplexity of frequencies learned little.
@@ -48,6 +51,7 @@ def compare(experiment, model, asked, verbose, before):
     shares = mixture_weights(scores("validation")[1:])
     averaged = mixed([found, by_counts], shares)
     return {
+        "unit": unit_of(corpus.vocabulary),
         **_before_training(experiment, verbose),
         "unigram": _perplexities(unigram, corpus),
         "kneser_ney": _perplexities(counted, corpus),
@@ -88,9 +92,11 @@ def _perplexities(model, corpus, splits=("validation", "test")):
     }
 
 
-def warn_if_little_is_learned(experiment, results, command=None):
+def warn_if_little_is_learned(
+    experiment, results, command=None, compared=False
+):
     """Compares a test perplexity with that of the words' frequencies, and
-    advises what was not given."""
+    advises what was not given; of epochs, `describe` does if it follows."""
     corpus = experiment.corpus
     if not can_be_counted(corpus):
         return
@@ -105,19 +111,23 @@ def warn_if_little_is_learned(experiment, results, command=None):
         f"{by_model:.1f}."
     )
     if experiment.preset.get("trained") is None:
-        fitted = {"optimizer": "adam", "halve": True}
-        fitted = {
-            k: v for k, v in fitted.items() if v != experiment.settings.get(k)
-        }
         own = experiment.preset_name.startswith("memlm/")
-        flags = [as_flag(*each) for each in fitted.items()] * (not own)
+        given = [as_flag(*each) for each in experiment.overrides.items()]
+        typed = (command or " ".join(given)).replace("--no", "--")
+        chosen = own or not all(
+            flag.partition("=")[0] in typed for flag in given
+        )
+        gains = results["best_epoch"] == results["epochs"]
+        adam = experiment.preset["optimizer"]["class_name"].endswith("Adam")
+        halves = own or experiment.settings.get("halve")
+        flags = ["--optimizer=adam"] * (not adam) + ["--halve"] * (not halves)
         flags += ["a smaller --batch_size", "a larger --initial_range"]
-        given = experiment.overrides.items()
-        # What the command chose by itself is no advice that was followed.
-        given = command or " ".join(as_flag(*each) for each in given)
-        given = given.replace("--no", "--")
-        flags = [f for f in flags if re.search(r"--\w+", f)[0] not in given]
-        if results["best_epoch"] == results["epochs"]:
+        # What the command chose is for longer training.
+        flags *= not (gains and chosen)
+        flags = [f for f in flags if re.search(r"--\w+", f)[0] not in typed]
+        if gains and "--learning_rate" in typed:
+            flags.append("a larger --learning_rate")
+        if gains and not compared:
             flags.append("more --epochs")
         if flags:
             *some, last = flags
@@ -135,7 +145,7 @@ def _gained(vocabulary, words, nats):
     return [
         [vocabulary.tokens[word], int(counts[word]), sums[word] / counts[word]]
         for word in best
-        if sums[word] > 0
+        if sums[word] > _LEAST * counts[word]
     ]
 
 
@@ -199,7 +209,11 @@ def describe(results):
         name: row["test"]["perplexity"] for name, row in rows.items() if row
     }
     width = max(map(len, rows))
-    lines = ["Perplexity of the test text:"]
+    unit = found.get("unit", "words")
+    lines = [
+        f"Perplexity of the test text, over {unit} (with other "
+        f"{unit.split()[0]}, compare the bits):"
+    ]
     lines += [f"  {name:{width}} {value:9.1f}" for name, value in rows.items()]
     lines += _behind_counting(results, rows)
     if found["gained"]:
@@ -208,8 +222,8 @@ def describe(results):
             for word, count, bits in found["gained"]
         )
         lines.append(
-            "Words that it predicts better than Kneser-Ney with a cache, and "
-            f"the bits saved each time: {words}"
+            f"{unit.capitalize()} that it predicts better than Kneser-Ney with "
+            f"a cache, and the bits saved each time: {words}"
         )
     if found["generated"]:
         lines += ["It writes:", *(f"  {line}" for line in found["generated"])]

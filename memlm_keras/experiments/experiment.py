@@ -251,7 +251,9 @@ class Experiment:
                     **self.task.measure(self, model, verbose),
                 }
             if finite and isinstance(self.task, LanguageModelTask):
-                comparison.warn_if_little_is_learned(self, results, command)
+                comparison.warn_if_little_is_learned(
+                    self, results, command, measures.get("compare")
+                )
             # Before the results, with which the run is finished.
             curve = run_folder.path / figures.CURVE
             title = f"{self.preset_name} on {self.corpus.name}"

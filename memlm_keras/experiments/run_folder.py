@@ -40,7 +40,9 @@ _TYPES = {
         (int, float),
     ),
     "spelling_bits_per_word": (int, float, type(None)),
-    **dict.fromkeys("preset dataset date backend command kind".split(), str),
+    **dict.fromkeys(
+        "preset dataset date backend command kind unit".split(), str
+    ),
     "gained": [list],
     "generated": [str],
     "seed": int,

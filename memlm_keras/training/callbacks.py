@@ -176,24 +176,25 @@ class TimeEstimate(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.perf_counter()
+        steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
+        if self._printed or not steps:
+            return
+        batch += self._done * steps
         if self._started is None:
             self._started = now
         elif self._begin is None:
             if now - self._started >= self.seconds:
                 self._begin = batch, now
-        elif not self._printed and now - self._begin[1] >= self.seconds:
+        elif now - self._begin[1] >= self.seconds:
             self._printed = True
             first, begin = self._begin
-            steps, epochs = (self.params.get(k) for k in ("steps", "epochs"))
-            if steps and batch > first:
-                epochs -= self._done
-                epoch = (now - begin) / (batch - first) * steps
-                print(
-                    f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
-                    f"epoch{'s' * (epochs > 1)}, if training does not stop "
-                    "before, "
-                    f"{_minutes(epoch * epochs)}."
-                )
+            epochs -= self._done
+            epoch = (now - begin) / (batch - first) * steps
+            print(
+                f"\nAn epoch takes about {_minutes(epoch)}; {epochs} "
+                f"epoch{'s' * (epochs > 1)}, if training does not stop "
+                f"before, {_minutes(epoch * epochs)}."
+            )
 
 
 def _minutes(seconds):

@@ -145,7 +145,8 @@ def test_pieces_of_words_are_counted_by_word_as_well(tokens):
     words = int(np.sum((tokens >= 5) | (tokens == 0)))
     assert (result.words, result.perplexity) == (words, plain.perplexity)
     assert result.per_word == pytest.approx(13 ** (101 / words), rel=1e-6)
-    assert f"{result.per_word:.2f} per word of {words} words" in str(result)
+    counted = f"{words} words and ends of sentences"
+    assert f"{result.per_word:.2f} per word of {counted}" in str(result)
     given = perplexity(model, batches, verbose=0, words=50)
     assert given.per_word == pytest.approx(13 ** (101 / 50), rel=1e-6)
     with pytest.raises(ValueError, match="`words` must be an integer.*words=0"):

@@ -594,7 +594,11 @@ def test_pieces_of_words(folder):
     assert "▁" not in generate
     assert set(generate.split('"')[1].split()) <= {*WORDS, "ma", "sa", "se"}
     model, _ = experiment.make()
-    comparison.compare(experiment, model, {}, 0, {})
+    found = comparison.compare(experiment, model, {}, 0, {})
+    results = {"preset": "memlm/small", "test": {"perplexity": 9.0}}
+    head, *lines = comparison.describe({**results, "comparison": found})
+    assert "over pieces of words (with other pieces, compare the bits" in head
+    assert not any(line.startswith("Words") for line in lines)
 
 
 def test_averaging_is_no_worse_than_the_better_where_it_was_chosen(compared):
@@ -622,12 +626,12 @@ def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
 
 
 def test_words_that_were_gained_most():
-    vocabulary = memlm_keras.data.Vocabulary(["sea", "man", "old"])
-    sea, man, old = vocabulary.encode(["sea", "man", "old"])
-    words = np.array([sea] * 4 + [man] * 3 + [old] * 2)
-    nats = np.log(2) * np.array([1.0] * 4 + [2.0] * 3 + [9.0] * 2)
-    found = comparison._gained(vocabulary, words, nats)
-    # `old` is too rare to say anything.
+    vocabulary = memlm_keras.data.Vocabulary(["sea", "man", "old", "the"])
+    sea, man, old, the = vocabulary.encode(["sea", "man", "old", "the"])
+    words = np.array([sea] * 4 + [man] * 3 + [old] * 2 + [the] * 9)
+    bits = np.array([1.0] * 4 + [2.0] * 3 + [9.0] * 2 + [0.04] * 9)
+    found = comparison._gained(vocabulary, words, np.log(2) * bits)
+    # `old` is too rare to say anything, and `the` gains nothing to speak of.
     assert [word for word, *_ in found] == ["man", "sea"]
     assert [count for _, count, _ in found] == [3, 4]
     assert [bits for *_, bits in found] == pytest.approx([2.0, 1.0])
