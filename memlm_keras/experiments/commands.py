@@ -176,11 +176,61 @@ def _describe_layer(layer):
 
 def train(positional, values, command):
     """Trains, and prints results and the commands that may follow."""
+    verbose = values["verbose"]
     running = take(options.RUNNING, values)
     pictures = take(options.PICTURES, values)
     measures = take(options.MEASURES, values)
     run_dir, overwrite = values.pop("run_dir"), values.pop("overwrite", False)
-    preset, dataset = positional.preset, values.pop("dataset", None)
+    with process.quiet(verbose):
+        experiment, name, running, measures = _experiment_to_train(
+            positional.preset,
+            values,
+            running,
+            measures,
+            pictures,
+            None if overwrite else run_dir,
+        )
+        folder = pathlib.Path(run_dir, name)
+        results = experiment.run(
+            folder,
+            **running,
+            measures=measures,
+            pictures=pictures,
+            overwrite=overwrite,
+            command=command,
+        )
+    task = experiment.task
+    print(outcome(results, task.columns))
+    if bits := measuring.describe_bits(results.get("test", {})):
+        print(f"test: {bits}")
+    _print_measured(results, measuring.requests(experiment, measures, results))
+    if "cache" in results and verbose:
+        print(
+            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
+            "with --cache."
+        )
+    print(f"All of it is in {folder}")
+    if not results.get("finite", True):
+        kept = results["best_epoch"]
+        raise RuntimeError(
+            f"Training diverged in epoch {results['epochs']}: its loss or "
+            f"perplexity was not finite. {folder} holds the weights "
+            f"{f'of epoch {kept}' if kept else 'from before training'}. Try a "
+            "lower --learning_rate."
+        )
+    path = shlex.quote(str(folder))
+    lines = task.examples(experiment, path)
+    if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
+        lines.insert(1, f"memlm attention {path}")
+    if lines and verbose:
+        print("\n  ".join(["Next, for instance:", *lines]))
+
+
+def _experiment_to_train(preset, values, running, measures, pictures, run_dir):
+    """The experiment that was asked for or that suits a text, the name of its
+    folder, and arguments and measures of its run; `run_dir` has runs that may
+    go on, if any."""
+    dataset = values.pop("dataset", None)
     if dataset is None:
         dataset = "embedded"
         print(
@@ -197,7 +247,9 @@ def train(positional, values, command):
         if o.name not in _FITTED_TOO
     )
     # Wrong options are refused before a text is read.
-    Experiment(preset or f"{defaults.OWN}/small", dataset, **values)
+    measures = Experiment(
+        preset or f"{defaults.OWN}/small", dataset, **values
+    ).check(measures, pictures, running.get("devices"))
     choice = None
     if preset is None or (own_text and not (published or sized)):
         choice = defaults.choose_preset(dataset, preset, **values, **running)
@@ -218,10 +270,20 @@ def train(positional, values, command):
                 "Without any, all are fitted to the text."
             )
     else:
+        name = Experiment(choice.preset, dataset, **values).name
+        name += "" if choice.is_own else "-fitted"
+        chosen = dict(choice.options)
+        if run_dir is not None and "num_sampled" not in values:
+            run = run_folder.RunFolder(pathlib.Path(run_dir, name))
+            if run.is_run:
+                # It depends on the machine, and another one may go on.
+                chosen["num_sampled"] = run.recipe().get("num_sampled")
+        experiment = Experiment(choice.preset, dataset, **values, **chosen)
+        experiment.corpus = choice.corpus
+        measuring.check(experiment, measures)
         print("\n".join(choice.reasons))
-        chosen = {**choice.options, **choice.running}
-        told = {**values, **chosen, **running}
-        print(f"Chosen: {_command(choice.preset, dataset, told)}")
+        typed = {**values, **choice.options, **choice.running, **running}
+        print(f"Chosen: {_command(choice.preset, dataset, typed)}")
         if preset is None:
             print("To change a choice, give its flag (memlm train --help).")
             if choice.is_english and (further := _further(dataset, values)):
@@ -229,15 +291,6 @@ def train(positional, values, command):
                     "This is English. For prose such as novels, a trained "
                     f"model can be trained further: {further}"
                 )
-        name = Experiment(choice.preset, dataset, **values).name
-        name += "" if choice.is_own else "-fitted"
-        chosen = dict(choice.options)
-        run = run_folder.RunFolder(pathlib.Path(run_dir, name))
-        if run.is_run and not overwrite and "num_sampled" not in values:
-            # It depends on the machine, and another one may go on.
-            chosen["num_sampled"] = run.recipe().get("num_sampled")
-        experiment = Experiment(choice.preset, dataset, **values, **chosen)
-        experiment.corpus = choice.corpus
         running = {**choice.running, **running}
     if (
         own_text
@@ -245,43 +298,7 @@ def train(positional, values, command):
         and datasets.can_be_counted(experiment.corpus)
     ):
         measures.setdefault("compare", True)
-    measures = read_options(options.MEASURES, measures, experiment.kind)
-    if pictures:
-        figures.check_pictures(experiment, pictures)
-    folder = pathlib.Path(run_dir, name)
-    results = experiment.run(
-        folder,
-        **running,
-        measures=measures,
-        pictures=pictures,
-        overwrite=overwrite,
-        command=command,
-    )
-    task = experiment.task
-    print(outcome(results, task.columns))
-    if bits := measuring.describe_bits(results.get("test", {})):
-        print(f"test: {bits}")
-    _print_measured(results, measuring.requests(experiment, measures, results))
-    if "cache" in results:
-        print(
-            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
-            "with --cache."
-        )
-    print(f"All of it is in {folder}")
-    if not results.get("finite", True):
-        kept = results["best_epoch"]
-        raise RuntimeError(
-            f"Training diverged in epoch {results['epochs']}: its loss or "
-            f"perplexity was not finite. {folder} holds the weights "
-            f"{f'of epoch {kept}' if kept else 'from before training'}. Try a "
-            "lower --learning_rate."
-        )
-    path = shlex.quote(str(folder))
-    lines = task.examples(experiment, path)
-    if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
-        lines.insert(1, f"memlm attention {path}")
-    if lines:
-        print("\n  ".join(["Next, for instance:", *lines]))
+    return experiment, name, running, measures
 
 
 def _command(preset, dataset, values):
@@ -479,15 +496,16 @@ def _evaluate_run(folder, values, measures, verbose):
     """Measures a run, on its own text or on another."""
     kind = folder.kind
     measures = read_options(options.MEASURES, measures, kind)
-    experiment, model = _experiment_of(folder, values, verbose)
-    measuring.check(experiment, measures)
-    results = experiment.task.measure(experiment, model, verbose)
-    before = {} if values else folder.results() or {}
-    requests = measuring.requests(experiment, measures, before)
-    known = before | results
-    for request in requests:
-        if not request.is_in(before):
-            known[request.name] = request.make(model, verbose, known)
+    with process.quiet(verbose):
+        experiment, model = _experiment_of(folder, values, verbose)
+        measuring.check(experiment, measures)
+        results = experiment.task.measure(experiment, model, verbose)
+        before = {} if values else folder.results() or {}
+        requests = measuring.requests(experiment, measures, before)
+        known = before | results
+        for request in requests:
+            if not request.is_in(before):
+                known[request.name] = request.make(model, verbose, known)
     if before:
         folder.add_results(known)
     print_numbers(results)
@@ -519,8 +537,10 @@ def _experiment_of(folder, values, verbose):
 def _evaluate_file(path, values, measures, verbose):
     """Measures a language model without its run folder."""
     _require_no_measures(path, measures)
-    model, corpus, batches = _file_and_text(path, values)
-    print_numbers(measuring.perplexities(model, batches, verbose, corpus))
+    with process.quiet(verbose):
+        model, corpus, batches = _file_and_text(path, values)
+        results = measuring.perplexities(model, batches, verbose, corpus)
+    print_numbers(results)
 
 
 def _require_no_measures(path, measures):
@@ -586,7 +606,8 @@ def _evaluate_mean(paths, folders, given, verbose):
         raise UsageError(
             f"Several runs must be different ones. Received: {' '.join(paths)}"
         )
-    experiments = [again(folder) for folder in folders]
+    with process.quiet(verbose):
+        experiments = [again(folder) for folder in folders]
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
@@ -1033,10 +1054,11 @@ def attention(positional, values, command):
             f"{positional.run} is a model without its run folder, which this "
             "needs."
         )
-    experiment = again(folder)
+    with process.quiet(verbose):
+        experiment = again(folder)
     if pictures:
         figures.check_pictures(experiment, pictures)
-    with files.hold(folder.path):
+    with files.hold(folder.path), process.quiet(verbose):
         paths = experiment.task.draw(
             experiment, folder.model(), folder.path, pictures, verbose
         )

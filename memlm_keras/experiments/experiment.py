@@ -158,6 +158,18 @@ class Experiment:
         model = self.task.make(self)
         return model, self.task.compile(self, model)
 
+    def check(self, measures, pictures=None, devices=None):
+        """Returns the measures of a run; raises `UsageError`, before a text is
+        read, for arguments of `run` that do not go together."""
+        if devices is not None and "distribution" not in self.overrides:
+            raise UsageError(
+                "devices is of --distribution=data_parallel. Received: "
+                f"devices={devices}"
+            )
+        if pictures:
+            figures.check_pictures(self, pictures)
+        return read_options(MEASURES, measures, self.kind)
+
     def run(
         self,
         folder,
@@ -202,15 +214,16 @@ class Experiment:
             OSError: if the folder cannot be written, or another process uses
                 it.
         """
-        measures = read_options(MEASURES, measures or {}, self.kind)
-        measuring.check(self, measures)
-        scope = self._scope(devices)
+        measures = self.check(measures or {}, pictures, devices)
         run_folder = RunFolder(folder)
-        if overwrite:
-            run_folder.move_aside()
-        # Before the folder is made, as this may raise.
-        settings = self.settings
-        with files.hold(folder):
+        with process.quiet(verbose):
+            measuring.check(self, measures)
+            scope = self._scope(devices)
+            if overwrite:
+                run_folder.move_aside()
+            # Before the folder is made, as this may raise.
+            settings = self.settings
+        with files.hold(folder), process.quiet(verbose):
             state = run_folder.open(settings, epochs, patience)
             if state == "finished":
                 print(f"{folder} is finished, and is not trained again.")
@@ -300,11 +313,6 @@ class Experiment:
     def _scope(self, devices):
         """Context in which the model is made and trained."""
         if "distribution" not in self.overrides:
-            if devices is not None:
-                raise UsageError(
-                    "devices is of --distribution=data_parallel. Received: "
-                    f"devices={devices}"
-                )
             return contextlib.nullcontext()
         process.import_keras()
         try:

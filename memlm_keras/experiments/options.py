@@ -407,7 +407,8 @@ OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 VERBOSE = Option(
     "verbose",
     int,
-    "Progress: 0 none, 1 a bar, 2 a line an epoch.",
+    "Progress: 0 none, and nothing but results is printed; 1 a bar; 2 a "
+    "line an epoch.",
     default=1,
     choices=(0, 1, 2),
 )

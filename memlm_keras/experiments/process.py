@@ -1,4 +1,4 @@
-"""The process of an experiment: its backend, signals and provenance."""
+"""The process of an experiment: its backend, signals, output and provenance."""
 
 import contextlib
 import ctypes
@@ -181,6 +181,19 @@ def signals_wait(save):
         _waits = False
     if _received is not None:
         raise Interrupted(_received)
+
+
+# === Output ===
+
+
+@contextlib.contextmanager
+def quiet(verbose):
+    """Context in which nothing is printed if `verbose` is 0."""
+    with contextlib.ExitStack() as stack:
+        if not verbose:
+            nowhere = stack.enter_context(open(os.devnull, "w"))
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        yield
 
 
 # === Provenance ===

@@ -7,6 +7,7 @@ from memlm_keras.evaluation import perplexity_by_recency
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import provenance
+from memlm_keras.experiments.process import quiet
 from memlm_keras.experiments.report import markdown_table
 
 _NOTE = (
@@ -21,16 +22,16 @@ def compare(runs, split, verbose, command, out=None, plot=None):
     `runs` yields the name, model, corpus and a function from a split to batches
     of each; `out` and `plot` are paths of files to write, or `None`."""
     results, first = {}, None
-    for name, model, corpus, batches in runs:
-        first = first or (name, corpus)
-        if corpus.fingerprint != first[1].fingerprint:
-            raise UsageError(
-                f"{name} and {first[0]} were trained on different texts or "
-                "vocabularies."
-            )
-        result = perplexity_by_recency(model, batches(split), verbose=0)
-        results[name] = result
-        if verbose:
+    with quiet(verbose):
+        for name, model, corpus, batches in runs:
+            first = first or (name, corpus)
+            if corpus.fingerprint != first[1].fingerprint:
+                raise UsageError(
+                    f"{name} and {first[0]} were trained on different texts or "
+                    "vocabularies."
+                )
+            result = perplexity_by_recency(model, batches(split), verbose=0)
+            results[name] = result
             print(f"{name}: {result.total}", flush=True)
     print("\n".join(["", *_table(results), "", _NOTE]))
     if out is not None:

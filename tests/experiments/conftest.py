@@ -12,7 +12,7 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments import measures
 
 NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
-SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=0")
+SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=2")
 
 
 class Told(NamedTuple):

@@ -880,7 +880,7 @@ def test_own_pairs(memlm, folder):
     ]
     name = "my,own.tsv"
     (folder / name).write_text("s1\ts2\tclass\n" + "".join(rows))
-    flags = "--scale=0.06 --embedding_dim=4 --epochs=2 --verbose=0 --nohalve"
+    flags = "--scale=0.06 --embedding_dim=4 --epochs=2 --verbose=2 --nohalve"
     told = memlm("train", "gru_shared", f"--dataset={name}", *flags.split())
     assert told.status == 0, told.err
     assert "24 for training, 3 for validation and 3 for test" in told.out
@@ -980,7 +980,7 @@ def test_a_classifier(memlm, folder, without_keras):
         "--data_dir=sick",
         "--scale=0.06",
         "--batch_size=8",
-        "--verbose=0",
+        "--verbose=2",
         "--embedding_dim=3",
         f"--vectors={vectors}",
         "--embedding_range=0.5",

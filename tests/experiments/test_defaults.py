@@ -257,7 +257,7 @@ def test_a_row_with_either_adam_gets_the_rate(novel, monkeypatch, adam):
 def test_training_without_the_name_of_a_preset(
     memlm, novel, folder, monkeypatch
 ):
-    command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=0")
+    command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=2")
     told = memlm(*command)
     assert told.status == 0, told.err
     run = folder / "runs" / "novel-memlm-small-seed0"
@@ -297,7 +297,7 @@ ENGLISH = "the old man and the sea, of the man in the land to the sea."
 )
 def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
     write_lines(folder / "my text.txt", [ENGLISH] * 60)
-    command = ("train", "--dataset=my text.txt", "--epochs=1", "--verbose=0")
+    command = ("train", "--dataset=my text.txt", "--epochs=1", "--verbose=2")
     told = memlm(*command, *flags)
     assert told.status == 0, told.err
     commands = re.findall(r"^(?:.*: |  |)(memlm .*)$", told.out, re.M)
@@ -310,12 +310,19 @@ def test_commands_that_are_proposed_are_accepted(memlm, folder, flags):
             Experiment(place.preset, values["dataset"], **overrides)
 
 
-@pytest.mark.parametrize("flag", ["--window=3", "--vectors=a.txt", "--rate=1"])
+@pytest.mark.parametrize("preset", [[], ["daniluk2017/lstm"]])
+@pytest.mark.parametrize(
+    "flag",
+    "--window=3 --vectors=a --rate=1 --premise=a --beams=2 --devices=2 "
+    "--analyses=pairs --samples=2".split(),
+)
 def test_what_is_refused_is_refused_before_anything_is_chosen(
-    memlm, novel, flag
+    memlm, novel, flag, preset
 ):
-    told = memlm("train", "--dataset=novel.txt", flag)
-    assert (told.status, told.out) == (2, ""), told
+    told = memlm("train", *preset, "--dataset=novel.txt", flag)
+    assert told.status == 2 and "Chosen" not in told.out, told
+    # Whether it has noise is asked when the text is read.
+    assert not told.out or flag == "--samples=2"
     assert flag.strip("-").partition("=")[0] in told.err
 
 
@@ -366,7 +373,7 @@ def test_random_models_have_no_use(memlm):
 
 
 def test_a_paper_as_published(memlm, novel, folder):
-    flags = ("--dataset=novel.txt", "--epochs=1", "--verbose=0", "--nocompare")
+    flags = ("--dataset=novel.txt", "--epochs=1", "--verbose=2", "--nocompare")
     told = memlm("train", "sukhbaatar2015/memory_network", *flags)
     assert told.status in (0, 2)
     told = memlm("train", "--as_published", *flags)
@@ -379,7 +386,7 @@ def test_a_paper_as_published(memlm, novel, folder):
 def test_a_trained_model_is_named_where_the_text_is_english(memlm, folder):
     lines = sentences(80, ("The", "of", "and", "to", "in", "ship"))
     write_lines(folder / "ships.txt", [f"{line}." for line in lines])
-    flags = ("--epochs=1", "--verbose=0", "--nocompare")
+    flags = ("--epochs=1", "--verbose=2", "--nocompare")
     told = memlm("train", "--dataset=ships.txt", *flags)
     assert "memlm train memlm/english --dataset=ships.txt" in told.out
     # It has not read text that was prepared.
@@ -399,7 +406,7 @@ def mine(folder):
 
 
 def test_a_trained_model_is_trained_further(memlm, mine, folder):
-    flags = ("--dataset=text", "--epochs=2", "--batch_size=2", "--verbose=0")
+    flags = ("--dataset=text", "--epochs=2", "--batch_size=2", "--verbose=2")
     told = memlm("train", "presets/mine/small", *flags)
     assert told.status == 0, told.err
     assert "presets/mine/small is trained further" in told.out
@@ -423,7 +430,7 @@ def test_a_trained_model_is_trained_further(memlm, mine, folder):
 
 
 def test_a_trained_model_is_no_worse_than_it_was(memlm, mine, folder):
-    flags = ("--dataset=text", "--learning_rate=1", "--verbose=0")
+    flags = ("--dataset=text", "--learning_rate=1", "--verbose=2")
     told = memlm("train", "presets/mine/small", *flags)
     assert told.status == 0, told.err
     assert "No epoch is better than the model as it was" in told.out
@@ -452,7 +459,7 @@ def test_cells_and_mixtures_are_trained_further(memlm, mine, folder, preset):
             memlm_keras.smoothing.StreamStatistics.count(np.arange(size), size)
         )
     model.save_to_preset(folder / "presets" / "theirs")
-    flags = ("--dataset=text", "--epochs=1", "--verbose=0")
+    flags = ("--dataset=text", "--epochs=1", "--verbose=2")
     flags += ("--segment_length=100",)
     told = memlm("train", "presets/theirs", *flags)
     assert told.status == 0, told.err
@@ -504,7 +511,7 @@ def test_a_corpus_of_another_vocabulary(memlm, mine, folder):
 
 
 def test_a_run_knows_its_first_weights(memlm, mine, folder):
-    flags = ("--dataset=text", "--epochs=1", "--verbose=0", "--nocompare")
+    flags = ("--dataset=text", "--epochs=1", "--verbose=2", "--nocompare")
     assert memlm("train", "presets/mine/small", *flags).status == 0
     mine.trainable_weights[0].assign(mine.trainable_weights[0] + 1.0)
     mine.save_to_preset(folder / "presets" / "mine" / "small")
@@ -538,7 +545,7 @@ def test_pieces_that_cannot_be_counted(memlm, folder):
     train = ("train", "presets/pieces", "--dataset=text", "--epochs=1")
     told = memlm(*train, "--compare")
     assert told.status == 2 and "the id 0. Received: the id 1" in told.err
-    told = memlm(*train, "--verbose=0")
+    told = memlm(*train, "--verbose=2")
     assert told.status == 0, told.err
     run = folder / "runs" / "text-presets-pieces-seed0"
     assert "comparison" not in results_of(run)
@@ -718,6 +725,6 @@ def test_texts_that_nothing_can_be_learned_from(
     path.write_bytes(
         content if isinstance(content, bytes) else content.encode()
     )
-    told = memlm("train", "--dataset=text.txt", "--verbose=0")
+    told = memlm("train", "--dataset=text.txt", "--verbose=2")
     assert told.status in (1, 2) and told.err.count("\n") == 1, told
     assert re.search(message, told.err), told.err

@@ -45,6 +45,25 @@ def test_a_run_is_evaluated_on_another_text(memlm, run, folder):
     refused(told, "Give --dataset, or name the run folder")
 
 
+def test_verbose_0_prints_results_alone(memlm, folder):
+    (folder / "mine.txt").write_text("the sea, the man.\n" * 60)
+    flags = ("--dataset=mine.txt", "--verbose=0")
+    for preset in ([], ["daniluk2017/lstm"]):
+        told = memlm("train", *preset, *flags, "--epochs=1", "--nocompare")
+        assert told.status == 0 and not told.err, told
+        first, *results, last = told.out.splitlines()
+        assert first.startswith("validation ") and last.startswith("All of it")
+        kinds = ("test", "cache", "dynamic")
+        assert all(line.startswith(kinds) for line in results)
+        run = last.split()[-1]
+        shutil.copy(f"{run}/model.keras", "alone.keras")
+        for asked in ([run], [run, *flags], ["alone.keras", *flags]):
+            told = memlm("evaluate", *asked, "--verbose=0")
+            assert told.status == 0 and not told.err, told
+            for line in told.out.splitlines():
+                assert line.startswith(("validation: ", "test: "))
+
+
 def test_a_model_without_its_run_folder(memlm, run, folder):
     shutil.copy(run / "model.keras", folder / "alone.keras")
     told = memlm("evaluate", "alone.keras", "--dataset=text", "--verbose=0")
@@ -59,7 +78,7 @@ def test_a_model_without_its_run_folder(memlm, run, folder):
     refused(memlm(*evaluate[:2], "--dataset=nowhere"), "no file, folder or")
 
     (folder / "long.txt").write_text("# 1\nthe sea\nthe man\n" * 90)
-    documents = ("--dataset=long.txt", "--document_start=#", "--verbose=0")
+    documents = ("--dataset=long.txt", "--document_start=#", "--verbose=2")
     told = memlm(*evaluate[:2], *documents)
     assert "single stream (--documents begins each afresh)" in told.out
     one = perplexity_of(told)
@@ -229,7 +248,7 @@ def test_a_text_that_has_moved(memlm, run, folder):
     told = memlm("evaluate", run)
     refused(told, "was at text, as its config.json says", "NEWPATH")
     again = re.search(r"memlm (evaluate \S+ --dataset=)", told.err)[1]
-    told = memlm(*f"{again}moved --verbose=0".split())
+    told = memlm(*f"{again}moved --verbose=2".split())
     assert perplexity_of(told) == pytest.approx(expected, abs=1e-3)
     told = memlm(*f"{again}nowhere".split())
     refused(told, "no file, folder or corpus nowhere")
@@ -246,7 +265,7 @@ def test_perplexity_by_recency(memlm, train, folder):
     assert memlm("train", "kneser_ney_2", "--dataset=text").status == 0
     runs = sorted((folder / "runs").iterdir())
     assert len(runs) == 3
-    asked = ("--by=recency", "--cache_size=9", "--verbose=0")
+    asked = ("--by=recency", "--cache_size=9", "--verbose=2")
     written = ("--out=found.json", "--plot=found.png")
     told = memlm("evaluate", *runs, *asked, *written)
     assert told.status == 0, told.err
@@ -267,7 +286,7 @@ def test_perplexity_by_recency(memlm, train, folder):
 
 def test_recency_of_a_file_and_of_another_text(memlm, run, folder):
     shutil.copy(run / "model.keras", folder / "alone.keras")
-    files = (run, "alone.keras", "--by=recency", "--verbose=0")
+    files = (run, "alone.keras", "--by=recency", "--verbose=2")
     told = memlm("evaluate", *files, "--dataset=text", "--out=found.json")
     assert told.status == 0, told.err
     one, other = json.loads((folder / "found.json").read_text())[
