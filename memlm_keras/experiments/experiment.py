@@ -388,19 +388,29 @@ class Experiment:
                 f"Going on in {folder.path} in epoch {epoch + 1} at batch "
                 f"{batch}."
             )
-        with process.signals_wait(checkpoint.save_here) as interruptible:
-            model.fit(
-                batches,
-                epochs=epochs,
-                validation_data=validation,
-                callbacks=[
-                    *callbacks,
-                    checkpoint,
-                    interruptible,
-                    *([TimeEstimate()] if verbose else []),
-                ],
-                verbose=verbose,
-            )
+        try:
+            with process.signals_wait(checkpoint.save_here) as interruptible:
+                model.fit(
+                    batches,
+                    epochs=epochs,
+                    validation_data=validation,
+                    callbacks=[
+                        *callbacks,
+                        checkpoint,
+                        interruptible,
+                        *([TimeEstimate()] if verbose else []),
+                    ],
+                    verbose=verbose,
+                )
+        except ValueError as error:
+            if f"The checkpoint {folder.checkpoint}" not in str(error):
+                raise
+            what = str(error).partition(" Resume with ")[0]
+            raise UsageError(
+                f"{what} A default of {self.preset_name} may have changed "
+                "since, as CHANGELOG.md says: give the old value by its flag, "
+                "which begins another run, or --overwrite to begin this again."
+            ) from None
         improved = self.task.keep_better(self, model, validation)
         folder.save(model)
         return not stop_on_nan.stopped, improved

@@ -25,6 +25,7 @@ from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import TASKS
 from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.training import checkpoint
 
@@ -273,6 +274,15 @@ def test_a_damaged_log_is_mended_or_named_before_training(
     assert experiment.run("run", epochs=2, verbose=0)["epochs"] == 2
     first, second = run.log()
     assert row.items() <= first.items() and second["loss"] > 0
+
+
+def test_a_run_of_a_version_with_other_defaults(folder):
+    small = ("kong2019/vs_kneser_ney_512", "text")
+    sizes = {"scale": 0.02, "batch_size": 4}
+    before = Experiment(*small, **sizes, output_bias=False)
+    before.run("run", epochs=1, verbose=0)
+    with pytest.raises(UsageError, match="/bias, of .* A default of kong2019/"):
+        Experiment(*small, **sizes).run("run", epochs=2, verbose=0)
 
 
 @pytest.mark.backend
