@@ -1,5 +1,6 @@
 """The texts and pairs of experiments, and how they are read."""
 
+import dataclasses
 import functools
 import pathlib
 import re
@@ -75,10 +76,14 @@ class Dataset:
             )
         return paths
 
-    def load(self, vocabulary=None, labels=None):
+    def load(self, vocabulary=None, labels=None, whole=False):
         """Loads the corpus; `None` builds a vocabulary of its training text,
-        and finds the labels of pairs there."""
-        corpus = self._load(vocabulary, labels)
+        and finds the labels of pairs there. All of a `whole` file of pairs is
+        for test."""
+        try:
+            corpus = self._load(vocabulary, labels, whole)
+        except (UnspacedTextError, FileNotFoundError) as error:
+            raise UsageError(str(error)) from None
         lines = self.reading.get("training_lines")
         if lines is not None:
             corpus = corpus.with_first_lines(lines)
@@ -86,7 +91,7 @@ class Dataset:
             _describe(corpus, vocabulary is None)
         return corpus
 
-    def _load(self, vocabulary, labels):
+    def _load(self, vocabulary, labels, whole):
         data = memlm.data
         words = {"vocabulary": vocabulary}
         if vocabulary is None:
@@ -97,7 +102,16 @@ class Dataset:
             if self.name in PAIRS:
                 return data.load_pairs(self.name, labels=labels, **words)
             paths = self.paths if len(self.paths) > 1 else self.paths[0]
+            whole = whole and len(self.paths) == 1 and paths.is_file()
+            if whole:
+                paths = [paths] * 3
             corpus = data.load_pairs(paths, labels=labels, **words)
+            if whole:
+                test = corpus.test
+                text = f"All {len(test):,} pairs of {self.name} are for test."
+                corpus = dataclasses.replace(
+                    corpus, train=test, validation=test, description=text
+                )
             print(corpus.description)
             return corpus
         if self.name == "cbt":
@@ -114,12 +128,6 @@ class Dataset:
             return corpus
         del words["data_dir"]
         words.update(self._given("document_start", "tokenize"))
-        try:
-            return self._load_own(words)
-        except (UnspacedTextError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from None
-
-    def _load_own(self, words):
         if self.treebank:
             return memlm.data.load_conllu(*self.treebank, **words)
         paths = self.paths

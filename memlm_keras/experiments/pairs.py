@@ -128,11 +128,12 @@ class ClassifierTask(DualSequenceTask):
         return callbacks
 
     def measure(self, experiment, model, verbose):
-        results = {}
+        results, corpus = {}, experiment.corpus
         if not model.compiled:
             model.compile()
-        for split in ("validation", "test"):
-            batches = experiment.corpus.batches(split, _ROWS)
+        has_parts = corpus.validation is not corpus.test
+        for split in ("validation", "test") if has_parts else ("test",):
+            batches = corpus.batches(split, _ROWS)
             logs = model.evaluate(batches, verbose=verbose, return_dict=True)
             results[split] = {
                 "accuracy": 100 * float(logs["accuracy"]),
@@ -140,7 +141,6 @@ class ClassifierTask(DualSequenceTask):
                 "protocol": "accuracy in percent, over all pairs that have a "
                 "label",
             }
-        corpus = experiment.corpus
         label = np.bincount(corpus.train.labels).argmax()
         print(
             f"The most frequent label, {corpus.labels[label]}, alone has an "
