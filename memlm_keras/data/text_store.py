@@ -224,7 +224,7 @@ def files_identity(files):
 
 
 def read_documents(paths, document_start=None, part=1, parts=1):
-    """Yields the name and the list of lines of each document of files and of
+    """Iterates over name and list of lines of each document of files and of
     folders of `.txt` files, or of one of `parts` equal parts in their order.
 
     Each file is a document, named by its path; or a match of `document_start`
@@ -249,14 +249,15 @@ def read_documents(paths, document_start=None, part=1, parts=1):
         )
     bounds = [len(places) * each // parts for each in (part - 1, part)]
     chosen = set(places[slice(*bounds)])
+    return _chosen_documents(sources, chosen, document_start is not None)
+
+
+def _chosen_documents(sources, chosen, numbered):
     for place in sorted({place for place, _ in chosen}):
         source = sources[place]
         for number, lines in enumerate(source.documents()):
             if (place, number) in chosen:
-                name = str(source.path)
-                if document_start is not None:
-                    name += f":{number + 1}"
-                yield name, lines
+                yield f"{source.path}{f':{number + 1}' * numbered}", lines
 
 
 def _progress(name, files):

@@ -28,6 +28,10 @@ _STATUSES = """\
 Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
 such as a flag, or a file that is missing or not what it must be; 130 and 143 if
 it was interrupted (Ctrl-C, SIGTERM)."""
+# Errors of paths that are typed, and what stands before one that is no file,
+# and may be any word of a text.
+_OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_CALLED = r"(?:file|folder|archive|model|directory:|no [\w ]+ at) "
 # Characters of an error, which may quote the output of another process.
 _LONGEST = 800
 _EVERYWHERE = (
@@ -300,7 +304,9 @@ COMMANDS = {
                     "columns too.",
                     at_least=1,
                 ),
-                Option("out", str, "File to write in place of the screen."),
+                options.to_write(
+                    "out", help="File to write in place of the screen."
+                ),
             ),
         ),
         Command(
@@ -327,15 +333,14 @@ COMMANDS = {
                     bool,
                     "Compare means over tokens; by default sums.",
                 ),
-                Option(
+                options.to_write(
                     "out",
-                    str,
-                    "Table to write, a row for each pair, or for each region.",
+                    help="Table to write, a row for each pair, or for each "
+                    "region.",
                 ),
-                Option(
+                options.to_write(
                     "plot",
-                    str,
-                    "PNG picture of phenomena, or of circuits, to write.",
+                    help="PNG picture of phenomena, or of circuits, to write.",
                 ),
                 Option(
                     "published",
@@ -377,7 +382,7 @@ COMMANDS = {
                     "longest window and chunk of the model.",
                     at_least=32,
                 ),
-                Option("out", str, "JSON file to write too."),
+                options.to_write("out", help="JSON file to write too."),
             ),
         ),
         Command(
@@ -418,11 +423,10 @@ COMMANDS = {
             {"RUN": None, "TEXT": "?"},
             (
                 *options.DRAWING,
-                Option(
+                options.to_write(
                     "out",
-                    str,
-                    "HTML file to write in place of pictures: pointing at a "
-                    "word of TEXT shows where the model attended.",
+                    help="HTML file to write in place of pictures: pointing at "
+                    "a word of TEXT shows where the model attended.",
                 ),
                 options.VERBOSE,
             ),
@@ -483,7 +487,11 @@ COMMANDS = {
             "those of the pairs of a FILE, a .tsv, .csv or .jsonl with the "
             "columns premise and hypothesis.",
             {"RUN": None, "FILE/PREMISE": None, "HYPOTHESIS": "?"},
-            (Option("out", str, "Table to write; by default it is printed."),),
+            (
+                options.to_write(
+                    "out", help="Table to write; by default it is printed."
+                ),
+            ),
         ),
         Command(
             "table",
@@ -602,8 +610,7 @@ def _run(arguments):
         return 0
     positional, values = command.parse(arguments[1:])
     values.pop("traceback", None)
-    if name != "claims":
-        _require_new_files(positional, values)
+    _require_new_files(command, positional, values)
     with process.signals_raise():
         if children.PARENT in os.environ:
             children.end_with_parent()
@@ -613,35 +620,38 @@ def _run(arguments):
         return getattr(module, name)(positional, values, typed) or 0
 
 
-def _require_new_files(positional, values):
-    """Refuses to write over a folder, or over a file that is read."""
-    for option in ("out", "plot"):
-        path = values.get(option)
-        if path is None or not os.path.exists(path):
-            continue
+def _require_new_files(command, positional, values):
+    """Refuses to write over a folder, or over a file that is typed as well."""
+    written = {o.name for o in command.options if o.writes}
+    for name in filter(written.__contains__, values):
+        path = values[name]
         if os.path.isdir(path):
             raise UsageError(
-                f"--{option}={path} is a folder. Name a file, such as "
-                f"--{option}={os.path.join(path, option)}"
+                f"--{name}={path} is a folder. Name a file, such as "
+                f"--{name}={os.path.join(path, name)}"
             )
-        read = [values.get("dataset")]
-        for place in vars(positional).values():
-            read += place if isinstance(place, list) else [place]
-        read = [each for each in read if each and os.path.exists(each)]
-        if any(os.path.samefile(path, each) for each in read):
+        others = [*vars(positional).values()]
+        others += [value for key, value in values.items() if key != name]
+        texts = itertools.chain(
+            *(each if isinstance(each, list) else [each] for each in others)
+        )
+        typed = itertools.chain(
+            *(options.split_paths(t) for t in texts if isinstance(t, str))
+        )
+        if os.path.realpath(path) in map(os.path.realpath, typed):
             raise UsageError(
-                f"--{option}={path} is read by this command, and would be "
-                "lost. Choose another file"
+                f"--{name}={path} is read or written by this command already, "
+                "and would be lost. Choose another file"
             )
 
 
 def _status(error, arguments):
     """Exit status of an error: 2 if it is about what was typed, which is a flag
-    or a file that is named in the message, and otherwise 1."""
+    or a path that is named in the message, and otherwise 1."""
     if isinstance(error, UsageError):
         return 2
-    absent = isinstance(error, FileNotFoundError)
-    if not (absent or isinstance(error, (ValueError, NotADirectoryError))):
+    of_path = isinstance(error, _OF_PATHS)
+    if not (of_path or isinstance(error, ValueError)):
         return 1
     text = _one_line(error)
     for argument in arguments:
@@ -650,14 +660,9 @@ def _status(error, arguments):
             return 2
         values = argument.partition("=")[2] if flag else argument
         for path in options.split_paths(values):
-            is_file = os.path.isfile(path)
-            if absent:
-                # Not any word of a text.
-                is_file = path == str(error.filename) or (
-                    set(path) & set("./") and not os.path.isdir(path)
-                )
-            named = rf"(?<![\w/.-]){re.escape(path)}(?![\w/-])"
-            if is_file and re.search(named, text):
+            called = "" if os.path.isfile(path) else _CALLED
+            named = rf"(?<![\w/.-]){called}{re.escape(path)}(?![\w/-])"
+            if (of_path or os.path.exists(path)) and re.search(named, text):
                 return 2
     return 1
 

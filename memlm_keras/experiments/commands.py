@@ -530,7 +530,12 @@ def _experiment_of(folder, values, verbose):
         experiment = of_run(folder, **values)
         # Another text is read with the model's vocabulary.
         labels = getattr(model, "labels", None)
-        experiment.corpus = experiment.dataset.load(vocabulary, labels)
+        trained_on = os.path.realpath(folder.recipe().get("dataset", ""))
+        experiment.corpus = experiment.dataset.load(
+            vocabulary,
+            labels,
+            whole=os.path.realpath(experiment.dataset.name) != trained_on,
+        )
     return experiment, model
 
 
@@ -802,7 +807,8 @@ def surprisal(positional, values, command):
     store = memlm.data.text_store
     if has_documents:
         start = values.get("document_start")
-        documents = store.read_documents(texts, start, *part)
+        with _wrong_use():
+            documents = store.read_documents(texts, start, *part)
     else:
         # It may be a pipe.
         documents = [(texts[0], list(store.read_lines(texts[0])))]

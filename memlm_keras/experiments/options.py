@@ -65,6 +65,7 @@ class Option:
     kinds: tuple = tuple(KINDS)  # kinds of model that use it
     # Stands for a true value in run folders' names; `None`: name and value.
     label: str | None = None
+    writes: bool = False  # whether it names a file to write
 
     def read(self, value):
         """Converts a value or its text; raises `UsageError` if not accepted."""
@@ -168,6 +169,8 @@ _of_texts = functools.partial(
 _of_language = functools.partial(Option, kinds=(LANGUAGE_MODEL,))
 _of_pairs = functools.partial(Option, kinds=(CLASSIFIER,))
 _of_autoencoders = functools.partial(Option, kinds=(AUTOENCODER,))
+
+to_write = functools.partial(Option, type=str, writes=True)
 
 # Corpora by name, for models of texts and of sentence pairs.
 TEXTS = ("embedded", "ptb", "wikitext-2", "cbt")
@@ -516,8 +519,8 @@ BY = (
         "For --by: text to measure; by default test.",
         choices=("validation", "test"),
     ),
-    Option("out", str, "For --by: JSON file to write too."),
-    Option("plot", str, "For --by: PNG picture to write."),
+    to_write("out", help="For --by: JSON file to write too."),
+    to_write("plot", help="For --by: PNG picture to write."),
 )
 
 SENTENCE = Option(

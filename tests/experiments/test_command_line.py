@@ -256,7 +256,7 @@ def test_documents_of_one_file(memlm, run, folder):
         (["a.txt", "b.txt", "--shard=0/2", "--out=o"], "Received: '0/2'"),
         (["a.txt", "b.txt", "--shard=half", "--out=o"], "such as 3/16"),
         (["a.txt", "b.txt", "--shard=1/3", "--out=o"], "2 documents cannot be"),
-        (["a.txt", "none.txt"], "There is no file or folder none.txt"),
+        (["a.txt", "none"], "There is no file or folder none"),
         (["a.txt", "items.csv"], "items.csv is a table"),
         (["items.csv", "--shard=1/2", "--out=o"], "items.csv is a table"),
         (["a.txt", "--document_start=("], "must be a regular expression"),
@@ -267,7 +267,7 @@ def test_documents_that_cannot_be_read(memlm, folder, arguments, message):
     for name in ("a.txt", "b.txt", "items.csv"):
         (folder / name).write_text("the man\n")
     told = memlm("surprisal", "memlm/embedded_lstm", *arguments)
-    assert told.status and message in told.err, told.err
+    assert told.status == 2 and message in told.err, told.err
     assert told.err.count("\n") == 1 and not told.out
     assert not list(folder.glob("o*"))
 
@@ -708,6 +708,11 @@ def test_numbers_that_mean_nothing_are_refused(name):
         (ValueError("`units` must be more"), 1),
         (FileNotFoundError("Training in run is not finished"), 1),
         (FileNotFoundError("There is no the at run/here.txt"), 1),
+        (FileNotFoundError("There is no exported model at the: no .onnx"), 2),
+        (FileNotFoundError("There is no file or folder the. Expected"), 2),
+        (ValueError("The folder run must have one file of pairs"), 2),
+        (ValueError("The folder the is damaged"), 1),
+        (IsADirectoryError(21, "Is a directory", "run"), 2),
         (PermissionError(13, "Permission denied", "here.txt"), 1),
         (UsageError("wrong"), 2),
         (BlockingIOError("run is in use"), 1),
@@ -729,14 +734,31 @@ def test_exit_statuses(error, status, folder, monkeypatch, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("out", ["thesis", "here.txt", "./here.txt"])
-def test_outputs_replace_no_folder_and_nothing_that_is_read(memlm, folder, out):
+OUTPUTS = [
+    (name, option.name)
+    for name, command in command_line.COMMANDS.items()
+    for option in command.options
+    if option.writes
+]
+
+
+@pytest.mark.parametrize("path", ["thesis", "here.txt", "./here.txt"])
+@pytest.mark.parametrize("name, option", OUTPUTS)
+def test_outputs_replace_no_folder_and_nothing_that_is_read(
+    name, option, path, memlm, folder
+):
     (folder / "thesis").mkdir()
     (folder / "here.txt").write_text("x")
-    told = memlm("surprisal", "memlm/english", "here.txt", f"--out={out}")
-    assert told.status == 2 and f"--out={out} is" in told.err
+    arguments = ["here.txt"] * len(command_line.COMMANDS[name].places)
+    told = memlm(name, *arguments, f"--{option}={path}")
+    assert told.status == 2 and f"--{option}={path} is" in told.err
     assert (folder / "here.txt").read_text() == "x"
     assert not any((folder / "thesis").iterdir())
+
+
+def test_no_two_outputs_in_one_file(memlm, folder):
+    told = memlm("pairs", "RUN", "text", "--out=new", "--plot=./new")
+    assert told.status == 2 and "--out=new is read or written" in told.err
 
 
 @pytest.mark.parametrize(
@@ -889,6 +911,12 @@ def test_own_pairs(memlm, folder):
     assert run.name.startswith("my,own-weissenborn2016-gru_shared")
     told = memlm("evaluate", run)
     assert told.status == 0 and "test: accuracy" in told.out, told.err
+    again = memlm("evaluate", run, f"--dataset=./{name}")
+    assert again.out.splitlines()[-2:] == told.out.splitlines()[-2:]
+    (folder / "other.tsv").write_text("s1\ts2\tclass\n" + "".join(rows[:9]))
+    told = memlm("evaluate", run, "--dataset=other.tsv")
+    assert told.status == 0 and "validation" not in told.out, told
+    assert "All 9 pairs of other.tsv are for test." in told.out
     # In another order than the corpus would have them.
     (folder / "new.csv").write_text('sentence1;sentence2\na dog;the "sun\n')
     (folder / "new.jsonl").write_text(
@@ -933,6 +961,10 @@ def test_own_pairs(memlm, folder):
         (("train", "--dataset=fifo"), "fifo is a pipe or a device, and a te"),
         (("train", "gru_shared", "--dataset=fifo"), "Save it to a file first"),
         (("train", "--dataset=empty"), "folder empty holds no .txt file"),
+        (("train", "gru_shared", "--dataset=empty"), "The folder empty must h"),
+        (("train", "gru_shared", "--dataset=sick"), "SICK is read from `data"),
+        (("pairs", "memlm/embedded_lstm", "empty"), "empty has no file to re"),
+        (("surprisal", "memlm/embedded_lstm", "empty"), "empty holds no .txt"),
         (("predict", "RUN", "bad.tsv"), "bad.tsv: line 2 has 1 columns"),
         (("train", "lstm_shared", "--dataset=bad.tsv"), "bad.tsv: line 2 has"),
         (("train", "lstm_shared", "--dataset=no.tsv"), "no file, folder or c"),

@@ -235,7 +235,7 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
         "--dataset=text",
         "--scale=0.05",
         "--batch_size=4",
-        "--verbose=0",
+        "--verbose=2",
         "--epochs=1",
         "--analyses=columns,pairs",
         "--columns=9",
@@ -254,7 +254,7 @@ def test_all_analyses_of_a_finished_run(memlm, folder):
         "the grey sea",
         "--analyses=predictions,dependencies",
         "--conllu=parsed.conllu",
-        "--verbose=0",
+        "--verbose=2",
     )
     assert told.status == 0, told.err
     assert "lacks, of the sentence: grey\n" in told.out
@@ -532,7 +532,7 @@ def test_an_autoencoder(folder):
 def test_a_model_of_frequencies_is_told_of(folder, capsys):
     experiment = Experiment("daniluk2017/lstm", "text", **SMALL)
     corpus = experiment.corpus
-    experiment.run("run", epochs=1, verbose=0)
+    experiment.run("run", epochs=1, verbose=2)
     told = capsys.readouterr().out
     counts = memlm_keras.ngrams.KneserNey(len(corpus.vocabulary), order=1)
     counts.fit(corpus.train, verbose=0)
