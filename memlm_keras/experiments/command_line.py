@@ -31,7 +31,10 @@ it was interrupted (Ctrl-C, SIGTERM)."""
 # Errors of paths that are typed, and what stands before one that is no file,
 # and may be any word of a text.
 _OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_CALLED = r"(?:file|folder|archive|model|directory:|no [\w ]+ at) "
+_CALLED = (
+    r"(?:(?:file|folder|archive|directory:|no [\w ]+ at) "
+    r"|model (?=\S+ is not installed))"
+)
 # Characters of an error, which may quote the output of another process.
 _LONGEST = 800
 _EVERYWHERE = (

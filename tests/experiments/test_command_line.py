@@ -710,6 +710,8 @@ def test_numbers_that_mean_nothing_are_refused(name):
         (FileNotFoundError("There is no the at run/here.txt"), 1),
         (FileNotFoundError("There is no exported model at the: no .onnx"), 2),
         (FileNotFoundError("There is no file or folder the. Expected"), 2),
+        (FileNotFoundError("The trained model the is not installed: it"), 2),
+        (FileNotFoundError("The trained model run has no file run/config"), 1),
         (ValueError("The folder run must have one file of pairs"), 2),
         (ValueError("The folder the is damaged"), 1),
         (IsADirectoryError(21, "Is a directory", "run"), 2),
