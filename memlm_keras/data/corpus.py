@@ -243,7 +243,7 @@ def encode_sources(
     the cache lacks; `rules` are those of `tokenizer_for`."""
     cache_dir = cache_folder(cache_dir)
     tokenizer = tokenizer_for(vocabulary, size, minimum_count, **rules)
-    if vocabulary is None:
+    if built := vocabulary is None:
         vocabulary = stored_vocabulary(
             sources["train"],
             cache_dir,
@@ -273,11 +273,14 @@ def encode_sources(
             stacklevel=3,
         )
     entered = EnteredText(vocabulary)
+    # Training has these characters, although in rare words.
+    rare = set().union(*splits["train"].counts.unknown) if built else ()
     for texts in splits.values():
         entered.marked += texts.counts.marked
         entered.characters += texts.counts.characters
         for word, count in texts.counts.unknown.items():
             unseen = vocabulary.unseen_characters([word])
+            unseen = {c: n for c, n in unseen.items() if c not in rare}
             entered.unseen.update({c: n * count for c, n in unseen.items()})
     for note in entered.notes():
         print(f"{name}: {note}")

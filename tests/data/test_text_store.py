@@ -443,6 +443,13 @@ def test_a_text_says_which_characters_training_lacks(tmp_path, capsys):
     assert "'\u2019' (3)" in said
 
 
+def test_rare_words_of_training_have_characters_that_it_knows(tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("go\ngo\nwhat?\n", "utf-8")
+    load_text(path, path, path, minimum_count=2, cache_dir=tmp_path / "cache")
+    assert "are in no word" not in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def english_vocabulary():
     pytest.importorskip("tensorflow_text", reason="it reads the pieces")
