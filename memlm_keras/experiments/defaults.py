@@ -135,12 +135,16 @@ def choose_preset(dataset, preset=None, **given):
             return None
     reading = {o.name: given[o.name] for o in READING if o.name in given}
     options, reasons = {}, []
-    splits = "tokenize" not in given and dataset not in TEXTS
-    if splits and (preset is None or _is_own(preset)):
+    if "tokenize" not in given and dataset not in TEXTS:
         tokenize, reason = _tokenize(pathlib.Path(split_paths(dataset)[0]))
-        if tokenize is not None:
+        if tokenize is not None and (preset is None or _is_own(preset)):
             options["tokenize"] = reading["tokenize"] = tokenize
             reasons.append(reason)
+        elif tokenize is not None:
+            reasons.append(
+                "Words are divided at white space alone, as the paper's text "
+                f"is (--tokenize={tokenize} suits this text)."
+            )
     corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
     tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
     rows = _up_to(tokens, _BATCH_SIZE)

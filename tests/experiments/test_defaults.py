@@ -223,6 +223,7 @@ def test_nothing_is_chosen_for_other_kinds_of_models(preset):
 def test_a_papers_row_is_fitted_to_a_text(novel):
     choice = choose_preset(str(novel), "key_value_predict")
     assert choice.preset == KVP and not choice.is_own
+    assert "(--tokenize=unicode_script suits this text)" in choice.reasons[0]
     experiment = Experiment(KVP, str(novel), **choice.options)
     published = Experiment(KVP, str(novel))
     assert experiment.preset["units"] < published.preset["units"]
