@@ -357,14 +357,15 @@ def _memory():
 def _fitted(row, ours, tokens):
     """Options that give a paper's row the size, the optimizer and the rates of
     ours."""
+    # An update of a short text reads as many tokens as ours. With more, there
+    # are so few in an epoch that the rate is halved too soon.
+    rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
     fitted = {
-        "batch_size": _up_to(tokens, _BATCH_SIZE),
+        "batch_size": min(round(rows / row.segment_length), ours.batch_size),
         "dropout": _up_to(tokens, _DROPOUT),
     }
     if ours.units < row.units:
         fitted["scale"] = round(ours.units / row.units, 3)
-        # With fewer rows, key_value_predict was worse on two texts.
-        fitted["batch_size"] = ours.batch_size
     if getattr(row, "initial_range", None):
         # With smaller weights, training first learns word frequencies alone,
         # and then stops improving, so that the rate would be halved too soon.

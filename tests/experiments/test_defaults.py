@@ -231,6 +231,18 @@ def test_a_papers_row_is_fitted_to_a_text(novel):
 
 
 @pytest.mark.parametrize(
+    "preset, rows",
+    [("kong2019/vs_kneser_ney_512", 5), (KVP, 9), ("tran2016/memn", 5)],
+)
+def test_a_papers_row_has_as_many_updates_as_ours(
+    novel, monkeypatch, preset, rows
+):
+    assert choose_preset(str(novel), preset).options["batch_size"] == rows
+    monkeypatch.setattr(defaults, "_BATCH_SIZE", {5: 9, 20: float("inf")})
+    assert choose_preset(str(novel), preset).options["batch_size"] == 20
+
+
+@pytest.mark.parametrize(
     "given, documents",
     [({}, False), ({"batch_size": 2}, None), ({"documents": True}, None)],
 )
