@@ -104,7 +104,7 @@ def warn_if_little_is_learned(
     by_frequency, by_model = found["perplexity"], results["test"]["perplexity"]
     if by_model < _LEARNED * by_frequency:
         return
-    how = "little better" if by_model < by_frequency else "no better"
+    how = "little better" if by_model < by_frequency else "worse"
     line = (
         f"The model is {how} than the words' frequencies, which have a "
         f"perplexity of {by_frequency:.1f} on the test text; it has "
@@ -176,11 +176,11 @@ def _behind_counting(results, rows):
     if not any(behind.values()):
         return
     line = "; ".join(
-        f"{'behind' if behind[name] else 'ahead of'} Kneser-Ney{name} "
-        f"({model:.1f} and {counts:.1f})"
+        f"this model{name} is {'behind' if behind[name] else 'ahead of'} "
+        f"Kneser-Ney{name} ({model:.1f} and {counts:.1f})"
         for name, (model, counts) in pairs.items()
     )
-    line = f"This model is {line}."
+    line = f"T{line[1:]}."
     if results.get("best_epoch") == results.get("epochs"):
         line += " Its last epoch was the best: more --epochs may help."
     elif all(behind.values()):

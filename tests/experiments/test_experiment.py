@@ -541,7 +541,7 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
     # A size of batches was given, and the last epoch is the best.
     flags = "--halve, a larger --initial_range"
     assert f"Try {flags} or more --epochs." in told
-    for share, said in ((0.5, ""), (0.9, "little better"), (1.1, "no better")):
+    for share, said in ((0.5, ""), (0.9, "little better"), (1.1, "worse")):
         found = {"test": {"perplexity": share * frequencies}}
         found |= {"epochs": 2, "best_epoch": 1}
         given = "memlm train --initial_range=0.5 --batch_size=2"
@@ -587,7 +587,7 @@ def test_advice_is_of_what_was_not_tried(
         experiment, found, f"memlm train {typed}", compared
     )
     told = capsys.readouterr().out
-    assert "no better than" in told
+    assert "worse than the words' frequencies" in told
     assert f"Try {advice}" in told if advice else "Try" not in told
 
 
