@@ -155,21 +155,7 @@ STEPS = {
         Step(
             "Three readings",
             "table kong2019/ptb --seeds=0,1,2 --rows=vs_kneser_ney_512 "
-            "--grid other_words=mode,sample output_bias=True,False",
-            "kong2019_little_text",
-            "small",
-        ),
-        Step(
-            "The third reading, other words by their means",
-            "table kong2019/ptb --seeds=0,1 --rows=vs_kneser_ney_512 "
-            "--other_words=mean",
-            "kong2019_little_text",
-            "small",
-        ),
-        Step(
-            "The same without an output bias",
-            "table kong2019/ptb --seeds=0 --rows=vs_kneser_ney_512 "
-            "--other_words=mean --nooutput_bias",
+            "--grid other_words=mode,sample,mean output_bias=True,False",
             "kong2019_little_text",
             "small",
         ),
