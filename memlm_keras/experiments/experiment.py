@@ -63,6 +63,7 @@ class Experiment:
         kind: string, the kind of model.
         dataset: `Dataset`.
         overrides: dict of the overrides that are given.
+        run_folder: `RunFolder` of the run that this is of, or `None`.
 
     Raises:
         UsageError: (a `ValueError`) for an unknown name, an override that is
@@ -81,6 +82,7 @@ class Experiment:
 
     def __init__(self, preset, dataset="embedded", *, seed=0, **overrides):
         self._scores = None, {}
+        self.run_folder = None
         self.preset_name = resolve(preset)
         self.seed = int(seed)
         self.kind = kind_of(self.preset_name)
@@ -215,7 +217,7 @@ class Experiment:
                 it.
         """
         measures = self.check(measures or {}, pictures, devices)
-        run_folder = RunFolder(folder)
+        self.run_folder = run_folder = RunFolder(folder)
         with process.quiet(verbose):
             measuring.check(self, measures)
             scope = self._scope(devices)
@@ -310,6 +312,23 @@ class Experiment:
             scores[split] = model.score_batches(batches, verbose=verbose)
         return scores[split]
 
+    def last_model(self):
+        """The model of the last epoch of the finished run, from its checkpoint;
+        the folder keeps that of the best epoch."""
+        results = self.run_folder.results()
+        with self._scope(None):
+            model, callbacks = self.make()
+            # No epoch is left to train.
+            self._fit(
+                model,
+                callbacks,
+                self.run_folder,
+                results["epochs"],
+                results["patience"],
+                last=True,
+            )
+        return model
+
     def _scope(self, devices):
         """Context in which the model is made and trained."""
         if "distribution" not in self.overrides:
@@ -351,8 +370,29 @@ class Experiment:
     def _train(
         self, model, callbacks, folder, epochs, patience, frequency, verbose
     ):
-        """Trains or continues; returns whether the loss stayed finite, and
-        whether an epoch is better than what the model began with."""
+        """Trains or continues, and saves the best epoch; returns whether the
+        loss stayed finite, and whether an epoch is better than what the model
+        began with."""
+        finite, validation = self._fit(
+            model, callbacks, folder, epochs, patience, frequency, verbose
+        )
+        improved = self.task.keep_better(self, model, validation)
+        folder.save(model)
+        return finite, improved
+
+    def _fit(
+        self,
+        model,
+        callbacks,
+        folder,
+        epochs,
+        patience,
+        frequency=None,
+        verbose=0,
+        last=False,
+    ):
+        """Trains or continues to the weights of the best epoch, or of the last;
+        returns whether the loss stayed finite, and the validation batches."""
         import keras
 
         from memlm_keras.training.callbacks import CSVLogger
@@ -369,7 +409,7 @@ class Experiment:
                 monitor=self.task.monitor,
                 mode=self.task.mode,
                 patience=patience,
-                restore_best_weights=True,
+                restore_best_weights=not last,
                 verbose=verbose,
             ),
             CSVLogger(str(folder.log_path), folder.log),
@@ -382,7 +422,7 @@ class Experiment:
             # The run started with the learning rate of its settings.
             learning_rate="checkpoint",
         )
-        if checkpoint.resumed_from:
+        if checkpoint.resumed_from and not last:
             epoch, batch = checkpoint.resumed_from
             print(
                 f"Going on in {folder.path} in epoch {epoch + 1} at batch "
@@ -411,9 +451,7 @@ class Experiment:
                 "since, as CHANGELOG.md says: give the old value by its flag, "
                 "which begins another run, or --overwrite to begin this again."
             ) from None
-        improved = self.task.keep_better(self, model, validation)
-        folder.save(model)
-        return not stop_on_nan.stopped, improved
+        return not stop_on_nan.stopped, validation
 
 
 def name_parts(overrides):
@@ -433,7 +471,9 @@ def of_run(folder, **changes):
     """Returns the experiment of a `RunFolder`, with some arguments changed."""
     recipe = folder.recipe()
     try:
-        return Experiment(**{**recipe, **changes})
+        experiment = Experiment(**{**recipe, **changes})
+        experiment.run_folder = None if changes else folder
+        return experiment
     except MissingTextError:
         if "dataset" in changes:
             raise

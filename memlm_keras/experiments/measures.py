@@ -379,6 +379,28 @@ def _check_samples(experiment, asked):
         )
 
 
+def _last_epoch(experiment, model, asked, verbose, before):
+    measured = {"epoch": before["epochs"]}
+    if before.get("finite", True):
+        last = experiment.last_model()
+        measured |= experiment.task.measure(experiment, last, verbose)
+    return measured
+
+
+def _check_last(experiment, asked):
+    folder = experiment.run_folder
+    if folder is None:
+        raise UsageError(
+            "--test_last is for a run folder and the text of its run, without "
+            "other options of the text."
+        )
+    if folder.results() is not None and not folder.checkpoint.exists():
+        raise UsageError(
+            f"--test_last needs {folder.checkpoint}, which has the weights of "
+            "the last epoch, and is not there."
+        )
+
+
 # === Cloze questions ===
 
 COMPLETION = "completion"
@@ -462,6 +484,7 @@ def _by_beams(experiment, model, asked, verbose, before):
 
 
 MEASURES = (
+    Measure("last_epoch", _last_epoch, {"test_last": None}, _check_last),
     Measure(
         comparison.NAME,
         comparison.compare,

@@ -450,6 +450,11 @@ RUNNING = (
 # Measurements of a trained model; `measures.MEASURES` has their functions.
 MEASURES = (
     _of_language(
+        "test_last",
+        bool,
+        "Measure the weights of the last epoch, too, beside those of the best.",
+    ),
+    _of_language(
         "compare",
         bool,
         "Compare with models that count words, which are made in seconds: "

@@ -29,7 +29,8 @@ _TYPES = {
     **dict.fromkeys(
         "experiment validation test cache dynamic dynamic_with_cache "
         "comparison unigram kneser_ney kneser_ney_with_cache averaged before "
-        "monte_carlo by_mode by_samples completion cbt test_by_beams".split(),
+        "monte_carlo by_mode by_samples completion cbt test_by_beams "
+        "last_epoch".split(),
         dict,
     ),
     **dict.fromkeys(

@@ -4,7 +4,9 @@ import json
 import math
 import re
 import shutil
+import signal
 
+import keras
 import numpy as np
 import pytest
 from corpus_files import write_splits
@@ -13,6 +15,8 @@ from written_files import read_csv
 import memlm_keras
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import measures
+from memlm_keras.experiments import process
+from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.run_folder import RunFolder
 
 from .conftest import NAME
@@ -85,6 +89,62 @@ def test_a_model_without_its_run_folder(memlm, run, folder):
     told = memlm(*evaluate[:2], *documents, "--documents")
     assert "it reads each document by itself" in told.out
     assert perplexity_of(told) != one
+
+
+@pytest.mark.parametrize("when", ["at_once", "afterwards", "interrupted"])
+@pytest.mark.backend
+def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
+    """As by hand, also of a run that was interrupted or finished before."""
+    sizes = {"scale": 0.02, "batch_size": 4, "learning_rate": 0.3}
+    flags = [f"--{name}={value}" for name, value in sizes.items()]
+    command = ("train", "daniluk2017/lstm", "--dataset=text", *flags)
+    command = (*command, "--epochs=4", "--patience=4", "--verbose=0")
+    if when == "interrupted":
+
+        def interrupt(experiment):
+            raise process.Interrupted(signal.SIGTERM)
+
+        with monkeypatch.context() as context:
+            context.setattr(Experiment, "last_model", interrupt)
+            told = memlm(*command, "--epochs=2", "--test_last")
+        assert told.status == 143
+    told = memlm(*command, *["--test_last"] * (when != "afterwards"))
+    (run,) = (folder / "runs").iterdir()
+    if when == "afterwards":
+        assert "last_epoch" not in results_of(run)
+        told = memlm("evaluate", run, "--test_last", "--verbose=0")
+    assert told.status == 0, told.err
+    assert "last_epoch, test: perplexity" in told.out
+    results = results_of(run)
+    found = results["last_epoch"]
+    assert results["best_epoch"] < results["epochs"] == found["epoch"] == 4
+
+    experiment = Experiment("daniluk2017/lstm", "text", **sizes)
+    keras.utils.set_random_seed(0)
+    model, callbacks = experiment.make()
+    batches, _ = experiment.task.training_batches(experiment, model)
+    model.fit(batches, epochs=4, callbacks=callbacks, verbose=0)
+    for split in ("validation", "test"):
+        expected = memlm_keras.evaluation.perplexity(
+            model, evaluation_batches(experiment, model, split), verbose=0
+        )
+        found = results["last_epoch"][split]["perplexity"]
+        assert found == pytest.approx(expected.perplexity, rel=1e-4)
+        assert found != pytest.approx(results[split]["perplexity"], rel=1e-3)
+    kept = memlm_keras.evaluation.perplexity(
+        RunFolder(run).model(),
+        evaluation_batches(experiment, model, "test"),
+        verbose=0,
+    )
+    best = results["test"]["perplexity"]
+    assert kept.perplexity == pytest.approx(best, rel=1e-4)
+
+
+def test_the_last_epoch_needs_its_checkpoint(memlm, run, folder):
+    evaluate = ("evaluate", run, "--test_last", "--verbose=0")
+    refused(memlm(*evaluate, "--dataset=text"), "is for a run folder and the")
+    (run / "checkpoint.npz").unlink()
+    refused(memlm(*evaluate), "checkpoint.npz, which has the weights of")
 
 
 def test_files_of_other_models(memlm, train, folder, classifier):
