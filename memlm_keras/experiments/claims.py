@@ -8,7 +8,6 @@ import glob
 import json
 import math
 import pathlib
-import shlex
 import shutil
 import statistics
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from memlm_keras.experiments import runs
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.experiment import again
 from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.options import nearest
@@ -169,25 +169,26 @@ def verdicts(tests):
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model that claims compare: overrides of a preset in a setting."""
+    """A preset in a setting, with `changes` of it that the preset must use."""
 
     preset: str
     changes: Mapping
     setting: Setting
-    size: str
 
-    def run(self, seed, kept, run_dir="runs", data_dir=None):
-        """The `ClaimRun` of a seed, whose files are kept in a folder `kept`."""
-        overrides = dict(getattr(self.setting, self.size), data_dir=data_dir)
-        running = {
-            name: overrides.pop(name)
-            for name in ("epochs", "patience")
-            if name in overrides
-        }
-        dataset = self.setting.datasets[self.size == "paper"]
+    def run(self, seed, logs, run_dir="runs", data_dir=None, **trial):
+        """The `ClaimRun` of a seed, whose files are kept in a folder of `logs`;
+        `trial` replaces options of the setting."""
+        options = {**self.setting.options, **trial}
+        flags = {**options, **self.changes}
+        overrides, changes = [
+            {k: v for k, v in values.items() if k in OVERRIDES}
+            for values in ({**options, "data_dir": data_dir}, self.changes)
+        ]
+        running = {k: v for k, v in flags.items() if k not in OVERRIDES}
         experiment = experiment_of(
-            self.preset, dataset, seed, overrides, self.changes
+            self.preset, self.setting.dataset, seed, overrides, changes
         )
+        kept = pathlib.Path(logs, self.setting.size)
         return ClaimRun(experiment, running, run_dir, kept)
 
 
@@ -199,12 +200,10 @@ class ClaimRun(runs.Run):
         self.recipe = experiment.recipe
         self.running = running
         self.folder = pathlib.Path(run_dir, experiment.name)
-        self.kept = pathlib.Path(kept, experiment.name)
-        recipe = {k: v for k, v in self.recipe.items() if k != "data_dir"}
-        command = runs.command_of(recipe, **running)
+        self.kept = kept / experiment.name
         losses = self.kept / LOSSES
         super().__init__(
-            shlex.join(["memlm", "train", *command]),
+            runs.short_command(self.recipe, **running),
             losses if losses.exists() else None,
         )
 
@@ -218,17 +217,22 @@ class ClaimRun(runs.Run):
         return failure
 
 
-def models_of(claims, size="small"):
-    """The `Model`s of claims, by the name of a setting and a label."""
+def models_of(claims, size=None):
+    """The `Model`s of claims, by the name of a setting and a label; those of a
+    size, where "small" is the published one of claims without a smaller."""
     models = {}
     for name, setting in SETTINGS.items():
         for claim in claims:
-            for label, (preset, _), changes in zip(
-                labels(claim), claim.models, claim.changes
+            sizes = [SETTINGS[each].size for each in claim.settings]
+            only = size == "small" and size not in sizes
+            if name in claim.settings and (
+                only or size in (None, setting.size)
             ):
-                if name in claim.settings:
+                for label, (preset, _), changes in zip(
+                    labels(claim), claim.models, claim.changes
+                ):
                     models[name, label] = Model(
-                        f"{claim.paper}/{preset}", changes, setting, size
+                        f"{claim.paper}/{preset}", changes, setting
                     )
     return models
 
@@ -248,46 +252,50 @@ def claims(positional, values, command):
             "--queue shows the missing runs, and --finished_only trains "
             "nothing. Give one of them."
         )
-    size = values.get("size", "small")
     out = pathlib.Path(values.get("out", "claims"))
-    kept = out / "logs" / size
-    models = _chosen(positional.claim, values.get("setting"), size)
+    logs = out / "logs"
+    models = _chosen(
+        positional.claim, values.get("setting"), values.get("size", "small")
+    )
     run_dir, data_dir = values.get("run_dir", "runs"), values.get("data_dir")
     # All models of a setting are trained with the first seed first.
     every = [
-        model.run(seed, kept, run_dir, data_dir)
+        model.run(seed, logs, run_dir, data_dir)
         for setting in SETTINGS.values()
         for seed in range(setting.seeds)
         for model in models.values()
         if model.setting is setting
     ]
-    missing = [run for run in every if run.results is None]
     failed = 0
     if values.get("queue"):
         runs.print_missing(every)
         return 0
     if not values.get("finished_only"):
-        # A corpus that cannot be read is an error before any training.
-        datasets = [run.experiment.dataset for run in missing]
-        for dataset in {each.name: each for each in datasets}.values():
-            dataset.load()
-        failed = runs.run_all(
-            missing,
-            jobs=values.get("jobs", 1),
-            minutes=values.get("minutes", math.inf),
+        failed = train(
+            every, values.get("jobs", 1), values.get("minutes", math.inf)
         )
-    elif len(missing) == len(every):
+    elif not any(run.results for run in every):
         print(
-            f"None of {len(every)} runs is finished in {kept}. Published runs "
+            f"None of {len(every)} runs is finished in {logs}. Published runs "
             "are in a clone of the package's repository: --out=docs/results."
         )
     # The document has all claims, also those that were not asked for.
-    models = models_of(CLAIMS, size)
-    losses = {key: losses_of(model, kept) for key, model in models.items()}
+    models = models_of(CLAIMS)
+    losses = {key: losses_of(model, logs) for key, model in models.items()}
     path = out / "claims.md"
-    write(path, models, losses, size, command)
+    write(path, models, losses, command)
     print(f"See {path}")
     return 1 if failed else 0
+
+
+def train(every, jobs=1, minutes=math.inf):
+    """Trains the `ClaimRun`s without results; returns how many failed."""
+    missing = [run for run in every if run.results is None]
+    # A corpus that cannot be read is an error before any training.
+    datasets = [run.experiment.dataset for run in missing]
+    for dataset in {each.name: each for each in datasets}.values():
+        dataset.load()
+    return runs.run_all(missing, jobs=jobs, minutes=minutes)
 
 
 def _chosen(names, setting, size):
@@ -313,7 +321,7 @@ def _chosen(names, setting, size):
             f"There is no setting {setting}.{nearest(setting, list(SETTINGS))} "
             f"Settings are {', '.join(SETTINGS)}."
         )
-    models = models_of(chosen, size)
+    models = models_of(chosen, size if setting is None else None)
     others = ", ".join(dict.fromkeys(name for name, _ in models))
     models = {k: m for k, m in models.items() if setting in (None, k[0])}
     if not models:
@@ -362,11 +370,12 @@ def _test_losses(experiment, model):
     return wrong.astype("float64"), np.ones(len(wrong), "int64")
 
 
-def losses_of(model, kept):
+def losses_of(model, logs):
     """The `Losses` of all kept seeds of a `Model`; `None` if there are none."""
     losses, parameters = [], None
-    all_seeds = glob.escape(model.run(0, kept).kept.name.removesuffix("0"))
-    for path in sorted(kept.glob(f"{all_seeds}*/{LOSSES}")):
+    kept = model.run(0, logs).kept
+    all_seeds = glob.escape(kept.name.removesuffix("0"))
+    for path in sorted(kept.parent.glob(f"{all_seeds}*/{LOSSES}")):
         with files.reading(path, "losses of a run", "Delete its folder."):
             losses.append(np.loadtxt(path, delimiter=",", ndmin=2))
             results = json.loads(path.with_name("results.json").read_text())
@@ -399,7 +408,7 @@ numbers and with ours.
   that one of the models was never trained.
 * A setting without runs is left out if another setting tests the claim. Its
   commands are below.
-* The papers' numbers are for other texts or sizes. Compare them only with each
+* Where a setting is not the paper's, compare the paper's numbers only with each
   other. Numbers of parameters are in brackets.
 """
 _COLUMNS = (
@@ -413,10 +422,10 @@ _COLUMNS = (
 )
 
 
-def write(path, models, losses, size, command):
+def write(path, models, losses, command):
     """Writes the document; both dicts are by setting and label."""
     lines = [_INTRODUCTION, f"    {command}", ""]
-    rows = _rows(losses, size)
+    rows = _rows(losses)
     for paper in dict.fromkeys(claim.paper for claim in CLAIMS):
         lines += [f"## {presets.papers()[paper].citation}", ""]
         lines += report.markdown_table(
@@ -434,9 +443,7 @@ def write(path, models, losses, size, command):
         lines += [
             f"### {name}",
             "",
-            "At the paper's size."
-            if size == "paper"
-            else f"{setting.description}.",
+            f"{setting.description}.",
             "",
             *(f"    {models[key].run(0, path.parent).title}" for key in keys),
             "",
@@ -446,7 +453,7 @@ def write(path, models, losses, size, command):
     report.write_lines(path, lines)
 
 
-def _rows(losses, size):
+def _rows(losses):
     """Pairs of a claim and the cells of a row, in the order of the claims."""
     tests = []
     for claim in CLAIMS:
@@ -467,7 +474,7 @@ def _rows(losses, size):
     rows = []
     for (claim, name, both), found, word in zip(tests, between, words):
         text = f"*{NOT_RUN if found is None else word}*"
-        if claim.caution and found is not None and size == "small":
+        if claim.caution and found is not None:
             text += f", but {claim.caution}"
         seeds, needed = found.seeds if found else 0, SETTINGS[name].seeds
         pairs = claim.paper == "weissenborn2016"

@@ -535,7 +535,8 @@ COMMANDS = {
                 Option(
                     "size",
                     str,
-                    "Sizes of models: small, or the paper's.",
+                    "Models to train: the smallest that test a claim, or those "
+                    "of the published size.",
                     default="small",
                     choices=("small", "paper"),
                 ),

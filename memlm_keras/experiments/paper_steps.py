@@ -1,6 +1,7 @@
 """Commands of the runs on the result pages of the papers, as data.
 
-Those with logs have exactly the runs of `docs/results/logs`.
+Those with logs have exactly the runs of `docs/results/logs`; in its folder
+`paper` are also those of `recipes/published.py`.
 """
 
 import dataclasses
@@ -26,14 +27,14 @@ class Step:
         if self.setting is None:
             return words
         setting = SETTINGS[self.setting]
-        values = {"dataset": setting.datasets[0], **setting.small}
+        values = {"dataset": setting.dataset, **setting.options}
         flags = [as_flag(name, value) for name, value in values.items()]
         given = [word.partition("=")[0] for word in words]
         flags = [flag for flag in flags if flag.partition("=")[0] not in given]
         return [*words[:2], *flags, *words[2:]]
 
 
-_PTB = "daniluk2017_penn_treebank"
+_PTB = "daniluk2017_two_fifths"
 _PAIRS = (
     "table weissenborn2016/entailment --dataset=embedded --scale=0.5 "
     "--embedding_dim=64 --epochs=12 --patience=12 --seeds=0,1,2"
@@ -78,7 +79,7 @@ STEPS = {
             "table tran2016/perplexity --rows=lstm_3,lstm_1,rm_tm_gated "
             "--seeds=0,1,2",
             "tran2016",
-            "small",
+            "paper",
         ),
         Step(
             "Kneser-Ney",
@@ -118,7 +119,7 @@ STEPS = {
             "--rows=gru_shared,am_gru_shared,dual_am_gru_shared,"
             "lstm_attention",
             "weissenborn2016",
-            "small",
+            "paper",
         ),
         Step(
             "Embedded pairs",

@@ -92,14 +92,18 @@ def run_all(runs, after=None, jobs=1, minutes=math.inf):
     return sum(run.failed for run in runs)
 
 
-def print_missing(runs):
+def print_missing(runs, short=False):
     """Prints the command of each run without results, a line each; how many
     there are goes to the standard error."""
     missing = [run for run in runs if run.results is None]
     print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
     for run in missing:
         arguments = _arguments(run.folder, run.recipe, run.running)
-        print(shlex.join(["memlm", *arguments]))
+        print(
+            short_command(run.recipe, **run.running)
+            if short
+            else shlex.join(["memlm", *arguments])
+        )
 
 
 def _joined(*texts):
@@ -115,6 +119,13 @@ def command_of(recipe, **running):
     flags = {**recipe, **running}
     preset = flags.pop("preset")
     return [preset, *(as_flag(name, value) for name, value in flags.items())]
+
+
+def short_command(recipe, **running):
+    """Returns the command of a run on any machine: without the places of the
+    text and of the folder, and without the backend."""
+    recipe = {k: v for k, v in recipe.items() if k != "data_dir"}
+    return shlex.join(["memlm", "train", *command_of(recipe, **running)])
 
 
 def _arguments(folder, recipe, running):
