@@ -315,14 +315,20 @@ class Experiment:
     def last_model(self):
         """The model of the last epoch of the finished run, from its checkpoint;
         the folder keeps that of the best epoch."""
-        results = self.run_folder.results()
+        folder = self.run_folder
+        if not folder.checkpoint.exists():
+            raise UsageError(
+                f"--test_last needs {folder.checkpoint}, which has the weights "
+                "of the last epoch, and is not there."
+            )
+        results = folder.results()
         with self._scope(None):
             model, callbacks = self.make()
             # No epoch is left to train.
             self._fit(
                 model,
                 callbacks,
-                self.run_folder,
+                folder,
                 results["epochs"],
                 results["patience"],
                 last=True,

@@ -388,16 +388,10 @@ def _last_epoch(experiment, model, asked, verbose, before):
 
 
 def _check_last(experiment, asked):
-    folder = experiment.run_folder
-    if folder is None:
+    if experiment.run_folder is None:
         raise UsageError(
             "--test_last is for a run folder and the text of its run, without "
             "other options of the text."
-        )
-    if folder.results() is not None and not folder.checkpoint.exists():
-        raise UsageError(
-            f"--test_last needs {folder.checkpoint}, which has the weights of "
-            "the last epoch, and is not there."
         )
 
 

@@ -144,7 +144,7 @@ def test_the_last_epoch_needs_its_checkpoint(memlm, run, folder):
     evaluate = ("evaluate", run, "--test_last", "--verbose=0")
     refused(memlm(*evaluate, "--dataset=text"), "is for a run folder and the")
     (run / "checkpoint.npz").unlink()
-    refused(memlm(*evaluate), "checkpoint.npz, which has the weights of")
+    refused(memlm(*evaluate), "checkpoint.npz, which has the weights of the")
 
 
 def test_files_of_other_models(memlm, train, folder, classifier):
