@@ -8,6 +8,7 @@ import errno
 import fcntl
 import glob
 import gzip
+import importlib
 import io
 import json
 import os
@@ -409,3 +410,17 @@ def silent_stderr():
     finally:
         os.dup2(stderr, 2)
         os.close(stderr)
+
+
+def import_package(module, user, package=None):
+    """Imports a module that few programs need, without TensorFlow's log; raises
+    an `ImportError` that names its user and its package."""
+    try:
+        with silent_stderr():
+            return importlib.import_module(module)
+    except ImportError as error:
+        package = package or module
+        raise ImportError(
+            f"{user} needs {package}. Install it with `pip install {package}`. "
+            f"Received: {error}"
+        ) from error

@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from memlm_keras import files
 from memlm_keras.arguments import require_one_of
 from memlm_keras.data.text_store import read_lines
 from memlm_keras.data.tokenizer import WHITE_SPACE
@@ -156,14 +157,9 @@ def _model_message():
 
 
 def _tensorflow_text():
-    try:
-        import tensorflow_text
-    except ImportError as error:
-        raise ImportError(
-            "A SentencePiece model needs tensorflow_text. Install it with "
-            "`pip install tensorflow-text`."
-        ) from error
-    return tensorflow_text
+    return files.import_package(
+        "tensorflow_text", "A SentencePiece model", "tensorflow-text"
+    )
 
 
 class LongestMatchTokenizer:

@@ -2,7 +2,6 @@
 builds the same as a TensorFlow graph, with the tables of this module."""
 
 import functools
-import importlib
 import importlib.metadata
 import re
 
@@ -129,11 +128,9 @@ def lower_case():
 @functools.cache
 def script_classes():
     """Script of each code point, or `SPACE_CLASS` for white space."""
-    with files.silent_stderr():
-        import tensorflow as tf
-
-        with tf.device("CPU"):
-            scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
+    tf = files.import_package("tensorflow", "Splitting at Unicode scripts")
+    with files.silent_stderr(), tf.device("CPU"):
+        scripts = tf.strings.unicode_script(tf.range(_CODE_POINTS)).numpy()
     scripts[[ord(character) for character in WHITE_SPACE]] = SPACE_CLASS
     return scripts.astype("uint8")
 
@@ -155,14 +152,11 @@ def _split_at_scripts(text):
 
 def load_syntok(module):
     """Imports a module of syntok, or says how to install it."""
-    try:
-        return importlib.import_module(f"syntok.{module}")
-    except ImportError as error:
-        raise ImportError(
-            'Splitting into sentences and `tokenize="syntok"` need syntok. '
-            "Install it with `pip install syntok`; questions can also be read "
-            "with `tokenize=None`."
-        ) from error
+    return files.import_package(
+        f"syntok.{module}",
+        "Splitting into sentences, or questions without `tokenize=None`,",
+        "syntok",
+    )
 
 
 def split_sentences(tokens):

@@ -221,6 +221,12 @@ class Experiment:
         with process.quiet(verbose):
             measuring.check(self, measures)
             scope = self._scope(devices)
+            if tensorboard:
+                files.import_package(
+                    "tensorflow.summary",
+                    "--tensorboard",
+                    "tensorflow tensorboard",
+                )
             if overwrite:
                 run_folder.move_aside()
             # Before the folder is made, as this may raise.

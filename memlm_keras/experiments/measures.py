@@ -470,11 +470,15 @@ def reconstruction(experiment, model, split, sampler, verbose):
 
 
 def _by_beams(experiment, model, asked, verbose, before):
-    # Importing it takes seconds.
-    import keras_nlp
-
-    sampler = keras_nlp.samplers.BeamSampler(num_beams=asked["beams"])
+    sampler = _beam_sampler(experiment, asked)
     return reconstruction(experiment, model, "test", sampler, verbose)
+
+
+def _beam_sampler(experiment, asked):
+    process.import_keras()
+    from memlm_keras.models.generation import beam_sampler
+
+    return beam_sampler("--beams", num_beams=asked["beams"])
 
 
 MEASURES = (
@@ -506,5 +510,5 @@ MEASURES = (
         {"questions": "files", "answers": "files"},
         _check_completion,
     ),
-    Measure("test_by_beams", _by_beams, {"beams": "beams"}),
+    Measure("test_by_beams", _by_beams, {"beams": "beams"}, _beam_sampler),
 )

@@ -442,7 +442,7 @@ RUNNING = (
     Option(
         "tensorboard",
         bool,
-        "Log for TensorBoard too; needs `pip install tensorboard`.",
+        "Log for TensorBoard too; needs `pip install tensorflow tensorboard`.",
     ),
     VERBOSE,
 )

@@ -64,7 +64,8 @@ def choose_backend(name=None):
 
 
 def import_keras(name=None):
-    """Imports Keras, this package and TensorFlow, without TensorFlow's log."""
+    """Imports Keras and this package, without TensorFlow's log, and TensorFlow
+    only if it is the backend."""
     choose_backend(name)
     if "memlm_keras.models" in sys.modules:
         return
@@ -74,7 +75,14 @@ def import_keras(name=None):
     logging.set_verbosity(logging.ERROR)
     with files.silent_stderr():
         memlm.load_all()
-        importlib.import_module("tensorflow").zeros(1)
+        from keras.src.utils import module_utils
+
+        if backend() == "tensorflow":
+            module_utils.tensorflow.zeros(1)
+        else:
+            # Keras would import it, for seconds, to set its seed too, and to
+            # ask whether what it saves is of TensorFlow.
+            module_utils.tensorflow._available = False
 
 
 def _keep_memory():

@@ -1,16 +1,18 @@
-"""Continuing a prompt with the samplers of keras_nlp."""
+"""Continuing a prompt, with samplers of this module or of keras_nlp."""
 
 import difflib
 import itertools
 
+import keras
 import numpy as np
 from keras import ops
 
+from memlm_keras import files
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 
-# As many words as keras_nlp chooses among by default.
-_TOP_K = 5
+# Of keras_nlp: as many words, or the fewest of this probability together.
+_TOP_K, _TOP_P = 5, 0.1
 SAMPLERS = ("beam", "greedy", "random", "top_k", "top_p")
 
 
@@ -94,8 +96,8 @@ def sample(
     stop_token_ids,
     may_be_empty=True,
 ):
-    """Writes tokens `(batch, time)` with a sampler of keras_nlp, and fills a
-    row from its first stop token; returns them and the rows' lengths."""
+    """Writes tokens `(batch, time)` with a sampler, and fills a row from its
+    first stop token; returns them and the rows' lengths."""
     # `fixed` marks prompts, and `state` is that before the last token of the
     # shortest one; `step(tokens, state)` returns logits and the new state.
 
@@ -166,21 +168,68 @@ def _ending(next_token, fixed, stops, may_be_empty):
 
 
 def _sampler(sampler, vocabulary_size):
-    """Returns a sampler of keras_nlp, which may be given by its name."""
-    import keras_nlp
-
-    # For a wrong name, keras_nlp returns the name and raises no error.
-    if isinstance(sampler, str) and sampler not in SAMPLERS:
-        nearest = difflib.get_close_matches(sampler, SAMPLERS, 1)
+    """Returns a sampler, which may be given by its name."""
+    if callable(sampler):
+        return sampler
+    if sampler not in SAMPLERS:
+        nearest = difflib.get_close_matches(str(sampler), SAMPLERS, 1)
         hint = f". Did you mean {nearest[0]!r}?" if nearest else ""
         raise ValueError(
             f"`sampler` must be one of {', '.join(map(repr, SAMPLERS))}, or a "
             f"sampler of keras_nlp. Received: sampler={sampler!r}{hint}"
         )
-    if sampler == "top_k":
-        # Its own number may be larger than the vocabulary.
-        return keras_nlp.samplers.TopKSampler(min(_TOP_K, vocabulary_size))
-    return keras_nlp.samplers.get(sampler)
+    if sampler != "beam":
+        return _Sampler(sampler, vocabulary_size)
+    return beam_sampler('sampler="beam"')
+
+
+def beam_sampler(user, **arguments):
+    """Returns a `BeamSampler` of keras_nlp; its absence names the user."""
+    keras_nlp = files.import_package("keras_nlp", user, "keras-nlp")
+    return keras_nlp.samplers.BeamSampler(**arguments)
+
+
+class _Sampler:
+    """Writes one token of each row after another, with the random numbers of
+    the sampler of keras_nlp of this name, which takes seconds to import."""
+
+    def __init__(self, name, vocabulary_size):
+        self.name = name
+        self.kept = vocabulary_size
+        if name == "top_k":
+            self.kept = min(_TOP_K, vocabulary_size)
+        if name != "greedy":
+            self.seeds = keras.random.SeedGenerator()
+
+    def __call__(self, next, prompt, cache, index, mask, stop_token_ids, model):
+        while index < prompt.shape[1]:
+            ended = np.isin(ops.convert_to_numpy(prompt), stop_token_ids or ())
+            if (ended & ~ops.convert_to_numpy(mask)).any(axis=1).all():
+                break
+            logits, _, cache = next(prompt, cache, index)
+            token = ops.cast(self._choose(logits), prompt.dtype)
+            token = ops.where(mask[:, index], prompt[:, index], token)
+            prompt = ops.slice_update(prompt, (0, index), token[:, None])
+            index += 1
+        return prompt
+
+    def _choose(self, logits):
+        weights = ops.softmax(ops.cast(logits, "float32"))
+        if self.name == "greedy":
+            return ops.argmax(weights, axis=-1)
+        if self.name != "random":
+            ordered = self.name == "top_p"
+            weights, ids = ops.top_k(weights, self.kept, sorted=ordered)
+        if self.name == "top_p":
+            total = ops.cumsum(weights, axis=-1)[:, :-1]
+            before = ops.pad(total, ((0, 0), (1, 0)))
+            weights = ops.where(before <= _TOP_P, weights, 0.0)
+        chosen = keras.random.categorical(
+            ops.log(weights), 1, seed=self.seeds, dtype="int32"
+        )
+        if self.name != "random":
+            chosen = ops.take_along_axis(ids, chosen, axis=-1)
+        return chosen[:, 0]
 
 
 def is_text(tokens):

@@ -279,11 +279,12 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
     path = pathlib.Path(path)
     require_one_of("format", format, FORMATS)
     packages = FORMATS[format].packages
-    for package in packages:
+    for package in (*packages, FORMATS[format].backend):
         if importlib.util.find_spec(package) is None:
+            install = packages if package in packages else [package]
             raise ImportError(
                 f'format="{format}" needs the package {package}, which is not '
-                f"installed. Install it: pip install {' '.join(packages)}"
+                f"installed. Install it: pip install {' '.join(install)}"
             )
     suffix, mark = FORMATS[format].suffix, FORMATS[format].mark
     if suffix is None:

@@ -11,6 +11,7 @@ import zipfile
 import numpy as np
 
 from memlm_keras.data.vocabulary import Vocabulary
+from memlm_keras.files import import_package
 from memlm_keras.files import reading
 from memlm_keras.serving.web import FACTS
 
@@ -135,13 +136,7 @@ class OnnxStep(OneStep):
     description = "ONNX file in onnxruntime"
 
     def __init__(self, path):
-        try:
-            import onnxruntime
-        except ImportError as error:
-            raise ImportError(
-                "Reading an ONNX file needs `pip install onnxruntime`. "
-                f"Received: {path}"
-            ) from error
+        onnxruntime = import_package("onnxruntime", f"The ONNX file {path}")
         with reading(path, "exported model", _REMEDY):
             self._session = onnxruntime.InferenceSession(
                 str(path), providers=["CPUExecutionProvider"]
@@ -202,16 +197,14 @@ class LiteRTStep(OneStep):
     description = "LiteRT file in its interpreter"
 
     def __init__(self, path):
-        try:
-            from ai_edge_litert.interpreter import Interpreter
-        except ImportError as error:
-            raise ImportError(
-                'Reading a LiteRT file needs `pip install "memlm_keras[litert]"'
-                f"`. Received: {path}"
-            ) from error
+        litert = import_package(
+            "ai_edge_litert.interpreter",
+            f"The LiteRT file {path}",
+            "ai-edge-litert",
+        )
         with reading(path, "exported model", _REMEDY):
             # A reference keeps the interpreter alive.
-            self._interpreter = Interpreter(str(path), num_threads=1)
+            self._interpreter = litert.Interpreter(str(path), num_threads=1)
         if "step" not in self._interpreter.get_signature_list():
             raise ValueError(
                 "`path` must be of a file with the signature `step` of a "
@@ -249,8 +242,7 @@ class ServedModel:
     description = "SavedModel in TensorFlow"
 
     def __init__(self, path):
-        import tensorflow as tf
-
+        tf = import_package("tensorflow", f"The SavedModel {path}")
         with reading(path, "exported model", _REMEDY):
             # A reference keeps its variables alive.
             self._loaded = tf.saved_model.load(str(path))

@@ -1,5 +1,6 @@
 """Continuing a prompt, by ids and by words."""
 
+import keras
 import numpy as np
 import pytest
 from language_models import V
@@ -97,6 +98,17 @@ def test_beams():
         model.score(three)[:, continuation].sum()
         >= model.score(greedy)[:, continuation].sum() - 1e-5
     )
+
+
+@pytest.mark.parametrize("name", ["greedy", "random", "top_k", "top_p"])
+def test_samplers_draw_as_those_of_keras_nlp(name):
+    import keras_nlp
+
+    model, found = shared(), []
+    for sampler in (str, keras_nlp.samplers.get):
+        keras.utils.set_random_seed(4)
+        found.append(model.generate([[3, 4], [5, 6, 7]], 9, sampler(name)))
+    np.testing.assert_array_equal(*found)
 
 
 def test_random_samplers_keep_the_prompt():

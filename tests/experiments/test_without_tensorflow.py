@@ -1,0 +1,143 @@
+"""`memlm` on JAX and PyTorch, where TensorFlow is absent, or is not needed."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from language_models import shared
+
+import memlm_keras as memlm
+from memlm_keras.data import tokenizer
+from memlm_keras.serving.exported import ServedModel
+
+ROOT = pathlib.Path(memlm.__file__).parents[1]
+# Python runs it first: it hides packages, and tells at the end which of the
+# large ones were imported.
+SITE = """
+import atexit, os, sys
+from importlib.machinery import PathFinder
+
+hidden, find = os.environ["HIDDEN"].split(), PathFinder.find_spec
+
+def find_spec(name, *others):
+    return None if name.partition(".")[0] in hidden else find(name, *others)
+
+def tell():
+    late = {"tensorflow", "tensorflow_text", "keras_hub"} & {*sys.modules}
+    print("imported:", *sorted(late), file=sys.stderr)
+
+PathFinder.find_spec = find_spec
+atexit.register(tell)
+"""
+ABSENT = "tensorflow tensorflow_text keras_hub keras_nlp"
+BACKENDS = pytest.mark.parametrize("backend", ["jax", "torch"])
+
+
+@pytest.fixture
+def alone(folder):
+    """`alone(backend, *arguments)`: what a process of `memlm` printed."""
+    (folder / "sitecustomize.py").write_text(SITE)
+
+    def call(backend, *arguments, hidden=ABSENT, status=0):
+        done = subprocess.run(
+            [sys.executable, "-m", "memlm_keras", *map(str, arguments)],
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+                "KERAS_BACKEND": backend,
+                "HIDDEN": hidden,
+            },
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == status, done.stderr
+        told = done.stderr.splitlines()
+        assert told[-1] == "imported:"
+        return done.stdout + "\n".join(told[:-1])
+
+    return call
+
+
+def tiny(preset):
+    return (
+        f"train {preset} --dataset=text --units=8 --batch_size=4 --epochs=1 "
+        "--verbose=0 --run_dir=runs"
+    ).split()
+
+
+@BACKENDS
+def test_a_row_is_trained_where_it_is_absent(alone, folder, backend):
+    alone(backend, *tiny("daniluk2017/attention"))
+    assert list(folder.glob("runs/*/model.keras"))
+
+
+@pytest.mark.slow
+@BACKENDS
+@pytest.mark.parametrize(
+    "preset", ["kong2019/vs_kneser_ney_512", "salton2017/ptb_combined"]
+)
+def test_all_of_a_row_where_it_is_absent(alone, folder, backend, preset):
+    alone(backend, *tiny(preset))
+    (run,) = (folder / "runs").iterdir()
+    assert "perplexity" in alone(backend, "evaluate", run)
+    for sampler in ("greedy", "top_p"):
+        assert alone(backend, "generate", run, "a", f"--sampler={sampler}")
+    assert "surprisal" in alone(backend, "surprisal", run, "text/test.txt")
+    told = alone(backend, "export", run, "exported/1", status=1)
+    assert told.count("\n") == 0 and "pip install tensorflow" in told
+    told = alone(backend, "generate", run, "a", "--sampler=beam", status=1)
+    assert told.count("\n") == 0 and "pip install keras-nlp" in told
+
+
+@pytest.mark.slow
+@BACKENDS
+def test_it_is_not_imported_where_it_is_not_needed(alone, folder, backend):
+    alone(backend, *tiny("tran2016/rm_tm_gated"), hidden="")
+    (run,) = (folder / "runs").iterdir()
+    alone(backend, "evaluate", run, hidden="")
+    alone(backend, "generate", run, "a", hidden="")
+
+
+@pytest.mark.slow
+def test_a_folder_of_transformers_needs_no_tensorflow(alone, folder):
+    pytest.importorskip("transformers")
+    alone("torch", *tiny("daniluk2017/key_value"))
+    (run,) = (folder / "runs").iterdir()
+    alone("torch", "export", run, "hf", "--format=hf")
+    assert (folder / "hf" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    "absent, package, use",
+    [
+        ("tensorflow", "tensorflow", tokenizer.script_classes.__wrapped__),
+        ("tensorflow", "tensorflow", lambda: ServedModel(pathlib.Path("1"))),
+        ("tensorflow", "tensorflow", lambda: memlm.serving.check_path("new/1")),
+        (
+            "keras_nlp",
+            "keras-nlp",
+            lambda: shared().generate([[1]], 4, sampler="beam"),
+        ),
+        (
+            "onnxruntime",
+            "onnxruntime",
+            lambda: memlm.serving.load("model.onnx"),
+        ),
+        (
+            "ai_edge_litert.interpreter",
+            "ai-edge-litert",
+            lambda: memlm.serving.load("model.tflite"),
+        ),
+    ],
+    ids=["scripts", "SavedModel", "export", "beam", "ONNX", "LiteRT"],
+)
+def test_what_needs_a_package_names_it(
+    folder, monkeypatch, absent, package, use
+):
+    for name in ("model.onnx", "model.tflite"):
+        (folder / name).touch()
+    monkeypatch.setitem(sys.modules, absent, None)
+    with pytest.raises(ImportError, match=f"pip install {package}"):
+        use()
