@@ -19,8 +19,8 @@ LOGS = {
     "quickstart": ["quickstart"],
     "recall": ["recall"],
     "salton2017": ["small"],
-    "tran2016": ["small", "kneser_ney"],
-    "weissenborn2016": ["small", "pairs", "autoencoding"],
+    "tran2016": ["paper", "kneser_ney"],
+    "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
 # Columns and rows with published, chosen or analytic values, and the table of
 # similar keys, which is computed from a model.
