@@ -113,10 +113,9 @@ def warn_if_little_is_learned(
     if experiment.preset.get("trained") is None:
         own = experiment.preset_name.startswith("memlm/")
         given = [as_flag(*each) for each in experiment.overrides.items()]
-        typed = (command or " ".join(given)).replace("--no", "--")
-        chosen = own or not all(
-            flag.partition("=")[0] in typed for flag in given
-        )
+        given = " ".join(given)
+        typed = _flags(command or given)
+        chosen = own or not _flags(given) <= typed
         gains = results["best_epoch"] == results["epochs"]
         adam = experiment.preset["optimizer"]["class_name"].endswith("Adam")
         halves = own or experiment.settings.get("halve")
@@ -124,8 +123,8 @@ def warn_if_little_is_learned(
         flags += ["a smaller --batch_size", "a larger --initial_range"]
         # What the command chose is for longer training.
         flags *= not (gains and chosen)
-        flags = [f for f in flags if re.search(r"--\w+", f)[0] not in typed]
-        if gains and "--learning_rate" in typed:
+        flags = [f for f in flags if not _flags(f) <= typed]
+        if gains and "learning_rate" in typed:
             flags.append("a larger --learning_rate")
         if gains and not compared:
             flags.append("more --epochs")
@@ -133,6 +132,11 @@ def warn_if_little_is_learned(
             *some, last = flags
             line += f" Try {', '.join(some)}{' or ' * bool(some)}{last}."
     print(line)
+
+
+def _flags(command):
+    """Names of the flags of a command, without the "no" of false ones."""
+    return set(re.findall(r"--(?:no)?(\w+)", command))
 
 
 def _gained(vocabulary, words, nats):

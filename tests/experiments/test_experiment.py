@@ -576,6 +576,15 @@ def test_a_model_of_frequencies_is_told_of(folder, capsys):
             True,
             "--optimizer=adam, a smaller",
         ),
+        # Given, and none that the rule chose.
+        (
+            "tran2016/memn",
+            {"halve": False, "batch_size": 5},
+            "--nohalve --batch_size=5",
+            2,
+            True,
+            "--optimizer=adam or a larger --initial_range",
+        ),
     ],
 )
 def test_advice_is_of_what_was_not_tried(
