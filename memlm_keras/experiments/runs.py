@@ -98,12 +98,11 @@ def print_missing(runs, short=False):
     missing = [run for run in runs if run.results is None]
     print(f"{len(missing)} of {len(runs)} runs are missing:", file=sys.stderr)
     for run in missing:
-        arguments = _arguments(run.folder, run.recipe, run.running)
-        print(
-            short_command(run.recipe, **run.running)
-            if short
-            else shlex.join(["memlm", *arguments])
-        )
+        if short:
+            print(short_command(run.recipe, **run.running))
+        else:
+            arguments = _arguments(run.folder, run.recipe, run.running)
+            print(shlex.join(["memlm", *arguments]))
 
 
 def _joined(*texts):
