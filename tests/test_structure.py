@@ -120,6 +120,60 @@ def test_no_import_cycles():
     list(graphlib.TopologicalSorter(graph).static_order())
 
 
+# === Rings of the package, pages and logs have limits ===
+
+# Folders of a ring, "" for the modules beside them, and its most lines of
+# Python. A limit rises only in a commit that says what it buys.
+RINGS = {
+    "papers": (
+        " cells memory heads mixtures embeddings smoothing models presets",
+        16800,
+    ),
+    "craft": ("data training evaluation ngrams analysis serving", 18800),
+    "linguistics": ("linguistics", 2600),
+    "experiments": ("experiments", 9700),
+    "integrations": ("integrations", 1200),
+}
+# Words: of all pages of `docs`, of one, and of a page of results.
+DOCS, PAGE, RESULT = 56500, 5800, 5800
+LOG_FILES = 1390
+
+
+def test_rings_keep_their_limits():
+    lines = collections.Counter()
+    for path in ROOT.rglob("*.py"):
+        room = path.relative_to(ROOT).parts[0]
+        lines["" if room.endswith(".py") else room] += len(
+            path.read_text(encoding="utf-8").splitlines()
+        )
+    rooms = {ring: names.split(" ") for ring, (names, _) in RINGS.items()}
+    assert set(lines) <= {room for found in rooms.values() for room in found}
+    sizes = {
+        ring: sum(lines[room] for room in found)
+        for ring, found in rooms.items()
+    }
+    over = {ring: size for ring, size in sizes.items() if size > RINGS[ring][1]}
+    assert not over
+
+
+def test_pages_and_logs_keep_their_limits():
+    docs = ROOT.parent / "docs"
+    if not docs.exists():
+        pytest.skip("an installed package has no docs/")
+    words = {
+        path.relative_to(docs): len(path.read_text(encoding="utf-8").split())
+        for path in docs.rglob("*.md")
+    }
+    assert not {
+        str(page): count
+        for page, count in words.items()
+        if count > (RESULT if page.parts[0] == "results" else PAGE)
+    }
+    assert sum(words.values()) <= DOCS
+    logs = (docs / "results" / "logs").rglob("*")
+    assert sum(path.is_file() for path in logs) <= LOG_FILES
+
+
 # === Names are the field's ===
 
 # Words that have one of the field in their place, as parts of names.

@@ -20,7 +20,7 @@ ROOT = str(pathlib.Path(memlm.__file__).parent)
 WORDS = [f"word_{index}" for index in range(20)]
 
 # May only fall.
-FIT, STEP, TRAIN, EXPORT = 13, 8, 37, 3
+FIT, STEP, TRAIN, FRONT_DOOR, EXPORT = 13, 8, 37, 35, 3
 
 
 class FirstStep(BaseException):
@@ -87,7 +87,15 @@ def test_step(lm):
     require_budget(files_entered(lambda: lm.step(tokens, state)), STEP)
 
 
-def test_train(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "arguments, budget",
+    [
+        ("daniluk2017/key_value_predict --scale=0.02 --batch_size=4", TRAIN),
+        # README's command: the program chooses a preset for the text.
+        ("", FRONT_DOOR),
+    ],
+)
+def test_train(arguments, budget, tmp_path, monkeypatch):
     def stop(*arguments, **keywords):
         raise FirstStep
 
@@ -98,14 +106,10 @@ def test_train(tmp_path, monkeypatch):
     monkeypatch.setattr(
         keras.callbacks.CallbackList, "on_train_batch_end", stop
     )
-    command = "train daniluk2017/key_value_predict --dataset=text --scale=0.02"
-    entered = files_entered(
-        lambda: command_line.main(
-            [*command.split(), "--batch_size=4", "--verbose=0"]
-        )
-    )
+    command = f"train {arguments} --dataset=text --verbose=0"
+    entered = files_entered(lambda: command_line.main(command.split()))
     assert len(entered) > 10
-    require_budget(entered, TRAIN)
+    require_budget(entered, budget)
 
 
 @pytest.mark.backend("tensorflow")
