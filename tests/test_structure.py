@@ -7,12 +7,15 @@ the top of a file, and a private docstring as a public one.
 import ast
 import collections
 import graphlib
+import importlib
 import pathlib
 import re
 
+import keras
 import pytest
 
 import memlm_keras
+from memlm_keras import keras_private
 
 ROOT = pathlib.Path(memlm_keras.__file__).parent
 
@@ -23,6 +26,7 @@ GROUND = {
     "children",
     "files",
     "gradients",
+    "keras_private",
     "kernels",
     "masking",
     "registry",
@@ -118,6 +122,23 @@ def test_no_import_cycles():
     graph = {name: set(imports(name)) - {name} for name in SOURCES}
     # Raises an error that shows a cycle.
     list(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_private_modules_of_keras_are_imported_in_one_file():
+    lines = [
+        (str(path.relative_to(ROOT)), line)
+        for path in ROOT.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if re.search(r"keras\.src", line)
+    ]
+    assert lines
+    assert {name for name, _ in lines} == {"keras_private.py"}
+
+
+def test_a_keras_without_a_private_function_is_named(monkeypatch):
+    monkeypatch.delattr(keras.src.backend, "rnn")
+    with pytest.raises(ImportError, match=r"pip install 'keras==3\.15\.\*'"):
+        importlib.reload(keras_private)
 
 
 # === Rings of the package, pages and logs have limits ===

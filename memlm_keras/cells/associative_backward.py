@@ -20,15 +20,13 @@ Shapes below: B batch, T time, H units, N_c copies.
 import keras
 from keras import ops
 
-# The loop over time of every Keras recurrent layer; it has no public name.
-from keras.src.backend import rnn
-
 from memlm_keras.cells import complex_vectors
 from memlm_keras.cells.complex_vectors import join
 from memlm_keras.cells.complex_vectors import look_up
 from memlm_keras.cells.complex_vectors import reverse_axes
 from memlm_keras.cells.complex_vectors import split
 from memlm_keras.gradients import with_gradient
+from memlm_keras.keras_private import rnn
 
 if keras.backend.backend() == "torch":
     import torch

@@ -3,9 +3,7 @@
 import keras
 from keras import ops
 
-# The loop over time of every Keras recurrent layer; it has no public name.
-from keras.src.backend import rnn
-
+from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import expanded
 
 

@@ -3,14 +3,11 @@
 import keras
 from keras import ops
 
-# Neither has a public name: the mask that Keras attaches to a tensor, and the
-# dtype that variables are cast to in a layer's call.
-from keras.src.backend import set_keras_mask
-from keras.src.backend.common.variables import AutocastScope
-
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_rate
+from memlm_keras.keras_private import AutocastScope
+from memlm_keras.keras_private import set_keras_mask
 
 
 def look_up(table, token_ids):

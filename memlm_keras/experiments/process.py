@@ -75,14 +75,12 @@ def import_keras(name=None):
     logging.set_verbosity(logging.ERROR)
     with files.silent_stderr():
         memlm.load_all()
-        from keras.src.utils import module_utils
+        from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            module_utils.tensorflow.zeros(1)
+            keras_private.start_tensorflow()
         else:
-            # Keras would import it, for seconds, to set its seed too, and to
-            # ask whether what it saves is of TensorFlow.
-            module_utils.tensorflow._available = False
+            keras_private.leave_out_tensorflow()
 
 
 def _keep_memory():

@@ -10,15 +10,13 @@ import math
 import keras
 from keras import ops
 
-# The dtype that variables are cast to in a layer's call; it has no public name.
-from keras.src.backend.common.variables import AutocastScope
-
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings.embedding import Embedding
 from memlm_keras.embeddings.embedding import look_up
 from memlm_keras.gradients import with_gradient
+from memlm_keras.keras_private import AutocastScope
 
 # Logits of a block, and the least number of logits to use blocks. At 11.2
 # million, a step with the gradient in the forward pass takes 0.95 of the time

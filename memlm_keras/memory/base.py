@@ -5,12 +5,10 @@ import itertools
 import keras
 from keras import ops
 
-# The mask that Keras attaches to a tensor; these have no public names.
-from keras.src.backend import get_keras_mask
-from keras.src.backend import set_keras_mask
-
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
+from memlm_keras.keras_private import get_keras_mask
+from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import ValidSteps

@@ -14,14 +14,12 @@ import keras
 import numpy as np
 from keras import ops
 
-# The loop over time of every Keras recurrent layer; it has no public name.
-from keras.src.backend import rnn
-
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.cells import complex_vectors
 from memlm_keras.gradients import divide_by_length
 from memlm_keras.gradients import with_gradient
+from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import SlidingWindow
 from memlm_keras.masking import over_valid_steps

@@ -8,9 +8,7 @@ Shapes below: B batch, T time of the hypothesis, P time of the premise, k units.
 import keras
 from keras import ops
 
-# The loop over time of every Keras recurrent layer; it has no public name.
-from keras.src.backend import rnn
-
+from memlm_keras.keras_private import rnn
 from memlm_keras.kernels import DistinctKernels
 from memlm_keras.masking import masked_softmax
 

@@ -3,10 +3,8 @@
 import keras
 from keras import ops
 
-# The mask that Keras attaches to a tensor has no public name.
-from keras.src.backend import get_keras_mask
-from keras.src.backend import set_keras_mask
-
+from memlm_keras.keras_private import get_keras_mask
+from memlm_keras.keras_private import set_keras_mask
 from memlm_keras.masking import ValidSteps
 from memlm_keras.masking import by_position
 from memlm_keras.masking import take_steps

@@ -6,11 +6,8 @@ from typing import NamedTuple
 
 import keras
 
-# Keras' `quantize` chooses, and its `summary` counts, by functions that have no
-# public name.
-from keras.src.quantizers.utils import should_quantize_layer
-from keras.src.utils.summary_utils import weight_memory_size
-
+from memlm_keras.keras_private import should_quantize_layer
+from memlm_keras.keras_private import weight_memory_size
 from memlm_keras.kernels import Int8Kernels
 from memlm_keras.kernels import expanded
 

@@ -9,14 +9,13 @@ import numpy as np
 from keras import ops
 from keras import tree
 
-# Whether Keras only infers shapes; these have no public names.
-from keras.src.backend.common.stateless_scope import in_stateless_scope
-from keras.src.backend.common.symbolic_scope import in_symbolic_scope
-
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_token_ids
+from memlm_keras.keras_private import CLONING
+from memlm_keras.keras_private import in_stateless_scope
+from memlm_keras.keras_private import in_symbolic_scope
 from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
@@ -265,7 +264,7 @@ class SequenceModel(keras.Model):
 
     def _run_through_graph(self, *arguments, **keywords):
         maker = getattr(keywords.get("operation_fn"), "__module__", None)
-        if maker == "keras.src.models.cloning":
+        if maker == CLONING:
             name = type(self).__name__
             raise ValueError(
                 "`keras.models.clone_model` makes a plain functional model. "

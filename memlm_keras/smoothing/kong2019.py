@@ -13,9 +13,6 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-# The dtype that variables are cast to in a layer's call; it has no public name.
-from keras.src.backend.common.variables import AutocastScope
-
 from memlm_keras.arguments import config_of
 from memlm_keras.arguments import deserialize
 from memlm_keras.arguments import require_one_of
@@ -23,6 +20,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.embeddings import Embedding
 from memlm_keras.embeddings import look_up
 from memlm_keras.heads.projection import build_tied
+from memlm_keras.keras_private import AutocastScope
 from memlm_keras.masking import first_occurrences
 from memlm_keras.masking import take_steps
 from memlm_keras.smoothing.statistics import SCHEMES

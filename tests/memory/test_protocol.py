@@ -5,7 +5,6 @@ import functools
 import keras
 import numpy as np
 import pytest
-from keras.src.backend import get_keras_mask
 from layers import arrays
 from layers import assert_arguments_survive
 from layers import assert_close
@@ -15,6 +14,7 @@ from layers import uniform
 
 from memlm_keras import masking
 from memlm_keras import memory as memories
+from memlm_keras.keras_private import get_keras_mask
 from references.tracing import assert_no_loop_over_time
 
 pytestmark = pytest.mark.backend

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from keras.src.backend import get_keras_mask
 from layers import arrays
 from layers import assert_arguments_survive
 from layers import normal
 from layers import uniform
 from scipy.special import softmax
 
+from memlm_keras.keras_private import get_keras_mask
 from memlm_keras.masking import masked_softmax
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel

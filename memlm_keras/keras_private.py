@@ -1,0 +1,53 @@
+"""Functions of Keras that have no public name, all of them in this file.
+
+Tested with Keras 3.15. Any later version may rename or remove them.
+"""
+
+# Other files import these names from here.
+# ruff: noqa: F401
+
+import keras
+
+TESTED = "3.15"
+
+try:
+    # The mask that a layer attaches to its output, for the layer after it.
+    from keras.src.backend import get_keras_mask
+
+    # The loop over time of every Keras recurrent layer.
+    from keras.src.backend import rnn
+    from keras.src.backend import set_keras_mask
+
+    # Whether Keras only infers shapes, or calls a layer without its state.
+    from keras.src.backend.common.stateless_scope import in_stateless_scope
+    from keras.src.backend.common.symbolic_scope import in_symbolic_scope
+
+    # The dtype that variables are cast to in a layer's call.
+    from keras.src.backend.common.variables import AutocastScope
+
+    # `quantize` chooses, and `summary` counts, by these.
+    from keras.src.quantizers.utils import should_quantize_layer
+
+    # Modules that Keras imports where it first uses them.
+    from keras.src.utils import module_utils
+    from keras.src.utils.summary_utils import weight_memory_size
+except ImportError as error:
+    raise ImportError(
+        f"memlm_keras was tested with Keras {TESTED}, and Keras "
+        f"{keras.__version__} lacks a private function of it ({error}). "
+        f"Install it: pip install 'keras=={TESTED}.*'"
+    ) from error
+
+# The module of the functions that `keras.models.clone_model` calls.
+CLONING = "keras.src.models.cloning"
+
+
+def start_tensorflow():
+    """Makes Keras import TensorFlow, whose first operation writes a log."""
+    module_utils.tensorflow.zeros(1)
+
+
+def leave_out_tensorflow():
+    """Keeps Keras from importing TensorFlow on another backend, which takes
+    seconds: to set its seed too, and to ask whether what is saved is of it."""
+    module_utils.tensorflow._available = False
