@@ -22,6 +22,7 @@ __all__ = [
     "evaluation",
     "experiments",
     "heads",
+    "linguistics",
     "memory",
     "mixtures",
     "ngrams",

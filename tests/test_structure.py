@@ -48,6 +48,7 @@ ARROWS = {
     "models": GROUND | WORDS | {"data", "training"},
     "presets": GROUND | WORDS | {"models", "training"},
     "evaluation": GROUND | {"data", "mixtures", "models"},
+    "linguistics": GROUND | {"data", "evaluation", "models"},
     "ngrams": GROUND | {"data", "evaluation"},
     "analysis": GROUND | {"data", "models"},
     "serving": GROUND | {"data", "models"},

@@ -899,8 +899,7 @@ def _stimuli(path, runs, values, model, vocabulary):
         raise UsageError("--tokens needs a text file, not a table.")
     if "by" in values and "regions" not in values:
         raise UsageError("--by needs --regions.")
-    evaluation = memlm.evaluation
-    rows = evaluation.read_stimuli(path)
+    rows = memlm.linguistics.read_stimuli(path)
     names = [name for name in rows[0] if name.lower() == "sentence"]
     sentence = values.get("sentence", names[0] if names else None)
     if sentence is None:
@@ -924,9 +923,9 @@ def _stimuli(path, runs, values, model, vocabulary):
                 text = again(folder).corpus.train
         else:
             text = memlm.data.text_store.read_lines(text)
-        counts = evaluation.count_words(text, vocabulary)
+        counts = memlm.linguistics.count_words(text, vocabulary)
     with naming(path):
-        result = evaluation.stimulus_surprisal(
+        result = memlm.linguistics.stimulus_surprisal(
             model,
             rows,
             vocabulary,
@@ -975,7 +974,7 @@ def certify(positional, values, command):
         return _model_of(paths, rate, values.get("cache"))[0]
 
     runs, other = positional.run, values.get("same_as")
-    certificate = memlm.evaluation.certify(
+    certificate = memlm.linguistics.certify(
         load(runs, values.get("rate")),
         same_as=other and load([other]),
         tolerance=values["tolerance"],

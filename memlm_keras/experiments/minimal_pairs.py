@@ -8,15 +8,15 @@ import time
 
 from memlm_keras import files
 from memlm_keras.data import tables
-from memlm_keras.evaluation import minimal_pairs
-from memlm_keras.evaluation import read_minimal_pairs
-from memlm_keras.evaluation import read_suites
-from memlm_keras.evaluation import suite_results
-from memlm_keras.evaluation.minimal_pairs import SUFFIXES
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.claims import t_quantile
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.report import markdown_table
+from memlm_keras.linguistics import minimal_pairs
+from memlm_keras.linguistics import read_minimal_pairs
+from memlm_keras.linguistics import read_suites
+from memlm_keras.linguistics import suite_results
+from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 from memlm_keras.models.surprisal import table_text
 
 # Rows of BLiMP's summary of its authors' models, and their names in the paper.

@@ -3,12 +3,12 @@
 import numpy as np
 
 from memlm_keras import files
-from memlm_keras.evaluation import perplexity_by_recency
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.process import quiet
 from memlm_keras.experiments.report import markdown_table
+from memlm_keras.linguistics import perplexity_by_recency
 
 _NOTE = (
     "Tokens by how many tokens back the same one last stood in its document. "

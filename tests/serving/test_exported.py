@@ -6,7 +6,7 @@ import pytest
 from onnx_runs import CellThatBegins
 
 import memlm_keras as memlm
-from memlm_keras.evaluation import certify
+from memlm_keras.linguistics import certify
 from memlm_keras.serving import export
 from memlm_keras.serving import load
 from memlm_keras.serving.exported import find_exported

@@ -57,7 +57,7 @@ def lm():
 @pytest.fixture(scope="module")
 def ours(lm, pairs):
     """Sums of our own, float64 `(pairs, 2)`."""
-    result = memlm.evaluation.minimal_pairs(lm, pairs)
+    result = memlm.linguistics.minimal_pairs(lm, pairs)
     return np.stack([result.good, result.bad], axis=1)
 
 

@@ -86,7 +86,7 @@ def perplexity_by_recency(model, batches, edges=EDGES, verbose=1):
     Example:
 
     >>> batches = corpus.batches("test", batch_size=1, segment_length=100)
-    >>> result = memlm_keras.evaluation.perplexity_by_recency(lm, batches)
+    >>> result = memlm_keras.linguistics.perplexity_by_recency(lm, batches)
     >>> result.bins[1], result.perplexities.shape
     ('1 to 10', (9,))
     """

@@ -16,10 +16,10 @@ from language_models import shared
 
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
-from memlm_keras.evaluation import Formula
-from memlm_keras.evaluation import read_suites
-from memlm_keras.evaluation import suite_results
 from memlm_keras.experiments import minimal_pairs as command
+from memlm_keras.linguistics import Formula
+from memlm_keras.linguistics import read_suites
+from memlm_keras.linguistics import suite_results
 from memlm_keras.ngrams import KneserNey
 
 V = 23

@@ -13,9 +13,9 @@ from memlm_keras import files
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import tables
-from memlm_keras.evaluation.minimal_pairs import TokenizedText
-from memlm_keras.evaluation.minimal_pairs import mean_accuracy
-from memlm_keras.evaluation.minimal_pairs import token_scores
+from memlm_keras.linguistics.minimal_pairs import TokenizedText
+from memlm_keras.linguistics.minimal_pairs import mean_accuracy
+from memlm_keras.linguistics.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
 from memlm_keras.models.surprisal import table_text
 

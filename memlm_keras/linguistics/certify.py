@@ -168,7 +168,7 @@ def certify(
 
     Example:
 
-    >>> certificate = memlm_keras.evaluation.certify(lm)
+    >>> certificate = memlm_keras.linguistics.certify(lm)
     >>> certificate.passed
     True
     >>> [check.name for check in certificate.checks][:2]

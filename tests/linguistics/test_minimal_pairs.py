@@ -16,9 +16,9 @@ from memlm_keras import Ensemble
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import DynamicEvaluator
-from memlm_keras.evaluation import minimal_pairs
-from memlm_keras.evaluation import read_minimal_pairs
 from memlm_keras.experiments import minimal_pairs as command
+from memlm_keras.linguistics import minimal_pairs
+from memlm_keras.linguistics import read_minimal_pairs
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture

@@ -15,10 +15,10 @@ from memlm_keras.data import Split
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.evaluation import count_words
-from memlm_keras.evaluation import read_stimuli
-from memlm_keras.evaluation import stimulus_surprisal
 from memlm_keras.evaluation import surprisal
+from memlm_keras.linguistics import count_words
+from memlm_keras.linguistics import read_stimuli
+from memlm_keras.linguistics import stimulus_surprisal
 
 V = 23
 VOCABULARY = Vocabulary([f"w{number}" for number in range(V - 2)])

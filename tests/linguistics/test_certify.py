@@ -13,7 +13,7 @@ from language_models import shared
 from memlm_keras import Ensemble
 from memlm_keras import LanguageModel
 from memlm_keras.evaluation import DynamicEvaluator
-from memlm_keras.evaluation import certify
+from memlm_keras.linguistics import certify
 from memlm_keras.memory import BidirectionalMemoryBlock
 from memlm_keras.memory import Memory
 from memlm_keras.mixtures import NeuralCache
@@ -22,7 +22,7 @@ from memlm_keras.ngrams import Mixture
 from memlm_keras.ngrams import UnigramCache
 
 # The function has the name of its module.
-module = importlib.import_module("memlm_keras.evaluation.certify")
+module = importlib.import_module("memlm_keras.linguistics.certify")
 NAMES = {
     "causal": "causal",
     "normalised": "normalised",

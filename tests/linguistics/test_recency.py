@@ -12,7 +12,7 @@ from memlm_keras.data import SentenceBatches
 from memlm_keras.data import Vocabulary
 from memlm_keras.data import load_text
 from memlm_keras.evaluation import perplexity
-from memlm_keras.evaluation import perplexity_by_recency
+from memlm_keras.linguistics import perplexity_by_recency
 
 END, UNKNOWN, SIZE = 0, 1, 12
 EDGES = (2, 5)

@@ -151,7 +151,7 @@ class MinimalPairs:
         ...         "paradigm": "order",
         ...     }
         ... ]
-        >>> result = memlm_keras.evaluation.minimal_pairs(lm, pairs, verbose=0)
+        >>> result = memlm_keras.linguistics.minimal_pairs(lm, pairs, verbose=0)
         >>> result.by("paradigm")["order"].pairs
         1
         """
@@ -281,7 +281,7 @@ def minimal_pairs(
     Example:
 
     >>> pairs = [("the man was born", "the man was was")]
-    >>> result = memlm_keras.evaluation.minimal_pairs(lm, pairs, verbose=0)
+    >>> result = memlm_keras.linguistics.minimal_pairs(lm, pairs, verbose=0)
     >>> result.good.shape, result.accuracy.pairs
     ((1,), 1)
     """
@@ -505,7 +505,7 @@ def read_minimal_pairs(path):
 
     >>> with open("pairs.tsv", "w") as file:
     ...     print("she runs", "she run", sep="\\t", file=file)
-    >>> memlm_keras.evaluation.read_minimal_pairs("pairs.tsv")[0]["UID"]
+    >>> memlm_keras.linguistics.read_minimal_pairs("pairs.tsv")[0]["UID"]
     'pairs'
     """
     pairs, texts = [], tables.read_texts(path, SUFFIXES)

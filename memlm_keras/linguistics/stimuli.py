@@ -13,7 +13,7 @@ from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import tables
-from memlm_keras.evaluation.minimal_pairs import TokenizedText
+from memlm_keras.linguistics.minimal_pairs import TokenizedText
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
 from memlm_keras.models.surprisal import table_text
