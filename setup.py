@@ -50,6 +50,7 @@ setup(
         "keras-nlp>=0.32",
         "numpy",
         "absl-py",
+        "scipy",
         "matplotlib",
     ],
     extras_require={
@@ -68,7 +69,6 @@ setup(
             "pytest-xdist",
             "hypothesis",
             "nltk",
-            "scipy",
             "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,

@@ -19,11 +19,11 @@ import shlex
 import sys
 import time
 
-import model_card
 from absl import app
 from absl import flags
 
 import memlm_keras as memlm
+import model_card
 from memlm_keras.experiments import process
 
 MEMORIES = ("projection", "delta_rule")

@@ -7,7 +7,7 @@
 FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Names are
 entries of the queue or papers; without any, all runs are in the queue. A run is
 `memlm train` in its own process. The same command continues what was
-interrupted, and `docs/results/logs/paper` has what is finished. `memlm claims
+interrupted, and `docs/results/logs/paper` has what is finished. `claims.py
 --finished_only --out=docs/results` then writes the verdicts.
 
 `--list` prints a table to the standard error, and to the standard output the
@@ -21,15 +21,15 @@ import pathlib
 import sys
 from collections.abc import Mapping
 
-from absl import app
 from absl import flags
 
 import memlm_keras as memlm
+import programs
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
-from memlm_keras.experiments.paper_claims import SETTINGS
-from memlm_keras.experiments.paper_claims import Setting
+from paper_claims import SETTINGS
+from paper_claims import Setting
 
 LOGS = pathlib.Path(__file__).parents[1] / "docs" / "results" / "logs"
 FLAGS = flags.FLAGS
@@ -174,7 +174,7 @@ def rows_of(entry):
 
 def runs_of(entries):
     """Yields triples of an entry, a row and its runs, each run once."""
-    from memlm_keras.experiments.claims import Model
+    from claim_runs import Model
 
     seen = set()
     trial = dict(each.split("=", 1) for each in FLAGS.trial)
@@ -230,27 +230,24 @@ def describe(found):
     print(*lines, sep="\n", file=sys.stderr)
 
 
-def main(argv):
+def main(names):
     # Keras is imported with a backend.
     process.import_keras(FLAGS.backend)
-    from memlm_keras.experiments import claims
+    import claim_runs
     from memlm_keras.experiments import runs
 
-    try:
-        found = list(runs_of(chosen(argv[1:])))
-        every = []
-        for _, group in itertools.groupby(found, lambda each: each[0]):
-            # All rows have the first seed first.
-            by_seed = itertools.zip_longest(*(of_row for *_, of_row in group))
-            every += filter(None, itertools.chain(*by_seed))
-        if FLAGS.list:
-            describe(found)
-            runs.print_missing(every, short=True)
-            return 0
-        return claims.train(every, FLAGS.jobs, FLAGS.minutes) > 0
-    except UsageError as error:
-        sys.exit(str(error))
+    found = list(runs_of(chosen(names)))
+    every = []
+    for _, group in itertools.groupby(found, lambda each: each[0]):
+        # All rows have the first seed first.
+        by_seed = itertools.zip_longest(*(of_row for *_, of_row in group))
+        every += filter(None, itertools.chain(*by_seed))
+    if FLAGS.list:
+        describe(found)
+        runs.print_missing(every, short=True)
+        return 0
+    return claim_runs.train(every, FLAGS.jobs, FLAGS.minutes) > 0
 
 
 if __name__ == "__main__":
-    app.run(main)
+    programs.run(main)

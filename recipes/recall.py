@@ -10,18 +10,16 @@ r"""Recall tasks: which models answer questions about what they have read.
 
 The first takes about a minute, the second about 90 minutes of a CPU core. Tasks
 are multi-query associative recall (Arora et al., 2023, "Zoology"), copying from
-a distance, and binding people to things. The same command goes on.
+a distance, and binding people to things. The same command continues.
 """
 
-import sys
-
-from absl import app
 from absl import flags
 
+import programs
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.recall_rows import ROWS
-from memlm_keras.experiments.recall_rows import SETTINGS
+from recall_rows import ROWS
+from recall_rows import SETTINGS
 
 # The flags of a task; the first lists numbers to compare.
 TASKS = {
@@ -67,19 +65,19 @@ flags.DEFINE_string("run_dir", "runs/recall", "Folder of runs and pictures.")
 
 
 def main(arguments):
-    """Runs the recipe; returns the exit status, 2 if nothing was trained."""
-    try:
-        require_effect(arguments)
-        process.import_keras(FLAGS.backend)
-        from memlm_keras.experiments import recall
+    """Trains and compares the models; returns the exit status."""
+    require_effect(arguments)
+    process.import_keras(FLAGS.backend)
+    import recall_runs
 
-        runs = recall.make_runs(
+    try:
+        runs = recall_runs.make_runs(
             FLAGS.task,
             FLAGS[TASKS[FLAGS.task][0]].value,
             **{name: FLAGS[name].value for name in RUNS},
         )
     except ValueError as error:
-        return failed(error)
+        raise UsageError(error) from None
     every = [run for each in runs.values() for run in each]
     setting = SETTINGS[FLAGS.setting]
     sequences = (FLAGS.epochs or setting.epochs) * setting.rows
@@ -89,17 +87,17 @@ def main(arguments):
         f"{sequences:,} sequences each, which takes {time} a model on a CPU "
         f"core. Those finished in {FLAGS.run_dir} are not trained again."
     )
-    recall.runs.run_all(every)
-    recall.write(runs, FLAGS.task, FLAGS.setting, FLAGS.run_dir)
+    recall_runs.runs.run_all(every)
+    recall_runs.write(runs, FLAGS.task, FLAGS.setting, FLAGS.run_dir)
     return 0
 
 
 def require_effect(arguments):
     """Refuses flags that have no effect."""
-    if arguments[1:]:
+    if arguments:
         raise UsageError(
             "Arguments must be flags, and lists have commas without spaces. "
-            f"Received: {arguments[1]}"
+            f"Received: {arguments[0]}"
         )
     for task, names in TASKS.items():
         for name in names:
@@ -110,19 +108,5 @@ def require_effect(arguments):
                 )
 
 
-def parse(arguments):
-    """Reads the flags; ends the program where one is wrong."""
-    try:
-        return FLAGS(arguments)
-    except flags.Error as error:
-        sys.exit(failed(error))
-
-
-def failed(error):
-    """Prints an error as one line; returns the exit status."""
-    print("recall.py:", " ".join(str(error).split()), file=sys.stderr)
-    return 2
-
-
 if __name__ == "__main__":
-    app.run(main, flags_parser=parse)
+    programs.run(main)

@@ -9,12 +9,12 @@ memlm/embedded_attention. It takes a few minutes of a CPU core.
 
 import pathlib
 
-import model_card
-import quickstart
 from absl import app
 from absl import flags
 
 import memlm_keras as memlm
+import model_card
+import quickstart
 from memlm_keras.experiments import process
 
 FLAGS = flags.FLAGS

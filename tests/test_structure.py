@@ -153,7 +153,7 @@ RINGS = {
     ),
     "craft": ("data training evaluation ngrams analysis serving", 18800),
     "linguistics": ("linguistics", 2600),
-    "experiments": ("experiments", 9700),
+    "experiments": ("experiments", 7800),
     "integrations": ("integrations", 1200),
 }
 # Words: of all pages of `docs`, of one, and of a page of results.
@@ -336,9 +336,6 @@ ALONE = {
     "cells.fused": "implementations of Keras' own layers, for speed",
     "experiments.command_line": "the program, which setup.py names",
     "experiments.commands": "imported after Keras' backend is chosen",
-    "experiments.paper_claims": "data",
-    "experiments.paper_steps": "data",
-    "experiments.recall_rows": "data",
     "models.torch_checkpoint": "a file format",
     "serving.huggingface": "imports an optional package",
     "serving.saved_model": "a file format",

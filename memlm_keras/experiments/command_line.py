@@ -524,47 +524,6 @@ COMMANDS = {
                 options.SENTENCE,
             ),
         ),
-        Command(
-            "claims",
-            "Tests claims of the papers: trains the models that they compare, "
-            "and writes verdicts. CLAIM is a paper, or PAPER/CLAIM as in "
-            "claims.md; by default all.",
-            {"CLAIM": "*"},
-            (
-                Option("setting", str, "Only the runs of this setting."),
-                Option(
-                    "size",
-                    str,
-                    "Models to train: the smallest that test a claim, or those "
-                    "of the published size.",
-                    default="small",
-                    choices=("small", "paper"),
-                ),
-                Option("queue", bool, _COMMANDS_ONLY),
-                Option("finished_only", bool, _FINISHED_ONLY),
-                Option(
-                    "minutes",
-                    float,
-                    "Interrupt after this time; the same command continues.",
-                    at_least=0,
-                ),
-                Option(
-                    "jobs",
-                    int,
-                    "Number of runs to train at the same time.",
-                    default=1,
-                    at_least=1,
-                ),
-                Option(
-                    "out",
-                    str,
-                    "Folder of claims.md and of the logs that it uses.",
-                    default="claims",
-                ),
-                _RUN_DIR,
-                options.OVERRIDES["data_dir"],
-            ),
-        ),
     )
 }
 
@@ -603,6 +562,11 @@ def _run(arguments):
 
         print(memlm_keras.__version__)
         return 0
+    if name == "claims":
+        raise UsageError(
+            "memlm claims is now `python recipes/claims.py`, with the same "
+            "arguments, in a clone of the repository."
+        )
     if name not in COMMANDS:
         raise UsageError(
             f"There is no command {name}.{nearest(name, COMMANDS)} Commands "

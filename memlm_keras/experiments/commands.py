@@ -14,7 +14,6 @@ import pathlib
 import re
 import shlex
 import sys
-import textwrap
 
 import memlm_keras as memlm
 from memlm_keras import files
@@ -28,7 +27,6 @@ from memlm_keras.experiments import defaults
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import options
-from memlm_keras.experiments import paper_steps
 from memlm_keras.experiments import process
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
@@ -390,7 +388,7 @@ def table(positional, values, command):
 
 
 def _show_tables(paper, others):
-    """Prints the tables of a paper, and the commands of its result page."""
+    """Prints the tables of a paper."""
     tables = {f"{paper}/{t.name}": t for t in registry.papers()[paper].tables}
     if others:
         raise UsageError(
@@ -403,19 +401,6 @@ def _show_tables(paper, others):
         rows = sum(math.prod(map(len, row.grid.values())) for row in found.rows)
         print(f"\n  {found.title}; {rows} runs a seed")
         print(f"    memlm table {name} --dataset={found.dataset or 'FILE'}")
-    steps = paper_steps.STEPS.get(paper, ())
-    if steps:
-        print(f"\nRuns of docs/results/{paper}.md:")
-    for step in steps:
-        lines = textwrap.wrap(
-            shlex.join(["memlm", *step.arguments]),
-            78,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_on_hyphens=False,
-            break_long_words=False,
-        )
-        print(f"\n  {step.title}", " \\\n".join(lines), sep="\n")
     return 0
 
 
@@ -443,14 +428,6 @@ def _integers(text):
             f"{text!r}"
         )
     return [int(part) for part in parts]
-
-
-def claims(positional, values, command):
-    """Tests claims; returns the exit status."""
-    process.import_keras()
-    from memlm_keras.experiments import claims
-
-    return claims.claims(positional, values, command)
 
 
 # === Evaluation ===

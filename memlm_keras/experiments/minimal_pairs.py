@@ -6,10 +6,11 @@ import pathlib
 import statistics
 import time
 
+from scipy import special
+
 from memlm_keras import files
 from memlm_keras.data import tables
 from memlm_keras.experiments import run_folder
-from memlm_keras.experiments.claims import t_quantile
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.report import markdown_table
 from memlm_keras.linguistics import minimal_pairs
@@ -215,7 +216,7 @@ def _over_seeds(measured):
             values = list(seeds.values())
             mean, number = statistics.mean(values), len(values)
             error = statistics.stdev(values) / math.sqrt(number)
-            half = t_quantile(0.05, number - 1) * error
+            half = special.stdtrit(number - 1, 0.975) * error
             yield (
                 f"{json.loads(recipe)['preset']}, seeds "
                 f"{', '.join(map(str, seeds))}: accuracy {mean:.4f}, 95% "

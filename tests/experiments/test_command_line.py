@@ -677,6 +677,7 @@ def test_interrupted_runs_go_on(folder, memlm):
         ("table daniluk2017/cbt --dataset=ptb", "needs --dataset=cbt"),
         ("table tran2016/completion", "needs --questions and --answers"),
         ("presets nothing_like_it", "No preset matches"),
+        ("claims --finished_only", "is now `python recipes/claims.py`"),
     ],
 )
 def test_wrong_use_is_one_line(arguments, message, memlm, folder):

@@ -5,10 +5,10 @@ import pytest
 from memlm_keras import LanguageModel
 from memlm_keras import presets
 from memlm_keras.data import Batches
-from memlm_keras.experiments.paper_claims import SETTINGS
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import StreamStatistics
 from memlm_keras.smoothing import VariationalSmoothing
+from paper_claims import SETTINGS
 
 METHODS = [
     "vanilla_untied",

@@ -8,12 +8,13 @@ import pytest
 from absl import flags
 from corpus_files import write_splits
 
+import claim_runs
 import memlm_keras as memlm
-from memlm_keras.experiments import claims
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import runs
-from memlm_keras.experiments.paper_claims import CLAIMS
-from memlm_keras.experiments.paper_claims import Setting
+from memlm_keras.experiments.options import UsageError
+from paper_claims import CLAIMS
+from paper_claims import Setting
 
 ROOT = pathlib.Path(__file__).parents[2]
 LOGS = ROOT / "docs" / "results" / "logs"
@@ -69,7 +70,7 @@ def tiny(recipe, tmp_path, monkeypatch):
         ]
         monkeypatch.setattr(module, "QUEUE", (one, two))
         names = [each for each in arguments if not each.startswith("-")]
-        return module.main(["published", *names])
+        return module.main(names)
 
     return run
 
@@ -106,7 +107,7 @@ def test_each_run_is_as_published_and_is_there_once(found):
 
 def test_claims_have_the_same_runs(found):
     of_queue = {run.kept: run for *_, of_row in found for run in of_row}
-    for model in claims.models_of(CLAIMS, "paper").values():
+    for model in claim_runs.models_of(CLAIMS, "paper").values():
         for seed in range(model.setting.seeds):
             run = model.run(seed, LOGS)
             assert run.recipe == of_queue[run.kept].recipe
@@ -114,7 +115,7 @@ def test_claims_have_the_same_runs(found):
 
 
 def test_the_list_is_of_commands(recipe, capsys, tmp_path):
-    assert recipe("--list", f"--logs={tmp_path}").main(["published"]) == 0
+    assert recipe("--list", f"--logs={tmp_path}").main([]) == 0
     told = capsys.readouterr()
     commands = told.out.splitlines()
     assert f"{len(commands)} of {len(commands)} runs are missing" in told.err
@@ -126,7 +127,7 @@ def test_the_list_is_of_commands(recipe, capsys, tmp_path):
         for flag in ("--data_dir", "--run_dir", "--backend", "--verbose"):
             assert flag not in command
     assert "0 of 4" in told.err and "SICK in their place" in told.err
-    recipe("--seeds=1").main(["published", "tran2016", "zaremba"])
+    recipe("--seeds=1").main(["tran2016", "zaremba"])
     told = capsys.readouterr()
     assert told.out.count("\n") == 15
     assert "0 of 3 rows with a published number" in told.err
@@ -134,8 +135,8 @@ def test_the_list_is_of_commands(recipe, capsys, tmp_path):
 
 
 def test_an_entry_that_is_not_there(recipe):
-    with pytest.raises(SystemExit, match="no entry tran2017. Did you mean tra"):
-        recipe().main(["published", "tran2017"])
+    with pytest.raises(UsageError, match="no entry tran2017. Did you mean tra"):
+        recipe().main(["tran2017"])
 
 
 def test_the_time_is_over(tiny, capsys):

@@ -11,11 +11,11 @@ import sys
 import keras
 import pytest
 
+import recall_rows
+import recall_runs
 from memlm_keras.data.recall import MQAR
 from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
-from memlm_keras.experiments import recall
-from memlm_keras.experiments import recall_rows
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = ("docs/results/recall.md", "docs/how_to/recall.md")
@@ -59,7 +59,7 @@ def test_it_prints_a_table_and_draws(tmp_path):
     )
     assert "| gru | " in found.stdout and "binding, people 2" in found.stdout
     assert "training at 6,000 of the 150,000 sequences" in found.stdout
-    assert found.stdout.splitlines()[-1] == recall.VERDICTS
+    assert found.stdout.splitlines()[-1] == recall_runs.VERDICTS
     pictures = {path.name for path in tmp_path.glob("runs/recall/*.png")}
     assert pictures == {
         "binding_small.png",
@@ -96,8 +96,11 @@ def test_wrong_use_is_one_line(argument, expected, tmp_path):
 # === Many command lines in one process ===
 
 SCRIPT = """
-import contextlib, importlib.util, io, json, sys
+import contextlib, importlib.util, io, json, os, sys
 from absl.testing import flagsaver
+
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import programs
 
 spec = importlib.util.spec_from_file_location("recipe", sys.argv[1])
 recipe = importlib.util.module_from_spec(spec)
@@ -107,9 +110,9 @@ import_keras = recipe.process.import_keras
 
 def import_and_stop(backend):
     import_keras(None)
-    from memlm_keras.experiments import recall
+    import recall_runs
 
-    recall._train = lambda *arguments: sys.exit(-1)
+    recall_runs._train = lambda *arguments: sys.exit(-1)
 
 recipe.process.import_keras = import_and_stop
 found = {}
@@ -121,7 +124,9 @@ for typed in json.load(sys.stdin):
         contextlib.redirect_stderr(error),
     ):
         try:
-            status = recipe.main(recipe.parse(["recall.py", *typed.split()]))
+            status = programs.call(
+                recipe.main, ["recall.py", *typed.split()]
+            )
         except SystemExit as end:
             status = end.code
     found[typed] = status, out.getvalue(), error.getvalue()
@@ -208,7 +213,7 @@ def test_what_it_costs_is_said_before_training(typed, results):
 
 
 def test_the_largest_numbers_are_the_tasks():
-    setting = recall.SETTINGS["zoology_256"]
+    setting = recall_runs.SETTINGS["zoology_256"]
     for make, most in (
         (Copy, 56),
         (Binding, 32),

@@ -1,14 +1,19 @@
-"""Commands of the runs on the result pages of the papers, as data.
+"""Prints the commands of the runs on the result page of a paper.
 
-Those with logs have exactly the runs of `docs/results/logs`; in its folder
-`paper` are also those of `recipes/published.py`.
+    python recipes/paper_steps.py daniluk2017
+
+Those with logs have exactly the runs of `docs/results/logs`; its study `paper`
+also has those of `recipes/published.py`.
 """
 
 import dataclasses
 import shlex
+import textwrap
 
+import programs
+from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import as_flag
-from memlm_keras.experiments.paper_claims import SETTINGS
+from paper_claims import SETTINGS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,3 +181,22 @@ STEPS = {
         ),
     ),
 }
+
+
+def main(papers):
+    if len(papers) != 1 or papers[0] not in STEPS:
+        raise UsageError(f"Name one of {', '.join(STEPS)}.")
+    for step in STEPS[papers[0]]:
+        lines = textwrap.wrap(
+            shlex.join(["memlm", *step.arguments]),
+            78,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        print(step.title, " \\\n".join(lines), sep="\n")
+
+
+if __name__ == "__main__":
+    programs.run(main)

@@ -20,10 +20,10 @@ from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.process import provenance
-from memlm_keras.experiments.recall_rows import PUBLISHED
-from memlm_keras.experiments.recall_rows import ROWS
-from memlm_keras.experiments.recall_rows import SETTINGS
 from memlm_keras.models import LanguageModel
+from recall_rows import PUBLISHED
+from recall_rows import ROWS
+from recall_rows import SETTINGS
 
 # The number of a task that runs are compared by.
 AXES = {"mqar": "pairs", "copy": "distance", "binding": "people"}

@@ -4,24 +4,28 @@ import dataclasses
 import re
 import shlex
 import shutil
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from absl.testing import flagsaver
 from corpus_files import write_sick
-from scipy import special
 from scipy import stats
 
+import claim_runs
+import paper_claims
+import programs
+import verdicts
 from memlm_keras import __version__
 from memlm_keras import presets
-from memlm_keras.experiments import claims
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments.claims import Difference
-from memlm_keras.experiments.claims import Losses
-from memlm_keras.experiments.paper_claims import CLAIMS
-from memlm_keras.experiments.paper_claims import SETTINGS
-from memlm_keras.experiments.paper_claims import Claim
-from memlm_keras.experiments.paper_claims import Setting
 from memlm_keras.experiments.run_folder import RunFolder
+from paper_claims import CLAIMS
+from paper_claims import SETTINGS
+from paper_claims import Claim
+from paper_claims import Setting
+from verdicts import Difference
+from verdicts import Losses
 
 BETTER = Claim("better", "It is.")
 EQUAL = dataclasses.replace(BETTER, margin=0.02)
@@ -30,18 +34,18 @@ EQUAL = dataclasses.replace(BETTER, margin=0.02)
 @pytest.mark.parametrize(
     "claim, low, high, expected",
     [
-        (BETTER, 0.01, 0.05, claims.HOLDS),
-        (BETTER, -0.01, 0.05, claims.NOT_DECIDED),
-        (BETTER, -0.05, -0.01, claims.DOES_NOT_HOLD),
-        (BETTER, -0.05, 0.001, claims.DOES_NOT_HOLD),
-        (EQUAL, -0.01, 0.015, claims.HOLDS),
-        (EQUAL, -0.01, 0.03, claims.NOT_DECIDED),
-        (EQUAL, 0.03, 0.05, claims.DOES_NOT_HOLD),
-        (EQUAL, -0.05, -0.03, claims.DOES_NOT_HOLD),
+        (BETTER, 0.01, 0.05, verdicts.HOLDS),
+        (BETTER, -0.01, 0.05, verdicts.NOT_DECIDED),
+        (BETTER, -0.05, -0.01, verdicts.DOES_NOT_HOLD),
+        (BETTER, -0.05, 0.001, verdicts.DOES_NOT_HOLD),
+        (EQUAL, -0.01, 0.015, verdicts.HOLDS),
+        (EQUAL, -0.01, 0.03, verdicts.NOT_DECIDED),
+        (EQUAL, 0.03, 0.05, verdicts.DOES_NOT_HOLD),
+        (EQUAL, -0.05, -0.03, verdicts.DOES_NOT_HOLD),
     ],
 )
 def test_verdicts(claim, low, high, expected):
-    assert claims.verdict(claim, low, high) == expected
+    assert verdicts.verdict(claim, low, high) == expected
 
 
 def test_several_claims_need_wider_intervals():
@@ -51,26 +55,17 @@ def test_several_claims_need_wider_intervals():
     far = dataclasses.replace(seen, mean=9.0)
     few = dataclasses.replace(far, seeds=2)
 
-    def verdicts(*found):
-        return claims.verdicts([(BETTER, each, 3) for each in found])
+    def decided(*found):
+        return verdicts.verdicts([(BETTER, each, 3) for each in found])
 
-    assert verdicts(seen) == [claims.HOLDS]
+    assert decided(seen) == [verdicts.HOLDS]
     # Too few seeds, and no runs, decide nothing and count for nothing.
-    nothing = [claims.NOT_DECIDED] * 2
-    assert verdicts(few, None, seen) == [*nothing, claims.HOLDS]
-    assert verdicts(seen, seen, seen) == [claims.NOT_DECIDED] * 3
+    nothing = [verdicts.NOT_DECIDED] * 2
+    assert decided(few, None, seen) == [*nothing, verdicts.HOLDS]
+    assert decided(seen, seen, seen) == [verdicts.NOT_DECIDED] * 3
     # Each that is decided narrows the intervals of the others.
-    assert verdicts(far, seen, far) == [claims.HOLDS] * 3
-    assert verdicts(*[sure] * 200) == [claims.NOT_DECIDED] * 200
-
-
-@pytest.mark.parametrize("freedom", [1, 1.3, 2, 4.7, 8, 700])
-def test_quantiles_are_students(freedom):
-    for tail in (0.05, 0.05 / 22, 1e-4):
-        expected = stats.t.isf(tail / 2, freedom)
-        assert claims.t_quantile(tail, freedom) == pytest.approx(
-            expected, rel=1e-3
-        )
+    assert decided(far, seen, far) == [verdicts.HOLDS] * 3
+    assert decided(*[sure] * 200) == [verdicts.NOT_DECIDED] * 200
 
 
 def losses_of(random, mean, seeds, spread=0.0, sentences=400):
@@ -83,7 +78,7 @@ def losses_of(random, mean, seeds, spread=0.0, sentences=400):
 
 def test_hard_sentences_are_hard_for_both(random):
     """Their spread, of one nat, does not widen a paired interval."""
-    found = claims.difference(
+    found = verdicts.difference(
         losses_of(random, 4.0, 3), losses_of(random, 4.1, 3)
     )
     low, high = found.interval()
@@ -96,7 +91,7 @@ def test_hard_sentences_are_hard_for_both(random):
 def test_an_interval_of_seeds_is_welchs(random):
     better = losses_of(random, 4.0, 4, 0.2)
     than = losses_of(random, 4.1, 3, 0.05)
-    found = claims.difference(better, than)
+    found = verdicts.difference(better, than)
     assert found.seeds == 3
     found = dataclasses.replace(found, sentence_error=0.0)
     expected = stats.ttest_ind(than.by_seed, better.by_seed, equal_var=False)
@@ -107,14 +102,8 @@ def test_an_interval_of_seeds_is_welchs(random):
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_95_of_100_intervals_hold_the_true_difference(
-    seeds, spread, random, monkeypatch
-):
+def test_95_of_100_intervals_hold_the_true_difference(seeds, spread, random):
     """However few the seeds, and however alike."""
-    # Those of SciPy are the same, and sooner there.
-    monkeypatch.setattr(
-        claims, "t_quantile", lambda tail, n: -special.stdtrit(n, tail / 2)
-    )
     inside = 0
     for _ in range(300):
         counts = np.ones(60, "int64")
@@ -126,7 +115,7 @@ def test_95_of_100_intervals_hold_the_true_difference(
             )
             for mean in (1.0, 1.3)
         ]
-        low, high = claims.difference(*sides).interval()
+        low, high = verdicts.difference(*sides).interval()
         inside += low < 0.3 < high
     # 95% less two standard deviations.
     assert inside >= 277
@@ -134,14 +123,14 @@ def test_95_of_100_intervals_hold_the_true_difference(
 
 def test_one_seed_has_no_interval(random):
     one = losses_of(random, 4.0, 1)
-    found = claims.difference(one, losses_of(random, 9.0, 3))
+    found = verdicts.difference(one, losses_of(random, 9.0, 3))
     assert found.interval() == (-np.inf, np.inf)
-    assert claims.verdicts([(BETTER, found, 1)]) == [claims.NOT_DECIDED]
+    assert verdicts.verdicts([(BETTER, found, 1)]) == [verdicts.NOT_DECIDED]
 
 
 def test_texts_must_be_the_same(random):
     with pytest.raises(ValueError, match="must be of the same sentences"):
-        claims.difference(
+        verdicts.difference(
             losses_of(random, 4.0, 2), losses_of(random, 4.0, 2, sentences=9)
         )
 
@@ -170,16 +159,16 @@ def test_claims_name_models_and_settings_that_there_are():
 @pytest.mark.parametrize("size, count", [("small", 33), ("paper", 42)])
 def test_each_claim_has_models_of_both_sizes(size, count):
     """Those without a smaller one have the published one."""
-    models = claims.models_of(CLAIMS, size)
+    models = claim_runs.models_of(CLAIMS, size)
     assert len(models) == count
     for claim in filter(lambda claim: claim.models, CLAIMS):
-        for label in claims.labels(claim):
+        for label in claim_runs.labels(claim):
             assert any((name, label) in models for name in claim.settings)
 
 
 def test_each_model_can_be_trained_by_what_is_printed():
     folders = {}
-    for (_, label), model in claims.models_of(CLAIMS).items():
+    for (_, label), model in claim_runs.models_of(CLAIMS).items():
         paper = model.preset.partition("/")[0]
         assert paper in presets.papers()
         for seed in range(2):
@@ -192,14 +181,14 @@ def test_each_model_can_be_trained_by_what_is_printed():
 
 
 def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
-    models = claims.models_of(CLAIMS)
+    models = claim_runs.models_of(CLAIMS)
     losses = dict.fromkeys(models)
     key = "kong2019_little_text"
     losses[key, "dn_kneser_ney_512"] = losses_of(random, 4.0, 3, 0.001)
     losses[key, "vanilla_tied_512"] = losses_of(random, 4.2, 3, 0.001)
     losses["tran2016", "rm_tm_gated"] = losses_of(random, 4.0, 3)
     path = tmp_path / "claims.md"
-    claims.write(path, models, losses, "memlm claims")
+    verdicts.write(path, models, losses, "python recipes/claims.py")
     text = path.read_text()
     for claim in CLAIMS:
         assert claim.statement in text and claim.published in text
@@ -222,6 +211,28 @@ def test_the_document_has_each_claim_and_its_verdict(tmp_path, random):
 
 
 # === The command ===
+
+
+class Told(NamedTuple):
+    """What the program did."""
+
+    status: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def claims(program, folder, capfd):
+    """`claims(*arguments)`: the program in this process."""
+    main = program("claims").main
+
+    def call(*arguments):
+        capfd.readouterr()
+        with flagsaver.flagsaver():
+            status = programs.call(main, ["claims.py", *arguments])
+        return Told(status, *capfd.readouterr())
+
+    return call
 
 
 @pytest.fixture
@@ -258,19 +269,19 @@ def small(monkeypatch):
         ),
     )
     settings = {"texts": texts, "pairs": pairs}
-    monkeypatch.setattr(claims, "CLAIMS", two)
-    monkeypatch.setattr(claims, "SETTINGS", settings)
+    monkeypatch.setattr(paper_claims, "CLAIMS", two)
+    monkeypatch.setattr(paper_claims, "SETTINGS", settings)
 
 
 @pytest.mark.slow
-def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
-    told = memlm("claims", "kong2019", "--queue")
+def test_runs_are_trained_kept_and_not_trained_again(claims, folder, small):
+    told = claims("kong2019", "--queue")
     assert told.status == 0, told.err
     assert "2 of 2 runs are missing" in told.err
     # The rate is of no use to a model without noise.
     vanilla = next(x for x in told.out.splitlines() if "vanilla" in x)
     assert "--rate" not in vanilla and "--scale=0.02" in vanilla
-    told = memlm("claims", "kong2019", "--jobs=2")
+    told = claims("kong2019", "--jobs=2")
     assert told.status == 0, told.err
     assert told.out.count("1/2 memlm train") == 2
     assert "2/2 memlm train" in told.out and " in all\n" in told.out
@@ -285,32 +296,32 @@ def test_runs_are_trained_kept_and_not_trained_again(memlm, folder, small):
     document = (folder / "claims" / "claims.md").read_text()
     assert "| 1 |" in document and "A GRU reads" in document
     assert "| 0 of 1 |" in document and "2 of 2 runs are fin" in document
-    told = memlm("claims", "kong2019", "--queue")
+    told = claims("kong2019", "--queue")
     assert "0 of 2 runs are missing" in told.err and not told.out
     # Seeds that are kept beyond those asked for count.
     for log in logs:
         more = log.with_name(log.name.replace("seed0", "seed2"))
         shutil.copytree(log, more)
-    assert memlm("claims", "--finished_only").status == 0
+    assert claims("--finished_only").status == 0
     document = (folder / "claims" / "claims.md").read_text()
     assert "| 2 |" in document and "2 of 2 runs are fin" in document
 
 
 @pytest.mark.slow
-def test_pairs_are_counted_as_they_are_told(memlm, folder, small):
+def test_pairs_are_counted_as_they_are_predicted(folder):
     write_sick(folder / "sick")
-    told = memlm("train", "gru_shared", "--dataset=sick", "--data_dir=sick",
-                 "--units=4", "--epochs=1", "--verbose=0")  # fmt: skip
-    assert told.status == 0, told.err
+    command = ["train", "gru_shared", "--dataset=sick", "--data_dir=sick"]
+    command += ["--units=4", "--epochs=1", "--verbose=0"]
+    assert command_line.main(command) == 0
     (run,) = (folder / "runs").iterdir()
-    claims.keep(run, folder / "kept")
+    claim_runs.keep(run, folder / "kept")
     found = np.loadtxt(folder / "kept" / "test_losses.csv", delimiter=",")
     accuracy = RunFolder(run).results()["test"]["accuracy"]
     assert 100 * (1 - found[:, 0].mean()) == pytest.approx(accuracy, abs=1e-3)
 
 
-def test_time_that_is_over_interrupts(memlm, small):
-    told = memlm("claims", "--minutes=0")
+def test_time_that_is_over_interrupts(claims, small):
+    told = claims("--minutes=0")
     assert told.status == 0, told.err
     assert "The time is over." in told.out
     assert "See claims/claims.md" in told.out
@@ -328,14 +339,14 @@ def test_time_that_is_over_interrupts(memlm, small):
         (["--finished_only"], "Give one of them."),
     ],
 )
-def test_what_cannot_be_asked_is_told(memlm, small, arguments, message):
-    told = memlm("claims", *arguments, "--queue")
+def test_what_cannot_be_asked_is_told(claims, small, arguments, message):
+    told = claims(*arguments, "--queue")
     assert told.status == 2 and message in told.err
 
 
 @pytest.mark.parametrize("name", ["kong2019", "kong2019/noise"])
-def test_claims_are_asked_for_by_paper_or_by_name(memlm, small, name):
-    told = memlm("claims", name, "--queue")
+def test_claims_are_asked_for_by_paper_or_by_name(claims, small, name):
+    told = claims(name, "--queue")
     assert told.status == 0 and "2 of 2 runs are missing" in told.err
     # Each line is a command.
     for line in told.out.splitlines():
@@ -346,15 +357,15 @@ def test_claims_are_asked_for_by_paper_or_by_name(memlm, small, name):
         assert values["run_dir"] == "runs" and values["epochs"] == 1
 
 
-def test_a_corpus_that_cannot_be_read_ends_it(memlm, folder, small):
+def test_a_corpus_that_cannot_be_read_ends_it(claims, folder, small):
     (folder / "text").rename(folder / "elsewhere")
-    told = memlm("claims", "kong2019", "--jobs=2")
+    told = claims("kong2019", "--jobs=2")
     assert told.status == 2 and "folder or corpus text" in told.err
     assert not (folder / "claims").exists()
 
 
-def test_no_finished_run_is_told(memlm, folder, small):
-    told = memlm("claims", "--finished_only")
+def test_no_finished_run_is_told(claims, folder, small):
+    told = claims("--finished_only")
     assert told.status == 0, told.err
     assert "None of 4 runs is finished in claims/logs." in told.out
     assert "--out=docs/results" in told.out

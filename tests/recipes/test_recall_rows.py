@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 
+import recall_rows
+import recall_runs
 from memlm_keras.data.recall import MQAR
-from memlm_keras.experiments import recall
-from memlm_keras.experiments import recall_rows
 
 TASK = MQAR(16, length=12, pairs=2)
 
@@ -16,7 +16,7 @@ TASK = MQAR(16, length=12, pairs=2)
 def test_previous_inputs_stand_beside_inputs(random):
     inputs = random.normal(size=(2, 5, 3)).astype("float32")
     layer = keras.layers.RNN(
-        recall.PreviousInputCell(3),
+        recall_runs.PreviousInputCell(3),
         return_sequences=True,
         return_state=True,
     )
@@ -39,7 +39,7 @@ def test_previous_inputs_stand_beside_inputs(random):
 
 @pytest.mark.parametrize("name", recall_rows.ROWS)
 def test_rows_answer_at_the_positions_alone(name):
-    model = recall.make_model(
+    model = recall_runs.make_model(
         recall_rows.ROWS[name],
         recall_rows.RecallSetting(),
         TASK,
@@ -61,22 +61,24 @@ def test_rows_answer_at_the_positions_alone(name):
 @pytest.mark.parametrize("window", [None, 3])
 def test_windows_are_the_papers_or_as_long_as_rows(window):
     row = dataclasses.replace(recall_rows.ROWS["attention"], window=window)
-    model = recall.make_model(row, recall_rows.RecallSetting(), TASK, units=8)
+    model = recall_runs.make_model(
+        row, recall_rows.RecallSetting(), TASK, units=8
+    )
     assert model.memory.window == (window or 12)
     lstm, slots = 2 * 8, (window or 12) * 8
     filled = 1
-    assert recall.state_bytes(model) == 4 * (lstm + slots + filled)
+    assert recall_runs.state_bytes(model) == 4 * (lstm + slots + filled)
 
 
 @pytest.mark.parametrize("name", recall_rows.ROWS)
 def test_bytes_of_state_are_all_that_a_step_keeps(name):
     row, setting = recall_rows.ROWS[name], recall_rows.RecallSetting()
-    model = recall.make_model(row, setting, TASK, units=8, shift=True)
+    model = recall_runs.make_model(row, setting, TASK, units=8, shift=True)
     state = model.initial_state(1)
     for token_id in range(3):
         _, state = model.step(np.array([[token_id]], "int32"), state)
     kept = sum(keras.ops.convert_to_numpy(v).nbytes for v in state.values())
-    assert recall.state_bytes(model) == kept
+    assert recall_runs.state_bytes(model) == kept
 
 
 def test_settings_of_zoology_are_the_papers():
@@ -93,14 +95,14 @@ def test_settings_of_zoology_are_the_papers():
     np.testing.assert_allclose(mix.rates, np.logspace(-3, -1.5, 4), rtol=0.02)
     setting = recall_rows.SETTINGS["zoology_64"]
     assert setting.rows == 100_000 and setting.epochs == 64
-    model = recall.make_model(
+    model = recall_runs.make_model(
         recall_rows.ROWS["key_value"], setting, TASK, units=8
     )
     assert model.tie_embeddings
     assert [layer.units for layer in model.recurrent] == [8, 16]
     deviation = np.std(keras.ops.convert_to_numpy(model.embedding.embeddings))
     assert 0.01 < deviation < 0.03
-    optimizer = recall.make_optimizer(setting, 0.01, steps=100)
+    optimizer = recall_runs.make_optimizer(setting, 0.01, steps=100)
     assert optimizer.weight_decay == 0.1
     rates = [float(optimizer._learning_rate(s)) for s in (0, 50, 100)]
     np.testing.assert_allclose(rates, [0.01, 0.005, 0], atol=1e-8)

@@ -7,12 +7,12 @@ import types
 
 import pytest
 
+import recall_rows
+import recall_runs
 from memlm_keras.data.recall import MQAR
 from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
 from memlm_keras.data.recall import MQARMix
-from memlm_keras.experiments import recall
-from memlm_keras.experiments import recall_rows
 
 LOGS = pathlib.Path(__file__).parents[2] / "docs/results/logs/recall"
 TASK = MQAR(16, length=12, pairs=2)
@@ -30,11 +30,11 @@ def run(tmp_path, monkeypatch):
         rows=8, batch_size=4, epochs=2, validation_rows=4
     )
     two = dataclasses.replace(tiny, rates=(0.1, 0.001))
-    monkeypatch.setattr(recall, "SETTINGS", {"tiny": tiny, "two": two})
-    monkeypatch.setattr(recall, "_TEST_ROWS", 40)
+    monkeypatch.setattr(recall_runs, "SETTINGS", {"tiny": tiny, "two": two})
+    monkeypatch.setattr(recall_runs, "_TEST_ROWS", 40)
 
     def call(name="gru", setting="tiny", **arguments):
-        return recall.run(
+        return recall_runs.run(
             name, TASK, setting, tmp_path, units=4, verbose=0, **arguments
         )
 
@@ -50,7 +50,7 @@ def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
     assert len(log) == 3 and log[0].startswith("epoch,accuracy,loss,")
     assert results["training_rows"] == 16 and results["chance"] == 0.5
     assert 0 <= results["accuracy"] <= 1
-    monkeypatch.setattr(recall, "_train", None)
+    monkeypatch.setattr(recall_runs, "_train", None)
     assert run() == results
     # Also where its folder was named by its rate alone.
     folder.rename(tmp_path / "rate0.01")
@@ -60,7 +60,7 @@ def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
 def test_runs_of_other_epochs_stand_side_by_side(run, tmp_path, monkeypatch):
     found = {epochs: run(epochs=epochs) for epochs in (1, 2)}
     assert [r["training_rows"] for r in found.values()] == [8, 16]
-    monkeypatch.setattr(recall, "_train", None)
+    monkeypatch.setattr(recall_runs, "_train", None)
     assert all(run(epochs=epochs) == found[epochs] for epochs in (1, 2))
     folders = sorted(path.name for path in tmp_path.iterdir())
     assert folders == ["rate0.01-epochs1", "rate0.01-epochs2"]
@@ -90,9 +90,9 @@ def test_kept_logs_are_read():
         kept = json.loads(path.read_text())
         task = eval(kept["task"], tasks)
         folder = path.parents[1]
-        assert folder.parent == LOGS / kept["setting"] / recall.slug(task)
+        assert folder.parent == LOGS / kept["setting"] / recall_runs.slug(task)
         named = ("units", "shift", "seed")
-        run = recall.RecallRun(
+        run = recall_runs.RecallRun(
             kept["row"],
             task,
             kept["setting"],
@@ -110,7 +110,7 @@ def test_an_interrupted_run_leaves_nothing(run, tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(recall.run_folder, "write_json", interrupted)
+        patch.setattr(recall_runs.run_folder, "write_json", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run()
     assert not list(tmp_path.iterdir())
@@ -138,16 +138,18 @@ def test_held_out_sequences_choose_the_rate(run, tmp_path):
 
 
 def test_a_row_may_have_a_rate_of_its_own():
-    row = recall.ROWS["pointer_sentinel"]
-    assert recall.rates_of(row, recall.SETTINGS["small"]) == (0.003,)
-    assert len(recall.rates_of(row, recall.SETTINGS["zoology_64"])) == 4
-    assert recall.rates_of(
-        recall_rows.RecallRow(), recall.SETTINGS["small"]
+    row = recall_runs.ROWS["pointer_sentinel"]
+    assert recall_runs.rates_of(row, recall_runs.SETTINGS["small"]) == (0.003,)
+    assert (
+        len(recall_runs.rates_of(row, recall_runs.SETTINGS["zoology_64"])) == 4
+    )
+    assert recall_runs.rates_of(
+        recall_rows.RecallRow(), recall_runs.SETTINGS["small"]
     ) == (0.01,)
 
 
 def test_training_stops_where_it_is_learnt(run, monkeypatch):
-    monkeypatch.setattr(recall, "_ENOUGH", -1)
+    monkeypatch.setattr(recall_runs, "_ENOUGH", -1)
     assert run()["training_rows"] == 8
 
 
@@ -164,9 +166,11 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
         training=MIX.training,
         test=MIX.test,
     )
-    monkeypatch.setattr(recall, "SETTINGS", {"mixed": setting})
+    monkeypatch.setattr(recall_runs, "SETTINGS", {"mixed": setting})
     arguments = ("mqar", None, "mixed", tmp_path, ["gru"], [4], [0])
-    runs = recall.make_runs(*arguments, "uniform", 0, shift=False, verbose=0)
+    runs = recall_runs.make_runs(
+        *arguments, "uniform", 0, shift=False, verbose=0
+    )
     ((run,),) = runs.values()
     assert run.task == MIX and run.results is None
     run.train()
@@ -181,19 +185,19 @@ def test_one_model_is_trained_on_a_mix(tmp_path, monkeypatch, zoology):
     )
     assert found["training_rows"] == 12
     assert found["chance"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
-    recall.write(runs, "mqar", "mixed", tmp_path)
+    recall_runs.write(runs, "mqar", "mixed", tmp_path)
     picture = tmp_path / "mqar_mixed_mixed_bytes.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
     arguments = ("mqar", [2], *arguments[2:])
     with pytest.raises(ValueError, match="pairs are those of the setting"):
-        recall.make_runs(*arguments, "uniform", 0, shift=False)
+        recall_runs.make_runs(*arguments, "uniform", 0, shift=False)
 
 
 def test_rows_of_a_mix_count_alike():
     """Whatever their number of queries, and where batches are filled up."""
     row, setting = recall_rows.ROWS["gru"], recall_rows.RecallSetting()
     mix = MQARMix(PARTS, ((1, 4, 90), (3, 16, 90)), vocabulary_size=8)
-    model = recall.make_model(row, setting, mix, units=4)
+    model = recall_runs.make_model(row, setting, mix, units=4)
     model.compile("sgd", weighted_metrics=["accuracy"])
     batches = mix.batches("test", batch_size=40)
 
@@ -253,9 +257,9 @@ RESULTS = {
 )
 def test_verdicts(changes, expected):
     results = {**RESULTS, **changes}
-    assert recall.verdict(results).startswith(expected)
-    *_, line = recall.lines([results])
-    assert recall.verdict(results) in line and "12,345" in line
+    assert recall_runs.verdict(results).startswith(expected)
+    *_, line = recall_runs.lines([results])
+    assert recall_runs.verdict(results) in line and "12,345" in line
 
 
 def test_seeds_stand_in_one_line():
@@ -263,7 +267,7 @@ def test_seeds_stand_in_one_line():
         {**RESULTS, "accuracy": accuracy, "training_rows": rows}
         for accuracy, rows in ((0.95, 1000), (0.25, 2000), (0.97, 3000))
     ]
-    *_, other, line = recall.lines([{**RESULTS, "shift": True}, *found])
+    *_, other, line = recall_runs.lines([{**RESULTS, "shift": True}, *found])
     assert "lstm + shift" in other
     assert "| 0.950, 0.250, 0.970 | 0.250 |" in line
     assert "| learnt by 2 of 3, not decided by 1 of 3 |" in line
@@ -272,7 +276,7 @@ def test_seeds_stand_in_one_line():
 
 def test_tables_have_the_words_of_the_document():
     (head, *_), page = (
-        recall.lines([RESULTS]),
+        recall_runs.lines([RESULTS]),
         LOGS.parents[2] / "how_to/recall.md",
     )
     assert head in page.read_text(encoding="utf-8")
@@ -280,7 +284,7 @@ def test_tables_have_the_words_of_the_document():
 
 def test_sizes_are_told_where_there_are_several():
     found = [{**RESULTS, "units": units} for units in (64, 128)]
-    assert list(recall.lines(found))[3].startswith("| lstm, 128 units |")
+    assert list(recall_runs.lines(found))[3].startswith("| lstm, 128 units |")
 
 
 def test_runs_that_were_cut_short_are_named():
@@ -288,11 +292,11 @@ def test_runs_that_were_cut_short_are_named():
     cut = {**whole, "most_epochs": 3, "training_rows": 18_000}
     stopped = {**cut, "row": "attention", "training_rows": 6_000}
     learnt = {**cut, "row": "gru", "accuracy": 0.995}
-    line = recall.cut_short([stopped, cut, learnt])
+    line = recall_runs.cut_short([stopped, cut, learnt])
     assert "training at 18,000 of the 150,000 sequences" in line
     assert line.endswith(": lstm.\n")
-    assert recall.cut_short([stopped, learnt]) == ""
-    assert recall.cut_short([{**whole, "training_rows": 150_000}]) == ""
+    assert recall_runs.cut_short([stopped, learnt]) == ""
+    assert recall_runs.cut_short([{**whole, "training_rows": 150_000}]) == ""
 
 
 def test_pictures_are_drawn(tmp_path, capsys):
@@ -313,7 +317,7 @@ def test_pictures_are_drawn(tmp_path, capsys):
         x: [types.SimpleNamespace(results=each) for each in results]
         for x, results in found.items()
     }
-    recall.write(runs, "mqar", "small", tmp_path)
+    recall_runs.write(runs, "mqar", "small", tmp_path)
     for name in ("small_2_bytes", "small_4_bytes", "small"):
         path = tmp_path / f"mqar_{name}.png"
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -322,6 +326,6 @@ def test_pictures_are_drawn(tmp_path, capsys):
 
 def test_tasks_have_folders_of_their_own():
     tasks = [TASK, MQAR(16, 12, 2, "zeros"), Copy(2), Binding(2), MIX]
-    slugs = [recall.slug(task) for task in tasks]
+    slugs = [recall_runs.slug(task) for task in tasks]
     assert slugs[1] == "mqar-16-12-2-zeros-0-0.01" and len(set(slugs)) == 5
     assert slugs[4] == "mqarmix-16-uniform-0"

@@ -1,0 +1,151 @@
+"""Models of the claims, and their runs."""
+
+import dataclasses
+import math
+import pathlib
+import shutil
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+
+import paper_claims
+from memlm_keras import files
+from memlm_keras.evaluation import sentence_losses
+from memlm_keras.experiments import RunFolder
+from memlm_keras.experiments import runs
+from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.options import as_flag
+from memlm_keras.experiments.table import experiment_of
+from paper_claims import Setting
+
+LOSSES = "test_losses.csv"
+_COPIED = ("results.json", "log.csv")
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A preset in a setting, with `changes` of it that the preset must use."""
+
+    preset: str
+    changes: Mapping
+    setting: Setting
+
+    def run(self, seed, logs, run_dir="runs", data_dir=None, **trial):
+        """The `ClaimRun` of a seed, whose files are kept in a folder of `logs`;
+        `trial` replaces options of the setting."""
+        options = {**self.setting.options, **trial}
+        flags = {**options, **self.changes}
+        overrides, changes = [
+            {k: v for k, v in values.items() if k in OVERRIDES}
+            for values in ({**options, "data_dir": data_dir}, self.changes)
+        ]
+        running = {k: v for k, v in flags.items() if k not in OVERRIDES}
+        experiment = experiment_of(
+            self.preset, self.setting.dataset, seed, overrides, changes
+        )
+        kept = pathlib.Path(logs, self.setting.size)
+        return ClaimRun(experiment, running, run_dir, kept)
+
+
+class ClaimRun(runs.Run):
+    """A model of a claim trained with one seed; its title is the command."""
+
+    def __init__(self, experiment, running, run_dir, kept):
+        self.experiment = experiment
+        self.recipe = experiment.recipe
+        self.running = running
+        self.folder = pathlib.Path(run_dir, experiment.name)
+        self.kept = kept / experiment.name
+        losses = self.kept / LOSSES
+        super().__init__(
+            runs.short_command(self.recipe, **running),
+            losses if losses.exists() else None,
+        )
+
+    def train(self, stop):
+        failure = runs.train_in_process(
+            self.folder, self.recipe, self.running, stop
+        )
+        if failure is None:
+            runs.in_fresh_process(keep, self.folder, self.kept)
+            self.results = self.kept / LOSSES
+        return failure
+
+
+def models_of(claims, size=None):
+    """The `Model`s of claims, by the name of a setting and a label; those of a
+    size, where "small" is the published one of claims without a smaller."""
+    models, settings = {}, paper_claims.SETTINGS
+    for name, setting in settings.items():
+        for claim in claims:
+            sizes = [
+                paper_claims.SETTINGS[each].size for each in claim.settings
+            ]
+            only = size == "small" and size not in sizes
+            if name in claim.settings and (
+                only or size in (None, setting.size)
+            ):
+                for label, (preset, _), changes in zip(
+                    labels(claim), claim.models, claim.changes
+                ):
+                    models[name, label] = Model(
+                        f"{claim.paper}/{preset}", changes, setting
+                    )
+    return models
+
+
+def labels(claim):
+    """Names of the two models of a claim."""
+    return [
+        " ".join([preset, *(as_flag(k, v) for k, v in changes.items())])
+        for (preset, _), changes in zip(claim.models, claim.changes)
+    ]
+
+
+def train(every, jobs=1, minutes=math.inf):
+    """Trains the `ClaimRun`s without results; returns how many failed."""
+    missing = [run for run in every if run.results is None]
+    # A corpus that cannot be read is an error before any training.
+    datasets = [run.experiment.dataset for run in missing]
+    for dataset in {each.name: each for each in datasets}.values():
+        dataset.load()
+    return runs.run_all(missing, jobs=jobs, minutes=minutes)
+
+
+# === Kept files of a run ===
+
+
+def keep(folder, kept):
+    """Copies the small files of a finished run, and adds its test losses."""
+    run_folder = RunFolder(folder)
+    experiment = again(run_folder)
+    losses, counts = _test_losses(experiment, run_folder.model())
+    with files.atomic_path(pathlib.Path(kept)) as temporary:
+        temporary.mkdir()
+        for name in _COPIED:
+            shutil.copy(run_folder.path / name, temporary / name)
+        np.savetxt(
+            temporary / LOSSES,
+            np.stack([losses, counts], axis=1),
+            fmt=["%.4f", "%d"],
+            delimiter=",",
+        )
+
+
+def _test_losses(experiment, model):
+    """Losses of test sentences, or 1 for each pair with a wrong label."""
+    if experiment.kind != CLASSIFIER:
+        return sentence_losses(
+            model, evaluation_batches(experiment, model, "test")
+        )
+    wrong = []
+    for inputs, targets, *weights in experiment.corpus.batches("test", 64):
+        predicted = keras.ops.argmax(model.predict_on_batch(inputs), axis=-1)
+        errors = keras.ops.convert_to_numpy(predicted) != targets
+        wrong.append(errors[weights[0] > 0] if weights else errors)
+    wrong = np.concatenate(wrong)
+    return wrong.astype("float64"), np.ones(len(wrong), "int64")

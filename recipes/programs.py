@@ -1,0 +1,49 @@
+"""Flags and errors of the programs in this folder."""
+
+import pathlib
+import sys
+
+from absl import app
+from absl import flags
+
+from memlm_keras.experiments.options import UsageError
+
+# Errors of what was typed; others end a program with status 1.
+_USAGE = (flags.Error, UsageError, FileNotFoundError)
+
+
+def run(main):
+    """Runs `main(arguments)` on what was typed, and ends with its status; an
+    error is one line."""
+    app.run(lambda rest: _checked(main, rest), flags_parser=_parse)
+
+
+def call(main, typed):
+    """Returns the exit status of `main` on a list that begins with the name of
+    the program."""
+    return _checked(main, _parse(typed))
+
+
+def _parse(typed):
+    try:
+        return flags.FLAGS(typed)
+    except flags.Error as error:
+        sys.exit(_failed(typed[0], error))
+
+
+def _checked(main, rest):
+    if "traceback" in flags.FLAGS and flags.FLAGS.traceback:
+        return main(rest[1:])
+    try:
+        return main(rest[1:]) or 0
+    except (ValueError, OSError) as error:
+        return _failed(rest[0], error)
+    except KeyboardInterrupt:
+        print("Interrupted. The same command continues.", file=sys.stderr)
+        return 130
+
+
+def _failed(program, error):
+    line = " ".join(str(error).split())
+    print(f"{pathlib.Path(program).name}: {line}", file=sys.stderr)
+    return 2 if isinstance(error, _USAGE) else 1

@@ -1,0 +1,35 @@
+"""Programs of `recipes/`, each with flags of its own."""
+
+import importlib.util
+import pathlib
+
+import pytest
+from absl import flags
+from corpus_files import write_splits
+
+RECIPES = pathlib.Path(__file__).parents[2] / "recipes"
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """`program(name)`: the module of a program."""
+    monkeypatch.setitem(vars(flags.FLAGS), "__flags", {})
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(
+            name, RECIPES / f"{name}.py"
+        )
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The working folder, which has a text."""
+    write_splits(tmp_path / "text", unknown=True)
+    monkeypatch.setenv("MEMLM_KERAS_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
