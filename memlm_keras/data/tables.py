@@ -1,4 +1,5 @@
-"""Tables of sentences as programs write them: CSV, TSV and JSON lines."""
+"""Tables of sentences as programs write them, CSV, TSV and JSON lines; and
+tables of results."""
 
 import contextlib
 import csv
@@ -10,6 +11,8 @@ import pathlib
 import re
 import warnings
 import zipfile
+
+import numpy as np
 
 from memlm_keras import files
 
@@ -311,3 +314,36 @@ def _numbered(header):
             f"{name}_{number}" if name in names or name == "column" else name
         )
     return names
+
+
+# === Results ===
+
+
+class ResultTable:
+    """Base of results with a row for each word or sentence; a subclass defines
+    `columns()`, a dict of columns by name."""
+
+    def to_tsv(self):
+        """Returns `columns()` as text: a header, and a line for each row."""
+        return table_text(self.columns())
+
+    def write(self, path, *arguments):
+        """Writes `to_tsv(*arguments)` to a file, whole or not at all."""
+        with files.atomic_path(path) as temporary:
+            temporary.write_text(self.to_tsv(*arguments), encoding="utf-8")
+
+
+def table_text(columns):
+    """Returns a dict of columns as tab-separated text, with a header; NaN is
+    empty."""
+    columns = {
+        name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
+        if getattr(values, "dtype", None) == "float64"
+        else values
+        for name, values in columns.items()
+    }
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return text.getvalue()

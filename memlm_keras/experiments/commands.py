@@ -778,7 +778,7 @@ def surprisal(positional, values, command):
     model, vocabulary = _model_of(runs, values.get("rate"), values.get("cache"))
     if tables:
         return _stimuli(texts[0], runs, values, model, vocabulary)
-    from memlm_keras.models.surprisal import table_text
+    from memlm_keras.data.tables import table_text
 
     vocabulary = vocabulary or model.vocabulary
     store = memlm.data.text_store

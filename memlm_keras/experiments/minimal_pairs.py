@@ -10,6 +10,7 @@ from scipy import special
 
 from memlm_keras import files
 from memlm_keras.data import tables
+from memlm_keras.data.tables import table_text
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.report import markdown_table
@@ -18,7 +19,6 @@ from memlm_keras.linguistics import read_minimal_pairs
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
 from memlm_keras.linguistics.minimal_pairs import SUFFIXES
-from memlm_keras.models.surprisal import table_text
 
 # Rows of BLiMP's summary of its authors' models, and their names in the paper.
 PUBLISHED = {

@@ -209,7 +209,7 @@ class AutoencoderTask(DualSequenceTask):
 def predict_pairs(model, path):
     """Returns a table of the pairs of a file, with the label and probabilities
     that a classifier predicts, and notes: the accuracy if it has labels."""
-    from memlm_keras.models.surprisal import table_text
+    from memlm_keras.data.tables import table_text
 
     rows = [row for _, row in pair_corpora.read_pairs(path, ("label",))]
     sentences = [[r[name] for r in rows] for name in ("premise", "hypothesis")]

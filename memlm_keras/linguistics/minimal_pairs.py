@@ -6,7 +6,6 @@ import math
 import keras
 import numpy as np
 
-from memlm_keras import files
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
@@ -17,7 +16,6 @@ from memlm_keras.evaluation.cloze import Z_95
 from memlm_keras.evaluation.cloze import wilson_interval
 from memlm_keras.models.streaming import StreamingModel
 from memlm_keras.models.surprisal import surprisal
-from memlm_keras.models.surprisal import table_text
 
 SUFFIXES = (".jsonl", *tables.SUFFIXES)
 SENTENCES = ("sentence_good", "sentence_bad")
@@ -99,8 +97,62 @@ class PairAccuracy:
         )
 
 
+class GroupedResults(tables.ResultTable):
+    """Base of results whose rows are in groups, such as phenomena; the last of
+    `levels` are the paradigms, over which an accuracy is the mean."""
+
+    @property
+    def accuracy(self):
+        """Accuracy of all, the mean of their paradigms."""
+        return self._accuracy(range(len(self)))
+
+    def by(self, name):
+        """Accuracies of groups.
+
+        Args:
+            name: string, one of `levels`, or a field of the pairs.
+
+        Returns:
+            Dict from the values of the field, in their order, to accuracies
+            such as `accuracy`. Pairs without the field are left out.
+
+        Example:
+
+        >>> pairs = [
+        ...     {
+        ...         "sentence_good": "the man was born",
+        ...         "sentence_bad": "the man born was",
+        ...         "paradigm": "order",
+        ...     }
+        ... ]
+        >>> result = memlm_keras.linguistics.minimal_pairs(lm, pairs, verbose=0)
+        >>> result.by("paradigm")["order"].pairs
+        1
+        """
+        groups = self._groups(name)
+        return {value: self._accuracy(group) for value, group in groups.items()}
+
+    def paradigms(self, name):
+        """Dict from the values of a field to the names of their paradigms."""
+        lowest = self.levels[-1]
+        return {
+            value: set(self._groups(lowest, group))
+            for value, group in self._groups(name).items()
+        }
+
+    def _groups(self, name, places=None, default=None):
+        """Places by the value of a field."""
+        groups = {}
+        for place in range(len(self)) if places is None else places:
+            value = self._value(place, name)
+            value = default if value is None else value
+            if value is not None:
+                groups.setdefault(value, []).append(place)
+        return groups
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
-class MinimalPairs:
+class MinimalPairs(GroupedResults):
     """Scores of both sentences of each pair.
 
     Attributes:
@@ -126,60 +178,13 @@ class MinimalPairs:
     def __len__(self):
         return len(self.pairs)
 
-    @property
-    def accuracy(self):
-        """`PairAccuracy` of all pairs, the mean of their paradigms."""
-        return self._accuracy(np.arange(len(self)))
-
-    def by(self, name):
-        """Accuracies of groups of pairs.
-
-        Args:
-            name: string, `"paradigm"`, `"phenomenon"`, `"field"`, or a field of
-                the pairs.
-
-        Returns:
-            Dict from the values of the field, in the order of the pairs, to
-            `PairAccuracy`. Pairs without the field are left out.
-
-        Example:
-
-        >>> pairs = [
-        ...     {
-        ...         "sentence_good": "the man was born",
-        ...         "sentence_bad": "the man born was",
-        ...         "paradigm": "order",
-        ...     }
-        ... ]
-        >>> result = memlm_keras.linguistics.minimal_pairs(lm, pairs, verbose=0)
-        >>> result.by("paradigm")["order"].pairs
-        1
-        """
-        return {
-            value: self._accuracy(np.array(places))
-            for value, places in self._groups(name).items()
-        }
-
-    def paradigms(self, name):
-        """Dict from the values of a field to the names of their paradigms."""
-        groups = self._groups(name)
-        return {
-            value: set(self._groups("paradigm", places))
-            for value, places in groups.items()
-        }
-
-    def _groups(self, name, places=None, default=None):
-        """Places of pairs by the value of a field."""
-        names = LEVELS.get(name, (name,))
-        groups = {}
-        for place in range(len(self)) if places is None else places:
-            pair = self.pairs[place]
-            value = next((pair[n] for n in names if n in pair), default)
-            if value is not None:
-                groups.setdefault(value, []).append(place)
-        return groups
+    def _value(self, place, name):
+        pair, names = self.pairs[place], LEVELS.get(name, (name,))
+        return next((pair[n] for n in names if n in pair), None)
 
     def _accuracy(self, places):
+        """`PairAccuracy` of some pairs."""
+        places = np.array(places)
         right = (self.good > self.bad).astype("float64")
         tie, same = self.good == self.bad, self.same
         groups = self._groups("paradigm", places, default="")
@@ -219,15 +224,6 @@ class MinimalPairs:
             "unknown_bad": self.unknown_bad,
             "same": self.same.astype("int64"),
         }
-
-    def to_tsv(self):
-        """Returns the table as text: a header, and a line for each pair."""
-        return table_text(self.columns())
-
-    def write(self, path):
-        """Writes `to_tsv()` to a file, whole or not at all."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(), encoding="utf-8")
 
 
 # === Measuring ===

@@ -8,7 +8,6 @@ import re
 
 import numpy as np
 
-from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import SubwordVocabulary
@@ -16,7 +15,6 @@ from memlm_keras.data import tables
 from memlm_keras.linguistics.minimal_pairs import TokenizedText
 from memlm_keras.models.surprisal import Surprisal
 from memlm_keras.models.surprisal import surprisal
-from memlm_keras.models.surprisal import table_text
 
 MARKED = "marked"
 _SPANS = re.compile(r"\d+(-\d+)?([ ,;]+\d+(-\d+)?)*")
@@ -24,7 +22,7 @@ _PUNCTUATION = "!\"'()*,-./:;?[]_`{|}\u2018\u2019\u201c\u201d\u2013\u2014\u2026"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StimulusSurprisal:
+class StimulusSurprisal(tables.ResultTable):
     """Surprisal of each word of the sentences of a table.
 
     Words are what white space separates. The surprisal of a word is the sum
@@ -156,12 +154,7 @@ class StimulusSurprisal:
         """Returns `columns()`, or `regions()` for `by="region"`, as text: the
         three lines of `notes`, a header, and a line for each row."""
         columns = self.columns() if by == "word" else self.regions()
-        return "\n".join([*self.notes, table_text(columns)])
-
-    def write(self, path, by="word"):
-        """Writes `to_tsv(by)` to a file, whole or not at all."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(by), encoding="utf-8")
+        return "\n".join([*self.notes, tables.table_text(columns)])
 
 
 def stimulus_surprisal(

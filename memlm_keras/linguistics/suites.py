@@ -1,7 +1,10 @@
 """Test suites of SyntaxGym: formulas over the surprisal of regions."""
 
+import ast
+import bisect
 import collections
 import dataclasses
+import functools
 import json
 import math
 import operator
@@ -9,15 +12,14 @@ import re
 
 import numpy as np
 
-from memlm_keras import files
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import tables
+from memlm_keras.linguistics.minimal_pairs import GroupedResults
 from memlm_keras.linguistics.minimal_pairs import TokenizedText
 from memlm_keras.linguistics.minimal_pairs import mean_accuracy
 from memlm_keras.linguistics.minimal_pairs import token_scores
 from memlm_keras.models.surprisal import UNITS
-from memlm_keras.models.surprisal import table_text
 
 # Circuits of Hu et al. (2020), by the first part of a suite's name.
 CIRCUITS = {
@@ -31,18 +33,25 @@ CIRCUITS = {
     "cleft": "Long-Distance Dependencies",
     "fgd": "Long-Distance Dependencies",
 }
-# Of two sums in bits that `=` takes for equal, as in SyntaxGym.
-_RELATIVE, _ABSOLUTE = 1e-5, 1e-3
 
 # === Formulas ===
 
 _TOKEN = re.compile(
     r"\s*(?:\(\s*(?P<region>\d+|\*)\s*;\s*%(?P<condition>[^%]*)%\s*\)"
-    r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]])|(?P<end>$))"
+    r"|(?P<number>\d+(?:\.\d+)?)|(?P<symbol>[-+<>=&|()\[\]]))\s*"
 )
-_CLOSING = {"(": ")", "[": "]"}
-_ARITHMETIC = {"+": operator.add, "-": operator.sub}
-_ORDER = {"<": operator.lt, ">": operator.gt}
+# Symbols that Python writes otherwise.
+_IN_PYTHON = {"=": "==", "&": " and ", "|": " or "}
+_OPERATORS = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Lt: operator.lt,
+    ast.Gt: operator.gt,
+    # As in SyntaxGym.
+    ast.Eq: functools.partial(math.isclose, rel_tol=1e-5, abs_tol=1e-3),
+    ast.And: lambda *values: all(values),
+    ast.Or: lambda *values: any(values),
+}
 
 
 class Formula:
@@ -73,35 +82,37 @@ class Formula:
     def __init__(self, text):
         self.text = text
         self.references = []
-        self._tokens, place = [], 0
-        while not self._tokens or self._tokens[-1][0] != "end":
+        # The formula in Python, and the place in it of each token.
+        python, self._places, place = "", {}, 0
+        while place < len(text):
             match = _TOKEN.match(text, place)
             if match is None:
                 place += len(text[place:]) - len(text[place:].lstrip())
                 self._fail("does not belong to formulas", place)
-            kind = "region" if match["region"] else match.lastgroup
-            self._tokens.append(
-                (kind, match, match.end() - len(match[0].lstrip()))
-            )
+            token = match["symbol"] or match["number"]
+            if token is None:
+                token = f"r{len(self.references)}"
+                region = match["region"]
+                region = region if region == "*" else int(region)
+                self.references.append((region, match["condition"]))
+            elif match["number"]:
+                token = repr(float(token))
+            self._places[len(python)] = match.end() - len(match[0].lstrip())
+            python += _IN_PYTHON.get(token, token) + " "
             place = match.end()
-        self._next = 0
-        self._tree = self._logic()
-        kind, _, place = self._tokens[self._next]
-        if kind != "end":
-            self._fail("is not expected", place)
-        if not _is_truth(self._tree):
-            raise ValueError(
-                f"the formula {text!r} must compare numbers, by <, > or ="
-            )
-
-    def __call__(self, sums):
-        """Whether it holds for sums of surprisal in bits, a dict by condition
-        and region."""
-        return self._evaluate(self._tree, sums)
-
-    def has_tie(self, sums):
-        """Whether one of its comparisons by < or > is of equal numbers."""
-        return self._ties(self._tree, sums)
+        self._places[len(python)] = len(text)
+        try:
+            ast.parse(python, mode="eval")
+        except SyntaxError as error:
+            starts = [*self._places]
+            start = starts[bisect.bisect(starts, error.offset - 1) - 1]
+            # What follows is advice for Python.
+            what = f"is wrong: {error.msg.split('.')[0]}"
+            self._fail(what, self._places[start])
+        # Brackets stay in the tree as lists of one.
+        python = python.replace("(", "[").replace(")", "]")
+        self._tree = ast.parse(python, mode="eval").body
+        self._require(self._tree, truth=True)
 
     def _fail(self, what, place):
         found = self.text[place:].split()
@@ -111,103 +122,68 @@ class Formula:
             f"{found} {what}"
         )
 
-    # === Parsing ===
+    def _require(self, node, truth):
+        """Checks an expression that must be true or false, or a number."""
+        place = self._places[node.col_offset]
+        match node:
+            case ast.List(elts=[inner]):
+                self._require(inner, truth)
+                return
+            case ast.Constant() | ast.Name():
+                parts = []
+            case ast.UnaryOp(op=ast.USub(), operand=part):
+                parts = [part]
+            case ast.BinOp(op=ast.Add() | ast.Sub(), left=left, right=right):
+                parts = [left, right]
+            case ast.Compare(ops=[_], left=left, comparators=[right]):
+                parts = [left, right]
+            case ast.BoolOp(values=parts):
+                if any(isinstance(part, ast.BoolOp) for part in parts):
+                    self._fail("needs brackets, as & and | are mixed", place)
+            case _:
+                self._fail("is not expected", place)
+        if isinstance(node, (ast.Compare, ast.BoolOp)) != truth:
+            what = "compare numbers, by <, > or =" if truth else "be a number"
+            self._fail(f"must {what}", place)
+        for part in parts:
+            self._require(part, truth=isinstance(node, ast.BoolOp))
 
-    def _logic(self):
-        first = None
-        left = self._comparison()
-        while symbol := self._take("&|"):
-            place = self._tokens[self._next - 1][2]
-            first = first or symbol
-            if symbol != first:
-                self._fail("needs brackets, as & and | are mixed", place)
-            right = self._comparison()
-            if not (_is_truth(left) and _is_truth(right)):
-                self._fail("must join comparisons", place)
-            left = (symbol, left, right)
-        return left
+    def __call__(self, sums):
+        """Whether it holds for sums of surprisal in bits, a dict by condition
+        and region."""
+        return self._value(self._tree, sums)
 
-    def _comparison(self):
-        left = self._sum()
-        if symbol := self._take("<>="):
-            place = self._tokens[self._next - 1][2]
-            right = self._sum()
-            if _is_truth(left) or _is_truth(right):
-                self._fail("must compare numbers", place)
-            left = (symbol, left, right)
-        return left
+    def has_tie(self, sums):
+        """Whether one of its comparisons by < or > is of equal numbers."""
+        return any(
+            self._value(node.left, sums)
+            == self._value(node.comparators[0], sums)
+            for node in ast.walk(self._tree)
+            if isinstance(node, ast.Compare)
+            and not isinstance(node.ops[0], ast.Eq)
+        )
 
-    def _sum(self):
-        left = self._atom()
-        while symbol := self._take("+-"):
-            place = self._tokens[self._next - 1][2]
-            right = self._atom()
-            if _is_truth(left) or _is_truth(right):
-                self._fail("must join numbers", place)
-            left = (symbol, left, right)
-        return left
-
-    def _atom(self):
-        if self._take("-"):
-            return ("-", ("number", 0.0), self._atom())
-        if symbol := self._take("(["):
-            inner = self._logic()
-            if not self._take(_CLOSING[symbol]):
-                place = self._tokens[self._next][2]
-                self._fail(f"stands where {_CLOSING[symbol]} must be", place)
-            return inner
-        kind, match, place = self._tokens[self._next]
-        if kind not in ("region", "number"):
-            self._fail("stands where a region or a number must be", place)
-        self._next += 1
-        if kind == "number":
-            return ("number", float(match["number"]))
-        region = match["region"]
-        region = region if region == "*" else int(region)
-        self.references.append((region, match["condition"]))
-        return ("region", region, match["condition"])
-
-    def _take(self, symbols):
-        """The next token if it is one of some symbols, or `None`."""
-        kind, match, _ = self._tokens[self._next]
-        if kind != "symbol" or match["symbol"] not in symbols:
-            return None
-        self._next += 1
-        return match["symbol"]
-
-    # === Values ===
-
-    def _evaluate(self, tree, sums):
-        kind, *parts = tree
-        if kind == "number":
-            return parts[0]
-        if kind == "region":
-            region, condition = parts
-            if region != "*":
-                return sums[condition, region]
-            return sum(v for (name, _), v in sums.items() if name == condition)
-        left, right = (self._evaluate(part, sums) for part in parts)
-        if kind in _ARITHMETIC:
-            return _ARITHMETIC[kind](left, right)
-        if kind in _ORDER:
-            return _ORDER[kind](left, right)
-        if kind == "=":
-            return math.isclose(
-                left, right, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE
-            )
-        return left and right if kind == "&" else left or right
-
-    def _ties(self, tree, sums):
-        kind, *parts = tree
-        if kind in ("&", "|"):
-            return any(self._ties(part, sums) for part in parts)
-        left, right = (self._evaluate(part, sums) for part in parts)
-        return kind in _ORDER and left == right
-
-
-def _is_truth(tree):
-    """Whether the value of an expression is true or false."""
-    return tree[0] in ("<", ">", "=", "&", "|")
+    def _value(self, node, sums):
+        match node:
+            case ast.Constant(value=number):
+                return number
+            case ast.Name(id=name):
+                region, condition = self.references[int(name[1:])]
+                if region != "*":
+                    return sums[condition, region]
+                return sum(v for (n, _), v in sums.items() if n == condition)
+            case ast.List(elts=[inner]):
+                return self._value(inner, sums)
+            case ast.UnaryOp(operand=operand):
+                return -self._value(operand, sums)
+            case ast.BinOp(op=symbol, left=left, right=right):
+                parts = [left, right]
+            case ast.Compare(ops=[symbol], left=left, comparators=[right]):
+                parts = [left, right]
+            case ast.BoolOp(op=symbol, values=parts):
+                pass
+        values = (self._value(part, sums) for part in parts)
+        return _OPERATORS[type(symbol)](*values)
 
 
 # === Suites ===
@@ -396,7 +372,7 @@ class SuiteAccuracy:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SuiteResults:
+class SuiteResults(GroupedResults):
     """Surprisal of the regions of suites, and whether predictions hold.
 
     Attributes:
@@ -418,28 +394,25 @@ class SuiteResults:
     def __len__(self):
         return len(self.items)
 
-    @property
-    def accuracy(self):
-        """`SuiteAccuracy` of all items, the mean of their suites."""
-        return _accuracy(self.items)
+    def _value(self, place, name):
+        return self.items[place][name]
 
-    def by(self, name):
-        """Dict of `SuiteAccuracy` by `"circuit"` or `"suite"`."""
-        return {k: _accuracy(v) for k, v in self._groups(name).items()}
-
-    def paradigms(self, name):
-        """Dict from the values of a level to the names of their suites."""
-        return {
-            value: {item["suite"] for item in items}
-            for value, items in self._groups(name).items()
-        }
-
-    def _groups(self, name):
-        """Items by the value of a level."""
-        groups = {}
-        for item in self.items:
-            groups.setdefault(item[name], []).append(item)
-        return groups
+    def _accuracy(self, places):
+        """`SuiteAccuracy` of some items."""
+        items = [self.items[place] for place in places]
+        suites = [
+            np.array([float(self.items[place]["correct"]) for place in group])
+            for group in self._groups("suite", places).values()
+        ]
+        accuracy, interval = mean_accuracy(suites)
+        return SuiteAccuracy(
+            items=len(items),
+            suites=len(suites),
+            accuracy=accuracy,
+            ties=sum(item["tie"] for item in items),
+            unknown=sum(item["unknown"] for item in items),
+            interval=interval,
+        )
 
     def columns(self):
         """Returns a dict of columns by name, a row for each region."""
@@ -449,31 +422,6 @@ class SuiteResults:
         }
         bits = np.array(columns["surprisal_bits"])
         return {**columns, "surprisal_bits": bits}
-
-    def to_tsv(self):
-        """Returns the table as text: a header, and a line for each region."""
-        return table_text(self.columns())
-
-    def write(self, path):
-        """Writes `to_tsv()` to a file, whole or not at all."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(), encoding="utf-8")
-
-
-def _accuracy(items):
-    """`SuiteAccuracy` of some items."""
-    suites = {}
-    for item in items:
-        suites.setdefault(item["suite"], []).append(float(item["correct"]))
-    accuracy, interval = mean_accuracy([*map(np.array, suites.values())])
-    return SuiteAccuracy(
-        items=len(items),
-        suites=len(suites),
-        accuracy=accuracy,
-        ties=sum(item["tie"] for item in items),
-        unknown=sum(item["unknown"] for item in items),
-        interval=interval,
-    )
 
 
 def suite_results(model, suites, vocabulary=None, batch_size=128, verbose=1):

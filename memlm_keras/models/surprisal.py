@@ -1,18 +1,16 @@
 """Surprisal, entropy and rank of each word of a text, by any model."""
 
-import csv
 import dataclasses
-import io
 
 import numpy as np
 from keras import ops
 
-from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data import sentence_starts
+from memlm_keras.data import tables
 from memlm_keras.data.subwords import WORD_START
 from memlm_keras.data.text_store import unmarked
 
@@ -25,7 +23,7 @@ _LEAST = -1e30
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Surprisal:
+class Surprisal(tables.ResultTable):
     """Surprisal, entropy and rank of each word of a text.
 
     With `P(w | c)` the probability that the model gives to a word after all
@@ -115,7 +113,8 @@ class Surprisal:
         )
 
     def columns(self):
-        """Returns a dict of columns by name, such as `"surprisal_bits"`."""
+        """Returns a dict of columns by name, such as `"surprisal_bits"`, a row
+        for each word."""
         return {
             "sentence": self.sentence,
             "position": self.position,
@@ -126,31 +125,6 @@ class Surprisal:
             "rank": self.rank,
             "unknown": self.unknown.astype("int64"),
         }
-
-    def to_tsv(self):
-        """Returns the table as text: a header, and a line for each word."""
-        return table_text(self.columns())
-
-    def write(self, path):
-        """Writes `to_tsv()` to a file, whole or not at all."""
-        with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(), encoding="utf-8")
-
-
-def table_text(columns):
-    """Returns a dict of columns as tab-separated text, with a header; NaN is
-    empty."""
-    columns = {
-        name: ["" if np.isnan(value) else f"{value:.6f}" for value in values]
-        if getattr(values, "dtype", None) == "float64"
-        else values
-        for name, values in columns.items()
-    }
-    text = io.StringIO()
-    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    return text.getvalue()
 
 
 def surprisal(
