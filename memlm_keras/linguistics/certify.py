@@ -17,6 +17,9 @@ from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data import Batches
 from memlm_keras.evaluation.dynamic import DynamicEvaluator
+from memlm_keras.models.protocols import ScoresBatches
+from memlm_keras.models.protocols import ScoresPlaces
+from memlm_keras.models.protocols import Streams
 
 PASSED, FAILED, NOT_APPLICABLE = "passed", "failed", "not applicable"
 # The fewest tokens of a text, and the tokens of a segment; there are few sizes,
@@ -296,7 +299,7 @@ def _scores_first(reader, texts):
 
 def _pieces(reader, texts):
     """Cases of a text that is read in pieces."""
-    read = _require(reader.pieces)
+    read = _require(reader, "pieces")
     whole = reader.distributions(texts.text)
     for size in (1, 3, _SEGMENT):
         yield read(texts.text, size), whole, f"in pieces of {size} tokens"
@@ -308,7 +311,7 @@ def _resets(reader, texts):
     first = reader.scores(texts.text)
     reader.scores(texts.others[1])
     yield reader.scores(texts.text), first, "of a text read once more"
-    if not isinstance(reader.documents, str):
+    if "documents" not in reader.missing:
         for other in texts.others:
             found = reader.documents(other, texts.text)
             yield found, first, "of a second document"
@@ -316,7 +319,7 @@ def _resets(reader, texts):
 
 def _rows_apart(reader, texts):
     """Compares a row with the same row in another batch."""
-    read = _require(reader.rows)
+    read = _require(reader, "rows")
     rows = np.stack([texts.text, *texts.others])
     together = read(rows)
     for row in range(_ROWS):
@@ -341,11 +344,11 @@ def _same(reader, texts, other):
             yield found, other.distributions(text), "of a distribution"
 
 
-def _require(method):
+def _require(reader, method):
     """Returns a method of a reader, or raises with the reason for its lack."""
-    if isinstance(method, str):
-        raise _NotApplicable(method)
-    return method
+    if method in reader.missing:
+        raise _NotApplicable(reader.missing[method])
+    return getattr(reader, method)
 
 
 # === Texts ===
@@ -383,8 +386,8 @@ class _Texts:
 
 
 class _Reader:
-    """A model that is read from outside. A string in the place of a method says
-    why it is missing."""
+    """A model that is read from outside. `missing` says of the methods
+    `pieces`, `rows` and `documents` why the model has none."""
 
     # Whether it gives distributions, or only scores of the words of a text;
     # and whether the latter are taken from the former.
@@ -392,7 +395,7 @@ class _Reader:
     scores_are_entries = False
     # Whether it reads one token at a time, and nothing else.
     one_step = False
-    pieces = rows = documents = "the model has no such method"
+    missing = {}
     length = _LEAST
 
     @property
@@ -422,9 +425,10 @@ class _Reader:
         if isinstance(text := getattr(model, "description", None), str):
             parts.append(text)
         self.description = ", ".join(parts)
+        self.missing = dict(self.missing)
         # What perplexities are computed from.
-        if hasattr(model, "score_batches"):
-            self.documents = self._documents
+        if not isinstance(model, ScoresBatches):
+            self.missing.setdefault("documents", "it scores no batches")
 
     def draw(self, text, random):
         """A text, which the model may continue."""
@@ -432,12 +436,12 @@ class _Reader:
 
     def scores(self, text):
         """Log-probability of each token, `(T,)`."""
-        if hasattr(self.model, "score_batches"):
+        if isinstance(self.model, ScoresBatches):
             return self._scores(text, [0])
         entries = self.distributions(text)
         return np.take_along_axis(entries, text[:, None], axis=1)[:, 0]
 
-    def _documents(self, first, second):
+    def documents(self, first, second):
         """Scores of the second of two documents."""
         text = np.concatenate([first, second])
         return self._scores(text, [0, len(first)])[len(first) :]
@@ -479,10 +483,10 @@ class _Streaming(_Reader):
         self._in_logits = hasattr(model, "backbone")
         self._whole = getattr(model, "distributions", None)
         if getattr(model, "rows", None) == 1:
-            self.rows = "the file reads one row"
+            self.missing["rows"] = "the file reads one row"
         if getattr(model, "steps", None) == 1:
             self.one_step = True
-            self.pieces = "the file reads one token at a time"
+            self.missing["pieces"] = "the file reads one token at a time"
 
     def _inputs(self, texts):
         """Texts `(R, T)` after an end of a sentence, without the last token."""
@@ -507,7 +511,7 @@ class _Streaming(_Reader):
         return self._read(text[None])[0]
 
     def scores(self, text):
-        if self._scorer is None or hasattr(self.model, "score_batches"):
+        if self._scorer is None or isinstance(self.model, ScoresBatches):
             return super().scores(text)
         return _of_shape(self._scorer(self._inputs(text[None]))[0], text)
 
@@ -563,7 +567,7 @@ class _Places(_Reader):
         super().__init__(model, vocabulary_size)
         self.end = 0
         if not hasattr(model, "log_probabilities"):
-            self.rows = "it reads one text at a time"
+            self.missing["rows"] = "it reads one text at a time"
 
     def draw(self, text, random):
         for place in range(len(text)):
@@ -597,13 +601,12 @@ class _Adaptive(_Reader):
     """A `DynamicEvaluator`, whose weights change with each segment."""
 
     gives_distributions = False
-    pieces = "each segment is an update, so its length is a setting"
-    rows = "it reads one row: others would hold text that comes later"
+    missing = {
+        "pieces": "each segment is an update, so its length is a setting",
+        "rows": "it reads one row: others would hold text that comes later",
+        "documents": "the weights keep what they learn from each document",
+    }
     places = range(0, _LEAST, 4)
-
-    def __init__(self, model, vocabulary_size):
-        super().__init__(model, vocabulary_size)
-        self.documents = "the weights keep what they learn from each document"
 
     def _batches(self, text, starts):
         return Batches(text, 1, _UPDATE, end_of_sentence_id=self.end)
@@ -660,14 +663,16 @@ class _Function(_Reader):
     """A function from token ids to the log-probability of each."""
 
     gives_distributions = False
-    pieces = "it reads whole texts, with no state to carry"
-    rows = "it reads one text at a time"
+    missing = {
+        "pieces": "it reads whole texts, with no state to carry",
+        "rows": "it reads one text at a time",
+        "documents": "it reads one text at a time",
+    }
     places = _PLACES
 
     def __init__(self, score, model, vocabulary_size, ends=True):
         super().__init__(model, vocabulary_size)
         self._score = score
-        self.documents = "it reads one text at a time"
         if not ends:
             self.ids = self.ids[self.ids != self.end]
 
@@ -701,7 +706,7 @@ def _reader(model, vocabulary_size):
     """The model as the checks read it."""
     if isinstance(model, DynamicEvaluator):
         return _Adaptive(model, vocabulary_size)
-    if hasattr(model, "step") and hasattr(model, "initial_state"):
+    if isinstance(model, Streams):
         if getattr(model, "causal", True):
             return _Streaming(model, vocabulary_size)
 
@@ -714,7 +719,7 @@ def _reader(model, vocabulary_size):
         reader = _Function(score, model, vocabulary_size, ends=False)
         end = reader.end
         return reader
-    if hasattr(model, "log_probabilities_at"):
+    if isinstance(model, ScoresPlaces):
         return _Places(model, vocabulary_size)
     if callable(model) and not isinstance(model, keras.layers.Layer):
         return _Function(model, model, vocabulary_size)
@@ -732,7 +737,7 @@ def _length_of(model):
         getattr(part, "context_length", 0)
         for part in (model, *getattr(model, "models", ()))
     ]
-    if hasattr(model, "initial_state") and getattr(model, "causal", True):
+    if isinstance(model, Streams) and getattr(model, "causal", True):
         state = model.initial_state(1)
         sizes += [
             value.shape[1]

@@ -13,6 +13,8 @@ from memlm_keras.data import sentence_starts
 from memlm_keras.data import tables
 from memlm_keras.data.subwords import WORD_START
 from memlm_keras.data.text_store import unmarked
+from memlm_keras.models.protocols import MeasuresWords
+from memlm_keras.models.protocols import ScoresPlaces
 
 # Nats in one unit.
 UNITS = {"bits": float(np.log(2.0)), "nats": 1.0}
@@ -244,11 +246,11 @@ def _words(text, vocabulary):
 
 def _measure(model, tokens, starts, end_of_sentence_id, segment_length):
     """Measures of tokens, float64 `(tokens, 3)`, by any kind of model."""
-    if hasattr(model, "measure_words"):
+    if isinstance(model, MeasuresWords):
         return model.measure_words(
             tokens, starts, end_of_sentence_id, segment_length
         )
-    if not hasattr(model, "log_probabilities_at"):
+    if not isinstance(model, ScoresPlaces):
         raise ValueError(
             "`model` must have the method `measure_words`, as a "
             "`memlm_keras.LanguageModel` has, or `log_probabilities_at`, as "
