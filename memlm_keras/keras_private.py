@@ -8,8 +8,6 @@ Tested with Keras 3.15. Any later version may rename or remove them.
 
 import keras
 
-TESTED = "3.15"
-
 try:
     # The mask that a layer attaches to its output, for the layer after it.
     from keras.src.backend import get_keras_mask
@@ -33,18 +31,13 @@ try:
     from keras.src.utils.summary_utils import weight_memory_size
 except ImportError as error:
     raise ImportError(
-        f"memlm_keras was tested with Keras {TESTED}, and Keras "
+        f"memlm_keras was tested with Keras 3.15, and Keras "
         f"{keras.__version__} lacks a private function of it ({error}). "
-        f"Install it: pip install 'keras=={TESTED}.*'"
+        f"Install it: pip install 'keras==3.15.*'"
     ) from error
 
 # The module of the functions that `keras.models.clone_model` calls.
 CLONING = "keras.src.models.cloning"
-
-
-def start_tensorflow():
-    """Makes Keras import TensorFlow, whose first operation writes a log."""
-    module_utils.tensorflow.zeros(1)
 
 
 def leave_out_tensorflow():

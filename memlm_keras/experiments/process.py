@@ -78,7 +78,8 @@ def import_keras(name=None):
         from memlm_keras import keras_private
 
         if backend() == "tensorflow":
-            keras_private.start_tensorflow()
+            # Its first operation writes a log.
+            keras_private.module_utils.tensorflow.zeros(1)
         else:
             keras_private.leave_out_tensorflow()
 

@@ -1,7 +1,7 @@
 """Methods that functions here need of a model, of this package or another.
 
-`isinstance` checks that the methods are there. Shapes: B rows, T tokens, V
-words of the vocabulary; probabilities are natural logarithms.
+`isinstance` checks that they are there. Shapes: T tokens, V words of the
+vocabulary; probabilities are natural logarithms.
 """
 
 from typing import Protocol
@@ -10,44 +10,35 @@ from typing import runtime_checkable
 
 @runtime_checkable
 class Streams(Protocol):
-    """A model that reads a text in pieces, with its state in between."""
+    """Reads texts in pieces: a step returns `(rows, T, V)` and the state."""
 
-    def initial_state(self, rows):
-        """The state of B rows, a dict of tensors."""
-
-    def step(self, token_ids, state):
-        """Logits or log-probabilities `(B, T, V)` of the tokens after each of
-        `(B, T)`, and the new state."""
+    def initial_state(self, rows): ...
+    def step(self, token_ids, state): ...
 
 
 @runtime_checkable
 class ScoresText(Protocol):
-    """A model that scores each token of one text, such as n-grams."""
+    """Returns the log-probability of each token of a `Split`, `(T,)`."""
 
-    def score(self, text):
-        """Log-probabilities `(T,)` of a `memlm_keras.data.Split`."""
+    def score(self, text): ...
 
 
 @runtime_checkable
 class ScoresBatches(Protocol):
-    """A model of which `perplexity` measures batches."""
+    """Returns log-probabilities of all targets of batches, and weights."""
 
-    def score_batches(self, batches, verbose):
-        """Log-probabilities of all targets, and their weights."""
+    def score_batches(self, batches, verbose): ...
 
 
 @runtime_checkable
 class ScoresPlaces(Protocol):
-    """A model that scores all words at places of a text, with no
-    more state than that text."""
+    """Returns those of all words at places of a text, `(end - begin, V)`."""
 
-    def log_probabilities_at(self, text, begin, end):
-        """Log-probabilities `(end - begin, V)` at places of a text `(T,)`."""
+    def log_probabilities_at(self, text, begin, end): ...
 
 
 @runtime_checkable
 class MeasuresWords(Protocol):
-    """A model that measures surprisal, entropy and rank itself."""
+    """Returns surprisal, entropy and rank, in nats, float64 `(T, 3)`."""
 
-    def measure_words(self, tokens, starts, end_of_sentence_id, segment_length):
-        """These, in nats, float64 `(T, 3)`."""
+    def measure_words(self, tokens, starts, end_of_sentence_id, steps): ...
