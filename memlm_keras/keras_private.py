@@ -8,25 +8,19 @@ Tested with Keras 3.15. Any later version may rename or remove them.
 
 import keras
 
+# Tensors carry the mask of a layer's output to the layer after it, `rnn` is the
+# loop over time of every recurrent layer, the scopes say whether Keras only
+# infers shapes or calls a layer without its state, `AutocastScope` is the dtype
+# that variables are cast to in a call, `quantize` and `summary` use the two
+# functions of layers and weights, and `module_utils` imports modules late.
 try:
-    # The mask that a layer attaches to its output, for the layer after it.
     from keras.src.backend import get_keras_mask
-
-    # The loop over time of every Keras recurrent layer.
     from keras.src.backend import rnn
     from keras.src.backend import set_keras_mask
-
-    # Whether Keras only infers shapes, or calls a layer without its state.
     from keras.src.backend.common.stateless_scope import in_stateless_scope
     from keras.src.backend.common.symbolic_scope import in_symbolic_scope
-
-    # The dtype that variables are cast to in a layer's call.
     from keras.src.backend.common.variables import AutocastScope
-
-    # `quantize` chooses, and `summary` counts, by these.
     from keras.src.quantizers.utils import should_quantize_layer
-
-    # Modules that Keras imports where it first uses them.
     from keras.src.utils import module_utils
     from keras.src.utils.summary_utils import weight_memory_size
 except ImportError as error:
