@@ -9,6 +9,11 @@ import statistics
 
 import pytest
 
+from memlm_keras import presets
+from memlm_keras.presets import daniluk2017
+
+# Before any test registers a paper of its own.
+NAMES = presets.names()
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
 # Folders of the logs behind each page.
 LOGS = {
@@ -18,17 +23,24 @@ LOGS = {
     "natural_text": ["natural_text"],
     "quickstart": ["quickstart"],
     "recall": ["recall"],
-    "salton2017": ["small"],
+    "salton2017": ["small", "defaults"],
     "tran2016": ["paper", "kneser_ney"],
     "weissenborn2016": ["paper", "pairs", "autoencoding"],
 }
-# Columns and rows with published, chosen or analytic values, and the table of
-# similar keys, which is computed from a model.
-NOT_LOGGED = re.compile("paper|chance|rate$|embeddings|better|words apart")
+# Pages with a paper's own tables, and whose rows are on them.
+PAPERS = {
+    "daniluk2017": "",
+    "kong2019": "",
+    "salton2017": " zaremba2014 press2016 gal2016 grave2017 merity2017",
+    "tran2016": "",
+    "weissenborn2016": "",
+}
+# Columns and rows with published, chosen or analytic values.
+NOT_LOGGED = re.compile("published|chance|rate$|embeddings|better")
 
 
-def measured(page):
-    """Numbers in the results of a page, and their mean and deviation."""
+def logged(page):
+    """Numbers in the results of a page: those of all seeds, by place."""
     by_seed = collections.defaultdict(list)
 
     def add(place, value):
@@ -48,27 +60,36 @@ def measured(page):
             for row in csv.DictReader(path.open()):
                 for name in ("val_accuracy", "val_perplexity"):
                     add((path, row["epoch"], name), float(row.get(name, 0)))
-    for values in by_seed.values():
+    return by_seed
+
+
+def measured(page):
+    """These numbers, and their means and deviations."""
+    for values in logged(page).values():
         yield from values
         if len(values) > 1:
             yield statistics.mean(values)
             yield statistics.stdev(values)
 
 
-def table_numbers(page):
-    """Decimal numbers of all tables, as text."""
+def cells(page):
+    """Yields first cell, heading and text of each cell of all tables."""
     text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
     for table in re.findall(r"(?:^\|.*\n)+", text, re.M):
         header, _, *rows = [
             [cell.strip() for cell in line.strip("|\n").split("|")]
             for line in table.splitlines()
         ]
-        if NOT_LOGGED.search(header[0]):
-            continue
         for row in rows:
             for name, cell in zip(header[1:], row[1:]):
-                if not NOT_LOGGED.search(name) and row[0] != "chance":
-                    yield from re.findall(r"(?<![\w.])\d+\.\d+", cell)
+                yield row[0], name, cell
+
+
+def table_numbers(page):
+    """Decimal numbers of all tables, as text."""
+    for row, name, cell in cells(page):
+        if not NOT_LOGGED.search(name) and row != "chance":
+            yield from re.findall(r"(?<![\w.])\d+\.\d+", cell)
 
 
 @pytest.mark.parametrize("page", LOGS)
@@ -80,3 +101,55 @@ def test_numbers_have_a_log(page):
         for digits in (1, 2, 3)
     }
     assert not [n for n in table_numbers(page) if float(n) not in logged]
+
+
+def published(name):
+    """The test numbers of a preset that its paper prints, as text."""
+    paper, row = name.split("/")
+    for each in presets.papers()[paper].rows[row].published:
+        for measure, value in each.numbers.items():
+            if value is not None and "validation" not in measure:
+                yield f"{value * (100 if value < 1 else 1):.1f}"
+    if paper == "daniluk2017":
+        for value in daniluk2017.BY_WINDOW.get(row, {}).values():
+            yield f"{value:.1f}"
+        for value in daniluk2017.CLOZE.get(row, {}).values():
+            yield f"{value:.3f}".removeprefix("0")
+
+
+@pytest.mark.parametrize("page", PAPERS)
+def test_rows_of_a_paper(page):
+    """Each has its published numbers, and ours are those of its own runs."""
+    text = (RESULTS / f"{page}.md").read_text(encoding="utf-8")
+    theirs, ours = collections.defaultdict(list), []
+    for row, name, cell in cells(page):
+        if label := re.match(r"`([\w/]+)`", row):
+            preset = label[1] if "/" in label[1] else f"{page}/{label[1]}"
+            if name.startswith("published"):
+                theirs[preset] += re.findall(r"[\d.]+", cell)
+            else:
+                found = re.findall(r"([\d.]+)( ± [\d.]+)? (\(\d+\))", cell)
+                ours += [(preset, *each) for each in found]
+    for name in NAMES:
+        if name.split("/")[0] in (page + PAPERS[page]).split():
+            assert name.removeprefix(f"{page}/") in text
+            assert sorted(theirs[name]) == sorted(published(name)), name
+    groups = logged(page)
+    assert ours
+    for preset, mean, deviation, seeds in ours:
+        run = re.compile(f"[-_/]{preset.replace('/', '[-_]')}[-/]")
+        digits = len(mean.partition(".")[2])
+        assert f"{mean}{deviation} {seeds}" in {
+            described(values, factor, digits)
+            for place, values in groups.items()
+            if run.search(str(place[0]))
+            for factor in (1, 100)
+        }, preset
+
+
+def described(values, factor, digits):
+    """Mean, deviation and number of seeds, as in a table."""
+    text = f"{factor * statistics.mean(values):.{digits}f}"
+    if len(values) > 1:
+        text += f" ± {factor * statistics.stdev(values):.{digits}f}"
+    return f"{text} ({len(values)})"
