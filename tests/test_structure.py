@@ -48,7 +48,7 @@ ARROWS = {
     "models": GROUND | WORDS | {"data", "training"},
     "presets": GROUND | WORDS | {"models", "training"},
     "evaluation": GROUND | {"data", "mixtures", "models"},
-    "linguistics": GROUND | {"data", "evaluation", "models"},
+    "linguistics": GROUND | {"analysis", "data", "evaluation", "models"},
     "ngrams": GROUND | {"data", "evaluation"},
     "analysis": GROUND | {"data", "models"},
     "serving": GROUND | {"data", "models"},

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_token_ids
 
@@ -108,13 +108,13 @@ def plot_associations(similarity, source, target, path, title=None):
     ... )
     """
     similarity = _of_words(similarity, source, target)
-    figure, axes = output.subplots(
+    figure, axes = pictures.subplots(
         2.5 + 0.34 * len(source), 1.6 + 0.34 * len(target)
     )
     image = axes.imshow(similarity, cmap="RdBu_r", vmin=-1.0, vmax=1.0)
-    output.label_words(axes, source, target)
+    pictures.label_words(axes, source, target)
     axes.set(xlabel="written at", ylabel="read at")
-    output.save(figure, path, axes, title, image, "cosine similarity")
+    pictures.save(figure, path, axes, title, image, "cosine similarity")
 
 
 def write_associations(similarity, source, target, path):
@@ -134,7 +134,7 @@ def write_associations(similarity, source, target, path):
     ... )
     """
     similarity = _of_words(similarity, source, target)
-    output.write_rows(
+    pictures.write_rows(
         path,
         ["read at", *source],
         (

@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.arguments import require_integers
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
@@ -84,22 +84,22 @@ def plot_attention(weights, tokens, path, title=None, steps_back=1):
             f"{len(tokens)} tokens and weights of shape {weights.shape}"
         )
     time, memory = weights.shape
-    figure, axes = output.subplots(1.2 + 0.85 * memory, 1.2 + 0.26 * time)
+    figure, axes = pictures.subplots(1.2 + 0.85 * memory, 1.2 + 0.26 * time)
     image = axes.imshow(
         weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
 
     def held(step, position):
         read = step - steps_back - (memory - 1 - position)
-        return output.literal(tokens[read]) if read >= 0 else ""
+        return pictures.literal(tokens[read]) if read >= 0 else ""
 
-    output.label_cells(axes, weights, 0.6, held)
+    pictures.label_cells(axes, weights, 0.6, held)
     steps = [f"{read} → {next}" for read, next in zip(tokens, tokens[1:])]
     # The token after the passage is not known.
-    output.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
+    pictures.label_words(axes, rows=[*steps, f"{tokens[-1]} →"])
     _label_positions(axes, memory)
     axes.set_ylabel("token read → token predicted")
-    output.save(figure, path, axes, title, image, "attention weight")
+    pictures.save(figure, path, axes, title, image, "attention weight")
 
 
 def plot_mean_attention(means, path, title=None):
@@ -123,12 +123,14 @@ def plot_mean_attention(means, path, title=None):
     grid = np.full((len(means), longest), np.nan)
     for row, mean in enumerate(means.values()):
         grid[row, longest - len(mean) :] = mean
-    figure, axes = output.subplots(2.5 + 0.55 * longest, 1.5 + 0.5 * len(means))
+    figure, axes = pictures.subplots(
+        2.5 + 0.55 * longest, 1.5 + 0.5 * len(means)
+    )
     image = axes.imshow(grid, cmap="Blues", vmin=0.0, aspect="auto")
-    output.label_cells(axes, grid, 0.6 * np.nanmax(grid))
+    pictures.label_cells(axes, grid, 0.6 * np.nanmax(grid))
     axes.set_yticks(range(len(means)), list(means))
     _label_positions(axes, longest)
-    output.save(figure, path, axes, title, image, "mean attention weight")
+    pictures.save(figure, path, axes, title, image, "mean attention weight")
 
 
 def _label_positions(axes, memory):
@@ -286,20 +288,20 @@ def plot_attention_columns(columns, path, title=None):
     >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
     """
     samples, memory = columns.weights.shape
-    figure, axes = output.subplots(2.5 + 0.15 * samples, 2 + 0.15 * memory)
+    figure, axes = pictures.subplots(2.5 + 0.15 * samples, 2 + 0.15 * memory)
     image = axes.imshow(
         columns.weights.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
     )
     axes.set_xticks(
         range(samples),
-        [output.literal(word) for word in columns.words],
+        [pictures.literal(word) for word in columns.words],
         rotation=90,
         fontsize=7,
     )
     axes.set_yticks(range(memory), columns.distances, fontsize=7)
     axes.set_xlabel("word just read")
     axes.set_ylabel("words before the predicted one")
-    output.save(figure, path, axes, title, image, "attention weight")
+    pictures.save(figure, path, axes, title, image, "attention weight")
 
 
 def write_attention_columns(columns, path):
@@ -313,7 +315,7 @@ def write_attention_columns(columns, path):
     >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
     """
     names = ["position", "word", "predicted"]
-    output.write_rows(
+    pictures.write_rows(
         path,
         names + [f"attention_{distance}" for distance in columns.distances],
         (

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from memlm_keras import files
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
@@ -123,7 +123,7 @@ def plot_sentence_predictions(predictions, path, title=None):
     time, memory = predictions.weights.shape
     top = predictions.top_log_probabilities.shape[-1]
     widths = [0.7 * memory, 1.3 * top]
-    figure, (left, right) = output.subplots(
+    figure, (left, right) = pictures.subplots(
         2 + sum(widths), 1.2 + 0.3 * time, 1, 2, width_ratios=widths
     )
     left.imshow(
@@ -132,10 +132,10 @@ def plot_sentence_predictions(predictions, path, title=None):
 
     def held(step, slot):
         place = step + 1 - predictions.distances[slot]
-        return output.literal(predictions.read[place]) if place >= 0 else ""
+        return pictures.literal(predictions.read[place]) if place >= 0 else ""
 
-    output.label_cells(left, predictions.weights, 0.6, held)
-    output.label_words(left, rows=predictions.read)
+    pictures.label_cells(left, predictions.weights, 0.6, held)
+    pictures.label_words(left, rows=predictions.read)
     left.set_xticks(range(memory), predictions.distances)
     left.set_xlabel("words before the predicted one")
     left.set_ylabel("word just read")
@@ -150,7 +150,7 @@ def plot_sentence_predictions(predictions, path, title=None):
         right.text(
             rank,
             step,
-            f"{output.literal(word)} {score:.2f}",
+            f"{pictures.literal(word)} {score:.2f}",
             weight="bold" if follows else "normal",
             bbox={"fill": False, "pad": 1.5} if follows else None,
             ha="center",
@@ -159,7 +159,7 @@ def plot_sentence_predictions(predictions, path, title=None):
         )
     if title:
         figure.suptitle(title)
-    output.save(figure, path)
+    pictures.save(figure, path)
 
 
 def write_sentence_predictions(predictions, path):
@@ -188,7 +188,7 @@ def write_sentence_predictions(predictions, path):
             row += pair
         rows.append([*row, *predictions.weights[step].tolist()])
     names += [f"attention_{distance}" for distance in predictions.distances]
-    output.write_rows(path, names, rows)
+    pictures.write_rows(path, names, rows)
 
 
 def attention_by_word(predictions):
@@ -244,7 +244,7 @@ def plot_sentence_attention(predictions, path, title=None):
         )
     (read,) = sentences
     size = 1.2 + 0.42 * len(read)
-    figure, panels = output.subplots(
+    figure, panels = pictures.subplots(
         size * len(predictions) + 0.8, size, 1, len(predictions), squeeze=False
     )
     for axes, (name, prediction) in zip(panels[0], predictions.items()):
@@ -255,13 +255,13 @@ def plot_sentence_attention(predictions, path, title=None):
             number = f"{weights[step, word]:.2f}"
             return "" if number in ("0.00", "1.00") else number[1:]
 
-        output.label_cells(axes, weights, 0.5, label, fontsize=6)
-        output.label_words(axes, read, prediction.next)
+        pictures.label_cells(axes, weights, 0.5, label, fontsize=6)
+        pictures.label_words(axes, read, prediction.next)
         axes.set(xlabel="input word", ylabel="predicted word", title=name)
     figure.colorbar(image, ax=panels[0], label="attention weight", shrink=0.8)
     if title:
         figure.suptitle(title)
-    output.save(figure, path)
+    pictures.save(figure, path)
 
 
 # === As a page ===

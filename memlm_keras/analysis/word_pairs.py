@@ -8,7 +8,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.analysis.attention import sentence_attention
 from memlm_keras.analysis.attention import slot_distances
 from memlm_keras.analysis.attention import token_ids
@@ -209,7 +209,7 @@ def plot_dependency_attention(
     rows = [attention.dependencies.index(name) for name in dependencies]
     enough = attention.counts[rows] >= minimum_pairs
     grid = np.where(enough, attention.means[rows], np.nan)[:, ::-1]
-    figure, axes = output.subplots(
+    figure, axes = pictures.subplots(
         3 + 0.6 * len(attention.bins), 1.5 + 0.25 * len(rows)
     )
     highest = np.nanmax(grid, initial=1e-6)
@@ -217,15 +217,15 @@ def plot_dependency_attention(
         grid, cmap="YlGnBu", vmin=0.0, vmax=highest, aspect="auto"
     )
 
-    output.label_cells(axes, grid, 0.6 * highest, fontsize=6)
+    pictures.label_cells(axes, grid, 0.6 * highest, fontsize=6)
     names = [
         str(low) if low == high else f"{low}-{high}"
         for low, high in attention.bins[::-1]
     ]
     axes.set_xticks(range(len(names)), names)
-    output.label_words(axes, rows=dependencies)
+    pictures.label_words(axes, rows=dependencies)
     axes.set_xlabel("words from the attended to the predicted word")
-    output.save(figure, path, axes, title, image, "mean attention weight")
+    pictures.save(figure, path, axes, title, image, "mean attention weight")
 
 
 def write_dependency_attention(attention, path):
@@ -247,7 +247,7 @@ def write_dependency_attention(attention, path):
         key = (attention.dependencies[row], *attention.bins[column])
         rows.append([*key, pairs, mass, mass / pairs if pairs else ""])
     names = ["dependency", "nearest", "farthest", "pairs", "mass", "mean"]
-    output.write_rows(path, names, rows)
+    pictures.write_rows(path, names, rows)
 
 
 class ParsedText:
@@ -478,7 +478,9 @@ def plot_distant_pairs(pairs, path, title=None):
 
     >>> memlm_keras.analysis.plot_distant_pairs(pairs, "pairs.png")
     """
-    figure, axes = output.subplots(2 + 0.5 * len(pairs.counted_distances), 3.5)
+    figure, axes = pictures.subplots(
+        2 + 0.5 * len(pairs.counted_distances), 3.5
+    )
     bars = axes.bar(
         pairs.counted_distances, np.nan_to_num(pairs.mean_counts), color="C0"
     )
@@ -487,7 +489,7 @@ def plot_distant_pairs(pairs, path, title=None):
     axes.set_xticks(pairs.counted_distances)
     axes.set_xlabel("words from the attended to the predicted word")
     axes.set_ylabel("mean co-occurrences in training")
-    output.save(figure, path, axes, title)
+    pictures.save(figure, path, axes, title)
 
 
 def write_distant_pairs(pairs, path):
@@ -510,7 +512,7 @@ def write_distant_pairs(pairs, path):
         pairs.counts.tolist(),
     )
     rows = ([*entry, *counts] for *entry, counts in columns)
-    output.write_rows(path, names, rows)
+    pictures.write_rows(path, names, rows)
 
 
 def write_counts_by_distance(pairs, path):
@@ -524,7 +526,7 @@ def write_counts_by_distance(pairs, path):
     >>> memlm_keras.analysis.write_counts_by_distance(pairs, "table_3.csv")
     """
     means = np.stack([pairs.mean_counts, pairs.mean_counts_at_any_distance], -1)
-    output.write_rows(
+    pictures.write_rows(
         path,
         ["distance", "pairs", "count", "count_at_any_distance"],
         (

@@ -196,9 +196,9 @@ def draw_curve(log, monitor, path, title):
     from matplotlib.ticker import StrMethodFormatter
 
     # It imports Keras, which a finished run does not need.
-    from memlm_keras.analysis import output
+    from memlm_keras.analysis import pictures
 
-    figure, axes = output.subplots(6, 4)
+    figure, axes = pictures.subplots(6, 4)
     epochs = [1 + row["epoch"] for row in log]
     metric = monitor.removeprefix("val_")
     shown = []
@@ -232,7 +232,7 @@ def draw_curve(log, monitor, path, title):
     )
     axes.set_ylabel(metric)
     axes.legend(fontsize=8)
-    output.save(figure, path, axes, output.literal(title))
+    pictures.save(figure, path, axes, pictures.literal(title))
 
 
 def _passage(corpus, batches, length):

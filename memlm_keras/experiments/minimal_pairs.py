@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 import statistics
 import time
 
@@ -19,14 +18,10 @@ from memlm_keras.linguistics import read_minimal_pairs
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
 from memlm_keras.linguistics.minimal_pairs import SUFFIXES
+from memlm_keras.linguistics.minimal_pairs import published_mean
+from memlm_keras.linguistics.minimal_pairs import read_published
+from memlm_keras.linguistics.plots import draw_accuracies
 
-# Rows of BLiMP's summary of its authors' models, and their names in the paper.
-PUBLISHED = {
-    "ngram": "5-gram",
-    "lstm": "LSTM",
-    "txl": "Transformer-XL",
-    "gpt2": "GPT-2",
-}
 # Columns of tables, and the attributes of accuracies.
 _COLUMNS = {
     "pairs": "pairs",
@@ -75,7 +70,7 @@ def measure_runs(path, load, runs, values):
         with files.atomic_path(values["out"]) as temporary:
             temporary.write_text(_rows(measured), encoding="utf-8")
     if "plot" in values:
-        draw(measured, values["plot"], published)
+        draw_accuracies(measured, values["plot"], published)
 
 
 def _pairs(path, values):
@@ -118,56 +113,6 @@ def _suites(path, values):
         return suite_results(model, suites, vocabulary, verbose=0)
 
     return measure, _NOTE_OF_SUITES
-
-
-def read_published(path):
-    """Reads accuracies of other models: `{model: {paradigm: accuracy}}`, from
-    JSON lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
-    items with the columns model, suite and correct."""
-    remedy = (
-        "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "
-        "model, suite and correct."
-    )
-    published = {}
-    with files.reading(path, "summary of models", remedy):
-        text = tables.decode(pathlib.Path(path).read_bytes(), path)
-        lines = text.split("\n")
-        if str(path).lower().endswith(".csv"):
-            fields = dict.fromkeys(("model", "suite", "correct"), ())
-            return _published_items(tables.read_rows(lines, ".csv", fields))
-        for _, row in tables.read_rows(lines, ".jsonl"):
-            paradigm = row["UID"]
-            for name, value in row.items():
-                if isinstance(value, (int, float)):
-                    model = PUBLISHED.get(name, name)
-                    published.setdefault(model, {})[paradigm] = value
-        if not published:
-            raise ValueError("it has no accuracy")
-    return published
-
-
-def _published_items(rows):
-    """Shares of correct items by model and suite."""
-    items = {}
-    for line, row in rows:
-        suites = items.setdefault(row["model"], {})
-        correct = {"true": 1.0, "false": 0.0}.get(row["correct"].lower())
-        if correct is None:
-            raise ValueError(
-                f"line {line}: correct must be true or false. Received: "
-                f"{row['correct']}"
-            )
-        suites.setdefault(row["suite"], []).append(correct)
-    return {
-        model: {suite: statistics.mean(each) for suite, each in suites.items()}
-        for model, suites in items.items()
-    }
-
-
-def published_mean(accuracies, paradigms):
-    """Mean of published accuracies over paradigms; `None` if one is missing."""
-    values = [accuracies.get(name) for name in paradigms]
-    return None if None in values else statistics.mean(values)
 
 
 def _table(result, published):
@@ -234,54 +179,3 @@ def _rows(measured):
         header, *lines = table_text(columns).splitlines(keepends=True)
         text += lines if text else [header, *lines]
     return "".join(text)
-
-
-def draw(measured, path, published):
-    """Draws accuracies by circuit or phenomenon, or by paradigm, as PNG."""
-    from matplotlib.figure import Figure
-
-    first = next(iter(measured.values()))
-    levels = [
-        level
-        for level in ("circuit", "phenomenon", "paradigm")
-        if level in first.levels and first.by(level)
-    ]
-    level = levels[0]
-    groups = list(first.by(level))
-    figure = Figure((8, 1.5 + 0.4 * len(groups)), layout="constrained")
-    axes = figure.subplots()
-    places = range(len(groups))
-    for number, (run, result) in enumerate(measured.items()):
-        found = [result.by(level)[name] for name in groups]
-        middle = [each.accuracy for each in found]
-        ends = [
-            [m - each.interval[0], each.interval[1] - m]
-            for m, each in zip(middle, found)
-        ]
-        shift = 0.1 * (number - (len(measured) - 1) / 2)
-        axes.errorbar(
-            middle,
-            [place + shift for place in places],
-            xerr=list(zip(*ends)),
-            fmt="o",
-            capsize=3,
-            label=str(run),
-        )
-    paradigms = first.paradigms(level)
-    for (model, accuracies), marker in zip(published.items(), "x+^dvs1234"):
-        means = [published_mean(accuracies, paradigms[name]) for name in groups]
-        axes.plot(
-            [math.nan if mean is None else mean for mean in means],
-            places,
-            marker,
-            color="grey",
-            label=f"{model}, published",
-        )
-    axes.axvline(0.5, color="lightgrey", zorder=0)
-    axes.set_yticks(places, groups)
-    axes.set_ylim(len(groups) - 0.5, -0.5)
-    axes.set_xlim(0, 1)
-    axes.set_xlabel("accuracy")
-    figure.legend(loc="outside lower center", ncols=3)
-    with files.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from memlm_keras import files
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.process import quiet
 from memlm_keras.experiments.report import markdown_table
 from memlm_keras.linguistics import perplexity_by_recency
+from memlm_keras.linguistics.plots import draw_recency
 
 _NOTE = (
     "Tokens by how many tokens back the same one last stood in its document. "
@@ -45,7 +45,7 @@ def compare(runs, split, verbose, command, out=None, plot=None):
         }
         run_folder.write_json(out, found)
     if plot is not None:
-        draw(results, plot, f"{first[1].name}, {split}")
+        draw_recency(results, plot, f"{first[1].name}, {split}")
 
 
 def _table(results):
@@ -87,36 +87,3 @@ def _values(result):
             None if np.isnan(each) else each for each in result.perplexities
         ],
     }
-
-
-def draw(results, path, title):
-    """Draws the perplexity of each bin, a line for each run, and of several
-    their ratio to the first, as PNG."""
-    from matplotlib.figure import Figure
-
-    first, *others = results.values()
-    panels = 2 if others else 1
-    figure = Figure((8, 2 + 3 * panels), layout="constrained")
-    above, *below = figure.subplots(panels, sharex=True, squeeze=False)[:, 0]
-    places = range(len(first.bins))
-    for name, result in results.items():
-        label = f"{name}: {result.total.perplexity:.1f} in all"
-        found = result.perplexities
-        for axes, values in zip(
-            (above, *below), (found, found / first.perplexities)
-        ):
-            (line,) = axes.plot(places[:-2], values[:-2], "o-", label=label)
-            axes.plot(places[-2:], values[-2:], "o", color=line.get_color())
-    above.set_yscale("log")
-    above.set_title(title)
-    above.set_ylabel("perplexity")
-    for axes in below:
-        axes.set_ylabel("ratio to the first")
-    last = [above, *below][-1]
-    ticks = [f"{n}\n{share:.1%}" for n, share in zip(first.bins, first.shares)]
-    last.set_xticks(places, ticks, rotation=30, ha="right")
-    last.set_xlabel("tokens back to the same word, and share of the text")
-    handles, labels = above.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", fontsize="small")
-    with files.atomic_path(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=150)

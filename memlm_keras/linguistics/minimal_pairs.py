@@ -2,10 +2,13 @@
 
 import dataclasses
 import math
+import pathlib
+import statistics
 
 import keras
 import numpy as np
 
+from memlm_keras import files
 from memlm_keras.arguments import require_one_of
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.arguments import require_streaming
@@ -50,6 +53,13 @@ _PROTOCOLS = {
     "simple": "of a sentence from its first word on",
     "one_prefix": "of each word after the same prefix",
     "two_prefix": "of the same word after each prefix",
+}
+# Rows of BLiMP's summary of its authors' models, and their names in the paper.
+PUBLISHED = {
+    "ngram": "5-gram",
+    "lstm": "LSTM",
+    "txl": "Transformer-XL",
+    "gpt2": "GPT-2",
 }
 # Rows that a model reads at once.
 _ROWS = 128
@@ -519,3 +529,53 @@ def read_minimal_pairs(path):
     if not pairs:
         raise ValueError(f"{path} has no pair of sentences.")
     return pairs
+
+
+def read_published(path):
+    """Reads accuracies of other models: `{model: {paradigm: accuracy}}`, from
+    JSON lines such as BLiMP's `models_summary.jsonl`, or from a `.csv` table of
+    items with the columns model, suite and correct."""
+    remedy = (
+        "Expected BLiMP's models_summary.jsonl, or a .csv with the columns "
+        "model, suite and correct."
+    )
+    published = {}
+    with files.reading(path, "summary of models", remedy):
+        text = tables.decode(pathlib.Path(path).read_bytes(), path)
+        lines = text.split("\n")
+        if str(path).lower().endswith(".csv"):
+            fields = dict.fromkeys(("model", "suite", "correct"), ())
+            return _items_of(tables.read_rows(lines, ".csv", fields))
+        for _, row in tables.read_rows(lines, ".jsonl"):
+            paradigm = row["UID"]
+            for name, value in row.items():
+                if isinstance(value, (int, float)):
+                    model = PUBLISHED.get(name, name)
+                    published.setdefault(model, {})[paradigm] = value
+        if not published:
+            raise ValueError("it has no accuracy")
+    return published
+
+
+def _items_of(rows):
+    """Shares of correct items by model and suite."""
+    items = {}
+    for line, row in rows:
+        suites = items.setdefault(row["model"], {})
+        correct = {"true": 1.0, "false": 0.0}.get(row["correct"].lower())
+        if correct is None:
+            raise ValueError(
+                f"line {line}: correct must be true or false. Received: "
+                f"{row['correct']}"
+            )
+        suites.setdefault(row["suite"], []).append(correct)
+    return {
+        model: {suite: statistics.mean(each) for suite, each in suites.items()}
+        for model, suites in items.items()
+    }
+
+
+def published_mean(accuracies, paradigms):
+    """Mean of published accuracies over paradigms; `None` if one is missing."""
+    values = [accuracies.get(name) for name in paradigms]
+    return None if None in values else statistics.mean(values)

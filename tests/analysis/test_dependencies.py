@@ -10,7 +10,7 @@ from written_files import read_csv
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
@@ -256,7 +256,9 @@ def test_bins_of_few_pairs_are_white(model, sentences, tmp_path, monkeypatch):
     )
     fewest = int(np.median(found.counts[found.counts > 0])) + 1
     drawn = []
-    monkeypatch.setattr(output, "save", lambda figure, *_: drawn.append(figure))
+    monkeypatch.setattr(
+        pictures, "save", lambda figure, *_: drawn.append(figure)
+    )
     for minimum in (1, fewest):
         analysis.plot_dependency_attention(
             found, tmp_path / "few.png", minimum_pairs=minimum

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memlm_keras.analysis import output
+from memlm_keras.analysis import pictures
 from memlm_keras.experiments import figures
 
 
@@ -19,9 +19,9 @@ from memlm_keras.experiments import figures
 def test_a_curve(
     monitor, training, validation, scale, best, tmp_path, monkeypatch
 ):
-    figures_made, save = [], output.save
+    figures_made, save = [], pictures.save
     monkeypatch.setattr(
-        output, "save", lambda *a: figures_made.append(a[0]) or save(*a)
+        pictures, "save", lambda *a: figures_made.append(a[0]) or save(*a)
     )
     names = monitor.removeprefix("val_"), monitor
     log = [

@@ -16,9 +16,11 @@ from memlm_keras import Ensemble
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
 from memlm_keras.evaluation import DynamicEvaluator
-from memlm_keras.experiments import minimal_pairs as command
 from memlm_keras.linguistics import minimal_pairs
 from memlm_keras.linguistics import read_minimal_pairs
+from memlm_keras.linguistics.minimal_pairs import PUBLISHED
+from memlm_keras.linguistics.minimal_pairs import published_mean
+from memlm_keras.linguistics.minimal_pairs import read_published
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.ngrams import KneserNey
 from memlm_keras.ngrams import Mixture
@@ -407,7 +409,7 @@ def blimp(name):
 def test_means_of_published_accuracies():
     """The file has the authors' means over paradigms in rows of their own."""
     path = blimp("models_summary.jsonl")
-    published = command.read_published(path)
+    published = read_published(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     means = [row for row in rows if row["UID"] == "overall"]
     assert len(means) == 12 + 1
@@ -419,11 +421,11 @@ def test_means_of_published_accuracies():
             if row not in means
             and phenomenon in ("overall", row["linguistics_term"])
         }
-        for name, model in command.PUBLISHED.items():
-            found = command.published_mean(published[model], paradigms)
+        for name, model in PUBLISHED.items():
+            found = published_mean(published[model], paradigms)
             assert found == pytest.approx(mean[name])
     assert len(paradigms) == 67
-    assert command.published_mean(published["LSTM"], {"new"}) is None
+    assert published_mean(published["LSTM"], {"new"}) is None
 
 
 def test_blimp_is_read_whole():

@@ -16,10 +16,10 @@ from language_models import shared
 
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Vocabulary
-from memlm_keras.experiments import minimal_pairs as command
 from memlm_keras.linguistics import Formula
 from memlm_keras.linguistics import read_suites
 from memlm_keras.linguistics import suite_results
+from memlm_keras.linguistics.minimal_pairs import read_published
 from memlm_keras.ngrams import KneserNey
 
 V = 23
@@ -403,7 +403,7 @@ def test_the_suites_of_hu_et_al():
         "Long-Distance Dependencies": 8,
         "other": 1,
     }
-    published = command.read_published(real("results_gpt2.csv"))
+    published = read_published(real("results_gpt2.csv"))
     (accuracies,) = published.values()
     assert set(accuracies) >= {s.name for s in suites if s.circuit != "other"}
     results = suite_results(Preferring(), suites, VOCABULARY, verbose=0)
