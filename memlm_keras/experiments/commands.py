@@ -30,8 +30,9 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments.experiment import Experiment
-from memlm_keras.experiments.experiment import again
-from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.experiment import experiment_of
+from memlm_keras.experiments.experiment import reopen
+from memlm_keras.experiments.names import resolve
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import as_flag
@@ -39,7 +40,6 @@ from memlm_keras.experiments.options import read_options
 from memlm_keras.experiments.options import take
 from memlm_keras.experiments.pairs import predict_pairs
 from memlm_keras.experiments.report import outcome
-from memlm_keras.experiments.tasks import resolve
 
 _ENGLISH = "memlm/english"
 # Options that a paper's row may have and still be fitted to a text.
@@ -197,8 +197,7 @@ def train(positional, values, command):
             overwrite=overwrite,
             command=command,
         )
-    task = experiment.task
-    print(outcome(results, task.columns))
+    print(outcome(results, experiment.columns))
     if bits := measuring.describe_bits(results.get("test", {})):
         print(f"test: {bits}")
     _print_measured(results, measuring.requests(experiment, measures, results))
@@ -217,7 +216,7 @@ def train(positional, values, command):
             "lower --learning_rate."
         )
     path = shlex.quote(str(folder))
-    lines = task.examples(experiment, path)
+    lines = experiment.examples(path)
     if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
         lines.insert(1, f"memlm attention {path}")
     if lines and verbose:
@@ -276,8 +275,9 @@ def _experiment_to_train(preset, values, running, measures, pictures, run_dir):
             if run.is_run:
                 # It depends on the machine, and another one may go on.
                 chosen["num_sampled"] = run.recipe().get("num_sampled")
-        experiment = Experiment(choice.preset, dataset, **values, **chosen)
-        experiment.corpus = choice.corpus
+        experiment = Experiment(
+            choice.preset, dataset, corpus=choice.corpus, **values, **chosen
+        )
         measuring.check(experiment, measures)
         print("\n".join(choice.reasons))
         typed = {**values, **choice.options, **choice.running, **running}
@@ -476,7 +476,7 @@ def _evaluate_run(folder, values, measures, verbose):
     with process.quiet(verbose):
         experiment, model = _experiment_of(folder, values, verbose)
         measuring.check(experiment, measures)
-        results = experiment.task.measure(experiment, model, verbose)
+        results = experiment.measure(model, verbose)
         before = {} if values else folder.results() or {}
         requests = measuring.requests(experiment, measures, before)
         known = before | results
@@ -496,23 +496,24 @@ def _experiment_of(folder, values, verbose):
     its model."""
     if folder.kind == options.KNESER_NEY:
         # No file keeps the model, as counting takes seconds.
-        experiment = again(folder)
-        _, model = experiment.task.count(experiment, verbose)
+        experiment = reopen(folder)
+        _, model = experiment.count(verbose)
         vocabulary = experiment.corpus.vocabulary
     else:
         model = folder.model()
         vocabulary = model.vocabulary
-        experiment = None if values else again(folder)
+        experiment = None if values else reopen(folder)
     if values:
-        experiment = of_run(folder, **values)
+        experiment = experiment_of(folder, **values)
         # Another text is read with the model's vocabulary.
         labels = getattr(model, "labels", None)
         trained_on = os.path.realpath(folder.recipe().get("dataset", ""))
-        experiment.corpus = experiment.dataset.load(
+        corpus = experiment.dataset.load(
             vocabulary,
             labels,
             whole=os.path.realpath(experiment.dataset.name) != trained_on,
         )
+        experiment = experiment_of(folder, corpus, **values)
     return experiment, model
 
 
@@ -589,7 +590,7 @@ def _evaluate_mean(paths, folders, given, verbose):
             f"Several runs must be different ones. Received: {' '.join(paths)}"
         )
     with process.quiet(verbose):
-        experiments = [again(folder) for folder in folders]
+        experiments = [reopen(folder) for folder in folders]
     first = experiments[0]
     for path, experiment in zip(paths, experiments):
         if experiment.kind != options.LANGUAGE_MODEL:
@@ -897,7 +898,7 @@ def _stimuli(path, runs, values, model, vocabulary):
                 )
             # The table alone goes to the standard output.
             with contextlib.redirect_stdout(sys.stderr):
-                text = again(folder).corpus.train
+                text = reopen(folder).corpus.train
         else:
             text = memlm.data.text_store.read_lines(text)
         counts = memlm.linguistics.count_words(text, vocabulary)
@@ -991,8 +992,8 @@ def _load_or_count(path, cache=False):
         )
     # The table alone goes to the standard output.
     with contextlib.redirect_stdout(sys.stderr):
-        experiment = again(folder)
-        _, model = experiment.task.count(experiment, verbose=0)
+        experiment = reopen(folder)
+        _, model = experiment.count(verbose=0)
     return model, experiment.corpus.vocabulary
 
 
@@ -1037,13 +1038,11 @@ def attention(positional, values, command):
             "needs."
         )
     with process.quiet(verbose):
-        experiment = again(folder)
+        experiment = reopen(folder)
     if pictures:
         figures.check_pictures(experiment, pictures)
     with files.hold(folder.path), process.quiet(verbose):
-        paths = experiment.task.draw(
-            experiment, folder.model(), folder.path, pictures, verbose
-        )
+        paths = experiment.draw(folder.model(), folder.path, pictures, verbose)
     if not paths:
         raise UsageError(
             f"{experiment.preset_name} attends to nothing that could be drawn."

@@ -67,7 +67,7 @@ def _before_training(experiment, verbose):
     further."""
     if "trained" not in experiment.preset:
         return {}
-    model = experiment.task.make(experiment)
+    model = experiment.make_model()
     batches = evaluation_batches(experiment, model, "test")
     result = memlm.evaluation.perplexity(model, batches, verbose)
     return {"before": {"test": {"perplexity": result.perplexity}}}

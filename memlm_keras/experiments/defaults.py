@@ -15,13 +15,13 @@ from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import unit_of
+from memlm_keras.experiments.names import folder_of_trained
+from memlm_keras.experiments.names import kind_of
+from memlm_keras.experiments.names import resolve
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
 from memlm_keras.experiments.options import split_paths
-from memlm_keras.experiments.tasks import folder_of_trained
-from memlm_keras.experiments.tasks import kind_of
-from memlm_keras.experiments.tasks import resolve
 from memlm_keras.presets import count_params
 
 OWN = "memlm"

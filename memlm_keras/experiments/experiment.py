@@ -1,43 +1,44 @@
 """One experiment: a preset, a dataset and what is changed of the preset."""
 
 import contextlib
+import copy
 import functools
+import importlib
 import shlex
 import statistics
 
 import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.experiments import comparison
+from memlm_keras import registry
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures as measuring
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.names import kind_of
+from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.options import AUTOENCODER
+from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import MEASURES
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import MissingTextError
+from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
-from memlm_keras.experiments.pairs import AutoencoderTask
-from memlm_keras.experiments.pairs import ClassifierTask
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
-from memlm_keras.experiments.tasks import KneserNeyTask
-from memlm_keras.experiments.tasks import LanguageModelTask
-from memlm_keras.experiments.tasks import kind_of
-from memlm_keras.experiments.tasks import resolve
+from memlm_keras.presets import Measure
 
-TASKS = {
-    task.kind: task()
-    for task in (
-        LanguageModelTask,
-        ClassifierTask,
-        AutoencoderTask,
-        KneserNeyTask,
-    )
+# Classes of experiments by kind, and their modules in this folder.
+_CLASSES = {
+    LANGUAGE_MODEL: ("language_model", "LanguageModelExperiment"),
+    CLASSIFIER: ("pairs", "ClassifierExperiment"),
+    AUTOENCODER: ("pairs", "AutoencoderExperiment"),
+    KNESER_NEY: ("ngram_model", "NgramExperiment"),
 }
 
 
@@ -54,9 +55,13 @@ class Experiment:
             a trained model, by name or folder, which is trained further.
         dataset: string, as the flag `--dataset` of `memlm train --help`.
         seed: integer, of weights, dropout and shuffling.
+        corpus: what `dataset` holds, if it is loaded already.
+        run_folder: `RunFolder` of an earlier run of this experiment.
         **overrides: changes of the preset, by the names of
             `memlm_keras.experiments.options.OVERRIDES`, such as `scale`,
             `batch_size` or `tokenize`; `None` is the preset's value.
+
+    The experiment is of a subclass, which the kind of the model decides.
 
     Attributes:
         preset: the preset as a plain value, with its overrides.
@@ -80,22 +85,49 @@ class Experiment:
     >>> results = experiment.run("runs/kvp", epochs=1)  # doctest: +SKIP
     """
 
-    def __init__(self, preset, dataset="embedded", *, seed=0, **overrides):
+    kind = None
+    monitor = "val_perplexity"  # chooses the best epoch
+    mode = "min"  # of `monitor`, or "max"
+    # Results to print.
+    columns = [
+        Measure("validation", ("validation", "perplexity")),
+        Measure("test", ("test", "perplexity")),
+    ]
+    is_trained = True  # whether there are epochs
+
+    def __new__(cls, preset, *args, **kwargs):
+        if cls is Experiment:
+            name = resolve(preset)
+            kind = kind_of(name)
+            if kind not in _CLASSES:
+                raise UsageError(
+                    f"{name} is of a {kind}; experiments are of "
+                    f"{', '.join(_CLASSES)}."
+                )
+            module, name = _CLASSES[kind]
+            cls = getattr(
+                importlib.import_module(f"{__package__}.{module}"), name
+            )
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        preset,
+        dataset="embedded",
+        *,
+        seed=0,
+        corpus=None,
+        run_folder=None,
+        **overrides,
+    ):
         self._scores = None, {}
-        self.run_folder = None
+        self.run_folder = run_folder
         self.preset_name = resolve(preset)
         self.seed = int(seed)
-        self.kind = kind_of(self.preset_name)
-        if self.kind not in TASKS:
-            raise UsageError(
-                f"{self.preset_name} is of a {self.kind}; experiments are of "
-                f"{', '.join(TASKS)}."
-            )
-        self.task = TASKS[self.kind]
         self.overrides = read_options(
             OVERRIDES.values(), overrides, kind=self.kind
         )
-        self.preset = self.task.preset(self.preset_name, self.overrides)
+        self.preset = self._make_preset()
         self.dataset = Dataset(
             dataset,
             self.kind,
@@ -105,6 +137,13 @@ class Experiment:
                 for option in READING
                 if option.name in self.overrides
             },
+        )
+        self._corpus = corpus
+
+    def with_corpus(self, corpus):
+        """Returns an equal experiment on a corpus that is loaded already."""
+        return type(self)(
+            **self.recipe, corpus=corpus, run_folder=self.run_folder
         )
 
     @property
@@ -125,10 +164,12 @@ class Experiment:
             **self.overrides,
         }
 
-    @functools.cached_property
+    @property
     def corpus(self):
         """The corpus, loaded where it is first needed."""
-        return self.dataset.load(self.task.vocabulary(self))
+        if self._corpus is None:
+            self._corpus = self.dataset.load(self._vocabulary())
+        return self._corpus
 
     @functools.cached_property
     def settings(self):
@@ -141,7 +182,7 @@ class Experiment:
             "vocabulary_size": len(self.corpus.vocabulary),
             "document_start": self.overrides.get("document_start"),
             "tokenize": self.overrides.get("tokenize"),
-            **self.task.settings(self),
+            **self._settings(),
             "seed": self.seed,
             "backend": process.backend(),
         }
@@ -149,7 +190,15 @@ class Experiment:
 
     def epochs(self, epochs=None, patience=None):
         """Returns epochs and patience, of the preset where they are `None`."""
-        return self.task.epochs(self, epochs, patience)
+        schedule = self.preset["schedule"]
+        planned = schedule.get("epochs")
+        if epochs is None:
+            epochs = 30 if planned is None else planned
+        if patience is None:
+            patience = schedule.get(
+                "patience", 2 if planned is None else epochs
+            )
+        return epochs, patience
 
     def make(self):
         """Makes the model, compiled; call `keras.utils.set_random_seed` first.
@@ -157,8 +206,83 @@ class Experiment:
         Returns:
             The model, and the callbacks that its preset trains with.
         """
-        model = self.task.make(self)
-        return model, self.task.compile(self, model)
+        from keras.saving import deserialize_keras_object
+
+        model = self.make_model()
+        optimizer = deserialize_keras_object(self.preset["optimizer"])
+        optimizer.learning_rate = self.settings["learning_rate"]
+        loss = deserialize_keras_object(self.preset.get("loss") or "auto")
+        model.compile(optimizer, loss)
+        return model, self._callbacks(model)
+
+    def make_model(self):
+        """Makes the model, not compiled."""
+        config = {
+            "vocabulary": self.corpus.vocabulary,
+            # Keras takes cells out of the layers that they are in.
+            **copy.deepcopy(self._model_config()),
+        }
+        return getattr(memlm, self.kind).from_config(config)
+
+    # === A kind of experiment defines the first two of these, and may replace
+    # the others ===
+
+    def training_batches(self, model):
+        """Returns batches to train on, and those that choose the best epoch."""
+        raise NotImplementedError
+
+    def measure(self, model, verbose=0):
+        """Returns measurements of a trained model, plain values by split."""
+        raise NotImplementedError
+
+    def draw(self, model, folder, pictures=None, verbose=0):
+        """Draws pictures in a folder; returns a list of their paths."""
+        return []
+
+    def examples(self, path):
+        """Returns a list of commands that use the model of a run folder."""
+        return []
+
+    def _make_preset(self):
+        """The preset with the overrides."""
+        return read_preset(self.preset_name, self.overrides)
+
+    def _settings(self):
+        """Sizes and rates, a dict of plain values."""
+        preset, overrides = self.preset, self.overrides
+        size = preset["data"]["batch_size"]
+        rate = preset["optimizer"]["config"]["learning_rate"]
+        return {
+            "embedding_dim": preset["model"]["embedding_dim"],
+            "scale": overrides.get("scale", 1.0),
+            "initial_range": overrides.get("initial_range"),
+            "dropout": preset["model"].get("dropout", 0.0),
+            "batch_size": overrides.get("batch_size", size),
+            "learning_rate": overrides.get("learning_rate", rate),
+            "distribution": overrides.get("distribution"),
+        }
+
+    def _vocabulary(self):
+        """The vocabulary that the text is read with, `None` for its own."""
+        return None
+
+    def _model_config(self):
+        """Arguments of the model beside its vocabulary."""
+        return self.preset["model"]
+
+    def _callbacks(self, model):
+        """Callbacks of this kind."""
+        return []
+
+    def _keep_better(self, model, validation):
+        """Gives a trained model, which training did not improve, its weights
+        back; returns whether it did improve it."""
+        return True
+
+    def _warn(self, results, command, compared):
+        """Prints what is wrong with results, if anything."""
+
+    # === Running ===
 
     def check(self, measures, pictures=None, devices=None):
         """Returns the measures of a run; raises `UsageError`, before a text is
@@ -242,8 +366,8 @@ class Experiment:
             keras.utils.set_random_seed(self.seed)
             epochs, patience = self.epochs(epochs, patience)
             run_folder.write_config(settings, self.recipe, self.kind, command)
-            if not self.task.is_trained:
-                results = self.task.estimate(self)
+            if not self.is_trained:
+                results = self.estimate()
                 return run_folder.write_results(
                     settings, results, epochs, patience, command
                 )
@@ -269,19 +393,15 @@ class Experiment:
                     "parameters": model.count_params(),
                     "finite": finite,
                     **self._summary(log := run_folder.log(), improved, finite),
-                    **self.task.measure(self, model, verbose),
+                    **self.measure(model, verbose),
                 }
-            if finite and isinstance(self.task, LanguageModelTask):
-                comparison.warn_if_little_is_learned(
-                    self, results, command, measures.get("compare")
-                )
+            if finite:
+                self._warn(results, command, measures.get("compare"))
             # Before the results, with which the run is finished.
             curve = run_folder.path / figures.CURVE
             title = f"{self.preset_name} on {self.corpus.name}"
-            figures.draw_curve(log, self.task.monitor, curve, title)
-            self.task.draw(
-                self, model, run_folder.path, pictures or {}, verbose
-            )
+            figures.draw_curve(log, self.monitor, curve, title)
+            self.draw(model, run_folder.path, pictures, verbose)
             run_folder.write_results(
                 settings, results, epochs, patience, command
             )
@@ -364,8 +484,8 @@ class Experiment:
     def _summary(self, log, improved, finite):
         """Epochs and speed of a run; the first of equal epochs is the best, and
         the best is 0 where none improved a model, or the first diverged."""
-        best = max if self.task.mode == "max" else min
-        monitor = [row[self.task.monitor] for row in log]
+        best = max if self.mode == "max" else min
+        monitor = [row[self.monitor] for row in log]
         if not finite:
             monitor.pop()
         best_epoch = 0
@@ -388,7 +508,7 @@ class Experiment:
         finite, validation = self._fit(
             model, callbacks, folder, epochs, patience, frequency, verbose
         )
-        improved = self.task.keep_better(self, model, validation)
+        improved = self._keep_better(model, validation)
         folder.save(model)
         return finite, improved
 
@@ -411,15 +531,15 @@ class Experiment:
         from memlm_keras.training.callbacks import TimeEstimate
 
         training = memlm.training
-        batches, validation = self.task.training_batches(self, model)
+        batches, validation = self.training_batches(model)
         stop_on_nan = training.StopOnNaN()
         callbacks = [
             *callbacks,
             training.Throughput(batches),
             stop_on_nan,
             keras.callbacks.EarlyStopping(
-                monitor=self.task.monitor,
-                mode=self.task.mode,
+                monitor=self.monitor,
+                mode=self.mode,
                 patience=patience,
                 restore_best_weights=not last,
                 verbose=verbose,
@@ -466,6 +586,40 @@ class Experiment:
         return not stop_on_nan.stopped, validation
 
 
+def read_preset(name, overrides):
+    """Returns the preset of a row, with its overrides."""
+    sizes = {k: v for k, v in overrides.items() if k in registry.SIZES}
+    row = registry.find(name)[1]
+    for size in ("window", "key", "l2", "output_bias", "num_sampled"):
+        if size in sizes and getattr(row, size, None) is None:
+            raise NoUseError(
+                size,
+                f"{name} has no {size}. Received: {size}={sizes[size]}",
+            )
+    try:
+        preset = registry.get(name, **sizes)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if "dropout" in overrides:
+        _set_dropout(preset["model"], overrides["dropout"])
+    return preset
+
+
+def _set_dropout(model, rate):
+    """Sets all rates of dropout that a model has, or else that of layers."""
+    rates = model.get("dropout")
+    if isinstance(rates, dict):
+        places = [place for place in rates if place != "variational"]
+        stated = [(rates, place) for place in places if rates[place]]
+    else:
+        stated = [(model, "dropout")] if rates else []
+    for layer in model.get("recurrent") or ():
+        if isinstance(layer, dict) and layer["config"].get("dropout"):
+            stated.append((layer["config"], "dropout"))
+    for config, name in stated or [(model, "dropout")]:
+        config[name] = rate
+
+
 def name_parts(overrides):
     """Parts of a folder's name for the overrides of an experiment."""
     parts = []
@@ -479,13 +633,15 @@ def name_parts(overrides):
     return parts
 
 
-def of_run(folder, **changes):
+def experiment_of(folder, corpus=None, **changes):
     """Returns the experiment of a `RunFolder`, with some arguments changed."""
     recipe = folder.recipe()
     try:
-        experiment = Experiment(**{**recipe, **changes})
-        experiment.run_folder = None if changes else folder
-        return experiment
+        return Experiment(
+            **{**recipe, **changes},
+            corpus=corpus,
+            run_folder=None if changes else folder,
+        )
     except MissingTextError:
         if "dataset" in changes:
             raise
@@ -508,9 +664,9 @@ def of_run(folder, **changes):
         ) from None
 
 
-def again(folder):
+def reopen(folder):
     """Returns the experiment of a run; raises if its text has changed."""
-    experiment = of_run(folder)
+    experiment = experiment_of(folder)
     if folder.settings().get("corpus") != experiment.corpus.fingerprint:
         raise UsageError(
             f"The text at {experiment.dataset.name} has changed since "

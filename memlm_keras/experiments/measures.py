@@ -332,7 +332,7 @@ def _check_monte_carlo(experiment, asked):
     from memlm_keras.models import copies
 
     name = experiment.preset_name
-    model = experiment.task.make(experiment)
+    model = experiment.make_model()
     if not copies.drops(model):
         raise UsageError(
             f"--monte_carlo is for models with dropout, which {name} does not "
@@ -353,7 +353,7 @@ def smoothing_of(model):
 
 def _by_samples(experiment, model, asked, verbose, before):
     batches = evaluation_batches(experiment, model, "validation")
-    batches = experiment.task.noised(experiment, batches)
+    batches = experiment.noised(batches)
     return plain_perplexity(
         memlm.evaluation.sampled_perplexity(
             model, batches, asked["samples"], experiment.seed, verbose
@@ -383,7 +383,7 @@ def _last_epoch(experiment, model, asked, verbose, before):
     measured = {"epoch": before["epochs"]}
     if before.get("finite", True):
         last = experiment.last_model()
-        measured |= experiment.task.measure(experiment, last, verbose)
+        measured |= experiment.measure(last, verbose)
     return measured
 
 

@@ -1,5 +1,5 @@
-"""Tasks of models of two sequences, classifiers and autoencoders; and tables of
-what a classifier predicts."""
+"""Experiments with models of two sequences, classifiers and autoencoders; and
+tables of what a classifier predicts."""
 
 import math
 import shlex
@@ -11,45 +11,46 @@ from memlm_keras.data import pair_corpora
 from memlm_keras.data.tables import naming
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measures
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
-from memlm_keras.experiments.tasks import Task
 from memlm_keras.presets import Measure
 
 # Rows of batches that are only measured.
 _ROWS = 64
 
 
-class DualSequenceTask(Task):
-    """Common parts; a subclass defines `sequences(experiment, pictures)`, which
-    returns the two sequences to draw, as lists of tokens."""
+class PairExperiment(Experiment):
+    """Common parts; a subclass defines `sequences(pictures)`, which returns the
+    two sequences to draw, as lists of tokens."""
 
     monitor = "val_accuracy"
     mode = "max"
 
-    def preset(self, name, overrides):
+    def _make_preset(self):
         # The size of the embeddings depends on no other size.
-        sizes = dict(overrides)
+        sizes = dict(self.overrides)
         embedding_dim = sizes.pop("embedding_dim", None)
-        preset = super().preset(name, sizes)
+        preset = read_preset(self.preset_name, sizes)
         if embedding_dim is not None:
             preset["model"]["embedding_dim"] = embedding_dim
         return preset
 
-    def draw(self, experiment, model, folder, pictures, verbose):
+    def draw(self, model, folder, pictures=None, verbose=0):
         """Draws what an associative memory read, if there is one."""
         cells = [getattr(reader, "cell", None) for reader in model.readers]
         if not all(hasattr(cell, "trace") for cell in cells):
             return []
-        analysis = memlm.analysis
-        source, target = self.sequences(experiment, pictures)
-        encode = experiment.corpus.vocabulary.encode
+        analysis, pictures = memlm.analysis, pictures or {}
+        source, target = self.sequences(pictures)
+        encode = self.corpus.vocabulary.encode
         written = pictures.get("written", "written")
         similarity = analysis.associations(
             model, encode(source), encode(target), written
         ).similarity
         path = folder / "associations.png"
-        name = experiment.preset_name.partition("/")[2]
+        name = self.preset_name.partition("/")[2]
         analysis.plot_associations(similarity, source, target, path, name)
         analysis.write_associations(
             similarity, source, target, path.with_suffix(".csv")
@@ -57,7 +58,7 @@ class DualSequenceTask(Task):
         return [path]
 
 
-class ClassifierTask(DualSequenceTask):
+class ClassifierExperiment(PairExperiment):
     """A classifier of sentence pairs."""
 
     kind = CLASSIFIER
@@ -67,13 +68,13 @@ class ClassifierTask(DualSequenceTask):
         Measure("test accuracy", ("test", "accuracy")),
     ]
 
-    def settings(self, experiment):
-        overrides = experiment.overrides
-        initializer = experiment.preset["model"]["embeddings_initializer"]
-        settings = super().settings(experiment)
-        pairs = len(experiment.corpus.train)
+    def _settings(self):
+        overrides = self.overrides
+        initializer = self.preset["model"]["embeddings_initializer"]
+        settings = super()._settings()
+        pairs = len(self.corpus.train)
         batches = math.ceil(pairs / settings["batch_size"])
-        between = experiment.preset["schedule"]["batches_between_checks"]
+        between = self.preset["schedule"]["batches_between_checks"]
         between = min(batches, between)
         return {
             **settings,
@@ -85,39 +86,39 @@ class ClassifierTask(DualSequenceTask):
             "vectors": overrides.get("vectors"),
         }
 
-    def epochs(self, experiment, epochs, patience):
+    def epochs(self, epochs=None, patience=None):
         # An epoch of the paper is a pass, which may be several of ours.
         if epochs is None:
-            passes = experiment.preset["schedule"]["epochs"]
-            epochs = passes * experiment.settings["epochs_of_a_pass"]
+            passes = self.preset["schedule"]["epochs"]
+            epochs = passes * self.settings["epochs_of_a_pass"]
         return epochs, epochs if patience is None else patience
 
-    def training_batches(self, experiment, model):
-        settings, corpus = experiment.settings, experiment.corpus
+    def training_batches(self, model):
+        settings, corpus = self.settings, self.corpus
         size = settings["batch_size"]
         batches = corpus.batches(
             "train",
             size,
             shuffle=True,
-            seed=experiment.seed,
+            seed=self.seed,
             batches_per_epoch=settings["batches_per_epoch"],
         )
         return batches, corpus.batches("validation", size)
 
-    def make(self, experiment):
-        return super().make(experiment, labels=experiment.corpus.labels)
+    def _model_config(self):
+        return {**super()._model_config(), "labels": self.corpus.labels}
 
-    def callbacks(self, experiment, model):
+    def _callbacks(self, model):
         """Returns the schedules of the learning rate and of the vectors."""
-        overrides, training = experiment.overrides, memlm.training
-        epochs_of_a_pass = experiment.settings["epochs_of_a_pass"]
+        overrides, training = self.overrides, memlm.training
+        epochs_of_a_pass = self.settings["epochs_of_a_pass"]
         callbacks = []
         if overrides.get("halve", True):
             halve = training.HalveOnDrop(self.monitor, epochs_of_a_pass)
             callbacks.append(halve)
         if "vectors" in overrides:
             vectors = memlm.embeddings.read_vectors(
-                overrides["vectors"], experiment.corpus.vocabulary.tokens
+                overrides["vectors"], self.corpus.vocabulary.tokens
             )
             vectors.assign_to(model.embedding)
             number = int(vectors.found.sum())
@@ -127,8 +128,8 @@ class ClassifierTask(DualSequenceTask):
             )
         return callbacks
 
-    def measure(self, experiment, model, verbose):
-        results, corpus = {}, experiment.corpus
+    def measure(self, model, verbose=0):
+        results, corpus = {}, self.corpus
         if not model.compiled:
             model.compile()
         has_parts = corpus.validation is not corpus.test
@@ -149,19 +150,19 @@ class ClassifierTask(DualSequenceTask):
         )
         return results
 
-    def sequences(self, experiment, pictures):
+    def sequences(self, pictures):
         if "premise" in pictures:
             return pictures["premise"].split(), pictures["hypothesis"].split()
-        decode = experiment.corpus.vocabulary.decode
-        test = experiment.corpus.test
+        decode = self.corpus.vocabulary.decode
+        test = self.corpus.test
         return decode(test.premises[0]), decode(test.hypotheses[0])
 
-    def examples(self, experiment, path):
-        pair = shlex.join(map(" ".join, self.sequences(experiment, {})))
+    def examples(self, path):
+        pair = shlex.join(map(" ".join, self.sequences({})))
         return [f"memlm predict {path} {pair}", f"memlm export {path}"]
 
 
-class AutoencoderTask(DualSequenceTask):
+class AutoencoderExperiment(PairExperiment):
     """An autoencoder, which writes the sentence that it has read."""
 
     kind = AUTOENCODER
@@ -170,14 +171,14 @@ class AutoencoderTask(DualSequenceTask):
         Measure("test sequences", ("test", "sequence_accuracy")),
     ]
 
-    def settings(self, experiment):
-        longest = experiment.overrides.get(
-            "segment_length", experiment.preset["data"]["longest"]
+    def _settings(self):
+        longest = self.overrides.get(
+            "segment_length", self.preset["data"]["longest"]
         )
-        return {**super().settings(experiment), "longest": longest}
+        return {**super()._settings(), "longest": longest}
 
-    def training_batches(self, experiment, model):
-        corpus, settings = experiment.corpus, experiment.settings
+    def training_batches(self, model):
+        corpus, settings = self.corpus, self.settings
 
         def batches(split, **arguments):
             return memlm.data.AutoencodingBatches(
@@ -187,20 +188,20 @@ class AutoencoderTask(DualSequenceTask):
                 **arguments,
             )
 
-        train = batches(corpus.train, shuffle=True, seed=experiment.seed)
+        train = batches(corpus.train, shuffle=True, seed=self.seed)
         return train, batches(corpus.validation)
 
-    def measure(self, experiment, model, verbose):
+    def measure(self, model, verbose=0):
         return {
             split: measures.reconstruction(
-                experiment, model, split, "greedy", verbose
+                self, model, split, "greedy", verbose
             )
             for split in ("validation", "test")
         }
 
-    def sequences(self, experiment, pictures):
-        vocabulary = experiment.corpus.vocabulary
-        words = figures.drawn_words(experiment.corpus, pictures.get("sentence"))
+    def sequences(self, pictures):
+        vocabulary = self.corpus.vocabulary
+        words = figures.drawn_words(self.corpus, pictures.get("sentence"))
         end = vocabulary.tokens[vocabulary.end_of_sentence_id]
         # As it is read, and as the decoder reads it.
         return [*words, end], [end, *words]

@@ -10,6 +10,7 @@ import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras import trained
+from memlm_keras.experiments.names import kind_of
 from memlm_keras.experiments.options import KINDS
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
@@ -17,7 +18,6 @@ from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.process import typed
-from memlm_keras.experiments.tasks import kind_of
 
 CONFIG = "config.json"
 RESULTS = "results.json"

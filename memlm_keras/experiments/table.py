@@ -20,6 +20,7 @@ from memlm_keras.experiments import report
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
+from memlm_keras.experiments.names import kind_of
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import NoUseError
@@ -27,7 +28,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.options import split_paths
 from memlm_keras.experiments.run_folder import RunFolder
-from memlm_keras.experiments.tasks import kind_of
 
 
 class TableRuns:
@@ -446,7 +446,7 @@ def describe(recipes):
             used |= set(experiment.overrides)
             key = (experiment.dataset.sentences, experiment.kind)
             if key in corpora:
-                experiment.corpus = corpora[key]
+                experiment = experiment.with_corpus(corpora[key])
             corpora[key] = experiment.corpus
             described.append(
                 {

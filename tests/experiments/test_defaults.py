@@ -373,7 +373,7 @@ def test_a_suggested_prompt_has_known_words(novel):
     lines = [f'name{i} "so {line}' for i, line in enumerate(lines)]
     write_lines(novel, lines)
     experiment = Experiment("memlm/small", str(novel))
-    generate = experiment.task.examples(experiment, "RUN")[0]
+    generate = experiment.examples("RUN")[0]
     prompt = generate.removeprefix('memlm generate RUN "').removesuffix('"')
     known = experiment.corpus.vocabulary
     assert known.unknown_id not in known.encode(prompt)
@@ -594,7 +594,7 @@ def test_comparison_with_counting(compared):
 
 def test_bits_of_words_and_characters(compared):
     experiment, model, _ = compared
-    found = experiment.task.measure(experiment, model, 0)["test"]
+    found = experiment.measure(model)["test"]
     lines = pathlib.Path("text.txt").read_text().splitlines(keepends=True)
     text = "".join(lines[-6:])
     spelling = found["spelling_bits_per_word"] * len(text.split())
@@ -609,8 +609,8 @@ def test_pieces_of_words(folder):
     write_lines(folder / "text.txt", sentences(120))
     experiment = Experiment("memlm/small", str(folder / "text.txt"), scale=0.02)
     vocabulary = memlm_keras.data.SubwordVocabulary(["</s>", "<unk>", *PIECES])
-    experiment.corpus = experiment.dataset.load(vocabulary)
-    generate = experiment.task.examples(experiment, "RUN")[0]
+    experiment = experiment.with_corpus(experiment.dataset.load(vocabulary))
+    generate = experiment.examples("RUN")[0]
     assert "▁" not in generate
     assert set(generate.split('"')[1].split()) <= {*WORDS, "ma", "sa", "se"}
     model, _ = experiment.make()

@@ -122,7 +122,7 @@ def test_the_last_epoch_is_measured_too(when, memlm, folder, monkeypatch):
     experiment = Experiment("daniluk2017/lstm", "text", **sizes)
     keras.utils.set_random_seed(0)
     model, callbacks = experiment.make()
-    batches, _ = experiment.task.training_batches(experiment, model)
+    batches, _ = experiment.training_batches(model)
     model.fit(batches, epochs=4, callbacks=callbacks, verbose=0)
     for split in ("validation", "test"):
         expected = memlm_keras.evaluation.perplexity(

@@ -16,7 +16,7 @@ from memlm_keras.evaluation.dynamic import RATES
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
-from memlm_keras.experiments import tasks
+from memlm_keras.experiments import language_model
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.presets import match_parameters
@@ -171,7 +171,7 @@ def test_documents_are_dealt_and_read_by_themselves(folder, capsys):
     )
     assert across.settings["documents"] is False
     model, _ = across.make()
-    across.task.training_batches(across, model)
+    across.training_batches(model)
     assert "reads across them; --documents" in capsys.readouterr().out
     assert experiment.name != across.name
 
@@ -183,7 +183,7 @@ def test_documents_that_do_not_fill_the_rows(folder, capsys, rows, told):
         "daniluk2017/rnn", "documents", scale=0.02, batch_size=rows
     )
     model, _ = experiment.make()
-    batches, _ = experiment.task.training_batches(experiment, model)
+    batches, _ = experiment.training_batches(model)
     weights = np.concatenate([batch[2].ravel() for batch in batches])
     empty = f"so {np.mean(weights == 0):.0%} of an epoch is padding"
     out = capsys.readouterr().out
@@ -398,14 +398,14 @@ def test_what_cannot_be_measured_is_not_trained(
 def test_a_part_of_a_long_text_is_validated_on(folder, capsys):
     experiment = Experiment("memlm/small", "text", **SMALL)
     assert experiment.preset["validation_tokens"] == 50_000
-    _, validation = experiment.task.training_batches(experiment, None)
+    _, validation = experiment.training_batches(None)
     tokens = experiment.corpus.validation.tokens
     count = sum(int(weights.sum()) for *_, weights in validation)
     assert count == len(tokens) > 43
     assert "After each epoch" not in capsys.readouterr().out
 
     experiment.preset["validation_tokens"] = 43
-    _, validation = experiment.task.training_batches(experiment, None)
+    _, validation = experiment.training_batches(None)
     assert f"40 of the {len(tokens)} tokens" in capsys.readouterr().out
     ((_, targets, weights),) = validation
     assert weights.sum() == 40
@@ -602,8 +602,8 @@ def test_advice_is_of_what_was_not_tried(
 
 @pytest.mark.parametrize("limit, said", [(2**30, False), (99, True)])
 def test_long_sentences_are_warned_of(limit, said, folder, capsys, monkeypatch):
-    monkeypatch.setattr(tasks, "LARGE_LOGITS", limit)
+    monkeypatch.setattr(language_model, "LARGE_LOGITS", limit)
     experiment = Experiment("tran2016/lstm_1", "text", scale=0.05)
     model, _ = experiment.make()
-    experiment.task.training_batches(experiment, model)
+    experiment.training_batches(model)
     assert ("logits of 20 such rows" in capsys.readouterr().out) == said

@@ -23,8 +23,7 @@ from memlm_keras.experiments import measures
 from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
-from memlm_keras.experiments.experiment import TASKS
-from memlm_keras.experiments.experiment import of_run
+from memlm_keras.experiments.experiment import experiment_of
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.training import checkpoint
@@ -173,7 +172,7 @@ def use_run(path):
     """Reads the files of a run as all commands do."""
     folder = run_folder.find(path)
     assert folder.kind and folder.recipe()
-    of_run(folder)
+    experiment_of(folder)
     folder.finished_results()
     results = folder.results()
     commands._facts_of(path, cache=True)
@@ -181,8 +180,8 @@ def use_run(path):
     if comparison.NAME in results:
         assert comparison.describe(results)
     commands._cache_of(folder)
-    report.outcome(results, TASKS[folder.kind].columns)
-    for request in measures.requests(of_run(folder), {}, results):
+    report.outcome(results, experiment_of(folder).columns)
+    for request in measures.requests(experiment_of(folder), {}, results):
         request.is_in(results)
 
 

@@ -1,0 +1,485 @@
+"""Experiments with language models."""
+
+import functools
+import itertools
+import math
+
+import numpy as np
+
+import memlm_keras as memlm
+from memlm_keras import registry
+from memlm_keras import trained
+from memlm_keras.experiments import comparison
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import measures
+from memlm_keras.experiments.datasets import evaluation_batches
+from memlm_keras.experiments.datasets import reads_documents
+from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.datasets import sentence_batches
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import read_preset
+from memlm_keras.experiments.measures import smoothing_of
+from memlm_keras.experiments.names import folder_of_trained
+from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import NoUseError
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.presets.rows import serialized
+
+# The protocols of papers, which results have next to the standard one.
+_ALSO = {"salton2017": ("salton2017",)}
+# Bytes of the logits of a batch that are worth a warning.
+LARGE_LOGITS = 2**30
+_MEMORY_WINDOW = 5
+# Words of the prompt that is proposed.
+_PROMPT = 3
+# Its optimizer and schedule are those of trained models and `--halve`.
+_OWN = "memlm/small"
+# A trained model is trained further at this rate, up to the first epoch that
+# is no better.
+_FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
+# Options that do not change its sizes and its vocabulary.
+_FURTHER_OPTIONS = {
+    "data_dir",
+    "document_start",
+    "cbt_train_on",
+    "documents",
+    "dropout",
+    "batch_size",
+    "segment_length",
+    "learning_rate",
+    "distribution",
+    "halve_after",
+    "linear_decay",
+    "halve",
+}
+
+
+class LanguageModelExperiment(Experiment):
+    """A language model of continuous text, documents or sentences."""
+
+    kind = LANGUAGE_MODEL
+
+    def _make_preset(self):
+        name, overrides = self.preset_name, self.overrides
+        folder = folder_of_trained(name)
+        if folder is not None:
+            return _preset_of_trained(name, folder, overrides)
+        sizes = dict(overrides)
+        window = sizes.pop("window", None) if "memory" in sizes else None
+        preset = read_preset(name, sizes)
+        _change_smoothing(name, preset, overrides)
+        _change_training(preset, overrides)
+        if "memory" in overrides:
+            _add_memory(name, preset["model"], window or _MEMORY_WINDOW)
+        return preset
+
+    @property
+    def is_further(self):
+        """Whether a trained model is trained further."""
+        return "trained" in self.preset
+
+    def _settings(self):
+        preset, overrides = self.preset, self.overrides
+        data, schedule = preset["data"], preset["schedule"]
+        smoothing = smoothing_of(preset["model"]) or {}
+        noise = preset.get("noise") or {}
+        if reads_sentences(preset):
+            reading = {
+                "longest": overrides.get("segment_length", data.get("longest")),
+                "length_multiple": overrides.get("length_multiple", 8),
+            }
+        else:
+            length = overrides.get("segment_length", data["segment_length"])
+            reading = {
+                "segment_length": length,
+                "documents": reads_documents(self),
+            }
+        return {
+            "weights": _checksum(preset),
+            "units": self._units(),
+            **super()._settings(),
+            **reading,
+            **_rates(overrides, schedule),
+            "halve": overrides.get("halve"),
+            "optimizer": overrides.get("optimizer"),
+            "rate": noise.get("rate", smoothing.get("rate")),
+            "l2": preset.get("l2"),
+            "match_parameters": overrides.get("match_parameters"),
+            "window": overrides.get("window"),
+            "other_words": overrides.get("other_words"),
+            "memory": overrides.get("memory"),
+            "num_sampled": overrides.get("num_sampled") or None,
+        }
+
+    def _vocabulary(self):
+        return self.make_model().vocabulary if self.is_further else None
+
+    def make_model(self):
+        if self.is_further:
+            return self._load_trained()
+        model = super().make_model()
+        if model.smoothing is not None:
+            model.smoothing.adapt(self._statistics())
+        return model
+
+    def _model_config(self):
+        overrides = self.overrides
+        if not overrides.get("match_parameters"):
+            return self.preset["model"]
+        names = ("window", "initial_range", "dropout")
+        sizes = {n: overrides[n] for n in names if n in overrides}
+        sizes["units"] = self.settings["units"]
+        sizes["embedding_dim"] = self.preset["model"]["embedding_dim"]
+        return read_preset(self.preset_name, sizes)["model"]
+
+    def _load_trained(self):
+        """The trained model, as it was."""
+        model = trained.load(
+            self.preset["trained"],
+            memlm.LanguageModel,
+            **_dropout_of(self.overrides),
+        )
+        if not model.causal:
+            raise UsageError(
+                f"{self.preset_name} reads its text from both sides; models "
+                "that read from the left are trained further."
+            )
+        return model
+
+    def _callbacks(self, model):
+        """Returns schedules of the learning rate, or sets one by batch."""
+        from keras import callbacks
+        from keras.optimizers import schedules
+
+        settings, optimizer = self.settings, model.optimizer
+        if "linear_decay" in settings:
+            batches = self._text_batches().batches_per_epoch
+            optimizer.learning_rate = schedules.PolynomialDecay(
+                settings["learning_rate"],
+                settings["linear_decay"] * batches,
+                end_learning_rate=0.0,
+            )
+
+            def log_rate(epoch, logs):
+                logs["learning_rate"] = float(optimizer.learning_rate)
+
+            return [callbacks.LambdaCallback(on_epoch_end=log_rate)]
+        if "halve_after" in settings:
+            schedule = memlm.training.halve_after(
+                settings["halve_after"], settings.get("factor", 0.5)
+            )
+            return [callbacks.LearningRateScheduler(schedule)]
+        plateau = self.preset["schedule"].get("reduce_on_plateau")
+        return [callbacks.ReduceLROnPlateau(**plateau)] if plateau else []
+
+    def _units(self):
+        """Units of the recurrent layers, matched if that is asked for."""
+        units, overrides = self.preset["units"], self.overrides
+        if not overrides.get("match_parameters"):
+            return units
+        name = self.preset_name
+        paper, row = registry.find(name)[0], name.partition("/")[2]
+        if paper.matched_to is None:
+            raise UsageError(
+                f"match_parameters: {paper.citation} has no row that the "
+                f"others are as large as. Received: preset={name}"
+            )
+        if row in paper.unmatched:
+            return units
+        return _matched_units(
+            f"{paper.name}/{paper.matched_to}",
+            name,
+            len(self.corpus.vocabulary),
+            self.preset["model"]["embedding_dim"],
+            overrides.get("scale", 1.0),
+            overrides.get("window"),
+        )
+
+    def training_batches(self, model):
+        settings, corpus = self.settings, self.corpus
+        batches, validation = self._text_batches(), None
+        if reads_sentences(self.preset):
+            self._warn_of_long_sentences()
+        elif settings["documents"]:
+            _warn_of_few_documents(corpus, batches)
+        else:
+            rows = settings["batch_size"]
+            split = _shortened(
+                corpus.validation,
+                rows,
+                self.preset.get("validation_tokens"),
+            )
+            validation = corpus.batches(split, rows, settings["segment_length"])
+            if corpus.train.document_starts is not None:
+                print(
+                    f"{corpus.name} has documents, and this run reads "
+                    "across them; --documents begins each afresh."
+                )
+        if validation is None:
+            validation = evaluation_batches(self, model, "validation")
+        return self.noised(batches), validation
+
+    def _text_batches(self):
+        """The training text, as the preset reads it."""
+        settings = self.settings
+        if reads_sentences(self.preset):
+            return sentence_batches(
+                self,
+                "train",
+                shuffle=True,
+                longest=settings.get("longest"),
+                equal_lengths=self.preset["data"].get("equal_lengths", True),
+            )
+        return self.corpus.batches(
+            "train",
+            batch_size=settings["batch_size"],
+            segment_length=settings["segment_length"],
+            documents=settings["documents"],
+            shuffle=settings["documents"],
+            seed=self.seed,
+        )
+
+    def _warn_of_long_sentences(self):
+        """Prints the size of the largest batch, if that is very large."""
+        settings, corpus = self.settings, self.corpus
+        tokens = np.asarray(corpus.train.tokens)
+        starts = memlm.data.sentence_starts(
+            tokens, corpus.vocabulary.end_of_sentence_id
+        )
+        longest = int(np.diff([*starts, len(tokens)]).max())
+        longest = min(longest, settings.get("longest", longest))
+        rows = settings["batch_size"]
+        size = 4 * math.prod((rows, longest, len(corpus.vocabulary)))
+        if size > LARGE_LOGITS:
+            print(
+                f"The longest sentence of the training text has {longest:,} "
+                f"tokens: the logits of {rows} such rows take "
+                f"{size / 2**30:.1f} GiB, and training several times that. "
+                "Lower --batch_size, or divide such lines in the text."
+            )
+
+    def noised(self, batches):
+        """Returns batches with the noise of the preset, if it has any."""
+        if noise := self.preset.get("noise"):
+            batches = memlm.smoothing.NoisedBatches(
+                batches, statistics=self._statistics(), seed=self.seed, **noise
+            )
+        return batches
+
+    def _statistics(self):
+        """Counts of the training text, for noise and smoothing."""
+        return memlm.smoothing.StreamStatistics.count(
+            self.corpus.train.tokens, len(self.corpus.vocabulary)
+        )
+
+    def _keep_better(self, model, validation):
+        if not self.is_further:
+            return True
+        before = self.make_model()
+        found, expected = [
+            memlm.evaluation.perplexity(each, validation, verbose=0).perplexity
+            for each in (model, before)
+        ]
+        improved = found < expected
+        if not improved:
+            pairs = zip(model.trainable_weights, before.trainable_weights)
+            for weight, value in pairs:
+                weight.assign(value)
+            print(
+                "No epoch is better than the model as it was: the perplexity "
+                f"of the validation text is {found:.2f}, and was "
+                f"{expected:.2f}. Its weights are kept. Try a lower "
+                "--learning_rate."
+            )
+        return improved
+
+    def measure(self, model, verbose=0):
+        """Measures perplexities, and answers the questions of a corpus."""
+        batches = functools.partial(evaluation_batches, self, model)
+        also = _ALSO.get(self.preset_name.partition("/")[0], ())
+        scores = functools.partial(self.scores, model, verbose=verbose)
+        results = measures.perplexities(
+            model, batches, verbose, self.corpus, also, scores=scores
+        )
+        if self.dataset.name == "cbt":
+            results["cbt"] = measures.answer_cbt(self, model, verbose)
+        return results
+
+    def _warn(self, results, command, compared):
+        comparison.warn_if_little_is_learned(self, results, command, compared)
+
+    def draw(self, model, folder, pictures=None, verbose=0):
+        return figures.draw_language_model(
+            self, model, folder, pictures or {}, verbose
+        )
+
+    def examples(self, path):
+        prompt = _prompt(self.corpus)
+        return [f'memlm generate {path} "{prompt}"', f"memlm export {path}"]
+
+
+def _prompt(corpus):
+    """Known words without punctuation, which a shell might read: the beginning
+    of a sentence of the test text, or else words within one."""
+    vocabulary, tokens = corpus.vocabulary, np.asarray(corpus.test.tokens)
+    end, within = vocabulary.end_of_sentence_id, []
+    for sentence in np.split(tokens, np.flatnonzero(tokens == end)):
+        words = vocabulary.detokenize(sentence[sentence != end])
+        words = words.split()
+        first = words[:_PROMPT]
+        if len(first) == _PROMPT and all(map(str.isalpha, first)):
+            return " ".join(first)
+        runs = itertools.groupby(words, str.isalpha)
+        runs = ([*run][:_PROMPT] for plain, run in runs if plain)
+        within = max([within, *runs], key=len)
+    return " ".join(within)
+
+
+def _preset_of_trained(name, folder, overrides):
+    """The preset of a trained model, which is trained further in the manner of
+    our smallest row."""
+    kind = trained.read_metadata(folder)["kind"]
+    if kind != LANGUAGE_MODEL:
+        raise UsageError(
+            f"{name} is a trained {kind}; language models are trained further."
+        )
+    for option in overrides.keys() - _FURTHER_OPTIONS:
+        raise NoUseError(
+            option,
+            f"{name} is a trained model, which has its sizes and its "
+            f"vocabulary. Received: {option}={overrides[option]}",
+        )
+    model = trained.read_config(folder)
+    if model.pop("vocabulary", None) is None:
+        raise UsageError(
+            f"{name} has no vocabulary, with which a text could be read."
+        )
+    preset = registry.get(_OWN)
+    _change_training(preset, overrides)
+    preset["optimizer"]["config"]["learning_rate"] = _FURTHER_RATE
+    preset["schedule"]["epochs"] = _FURTHER_EPOCHS
+    preset["schedule"]["patience"] = _FURTHER_PATIENCE
+    if model.get("mixture") is not None:
+        # The model has a mixture already.
+        del preset["cache"]
+    others = {"name": name, "trained": str(folder), "units": None}
+    return {**preset, **others, "model": {**model, **_dropout_of(overrides)}}
+
+
+def _checksum(preset):
+    """SHA-256 of the weights that a run begins with, or `None`."""
+    if "trained" not in preset:
+        return None
+    metadata = trained.read_metadata(preset["trained"])
+    return metadata["sha256"][trained.WEIGHTS]
+
+
+def _dropout_of(overrides):
+    return {k: v for k, v in overrides.items() if k == "dropout"}
+
+
+def _shortened(split, rows, most):
+    """Returns at most `most` tokens of a split, in `rows` pieces from equal
+    distances."""
+    if most is None or len(split) <= most:
+        return split
+    length = len(split) // rows
+    places = split.tokens[: rows * length].reshape(rows, length)
+    part = places[:, : most // rows].ravel()
+    print(
+        f"After each epoch, {len(part):,} of the {len(split):,} tokens for "
+        "validation are read."
+    )
+    return memlm.data.Split(part)
+
+
+def _change_training(preset, overrides):
+    """Sets another optimizer, and a rate that is halved or not."""
+    schedules = ("linear_decay", "halve_after", "halve")
+    given = {n: overrides[n] for n in schedules if overrides.get(n)}
+    if len(given) > 1:
+        received = " and ".join(f"{n}={value}" for n, value in given.items())
+        raise UsageError(
+            "linear_decay, halve_after and halve are schedules of the learning "
+            f"rate; give one of them. Received: {received}"
+        )
+    if overrides.keys().isdisjoint(("optimizer", "halve")):
+        return
+    own = registry.get(_OWN)
+    if "optimizer" in overrides:
+        preset["optimizer"] = own["optimizer"]
+    if "halve" in overrides:
+        for key in ("halve_after", "factor", "reduce_on_plateau"):
+            preset["schedule"].pop(key, None)
+        if overrides["halve"]:
+            halving = own["schedule"]["reduce_on_plateau"]
+            preset["schedule"]["reduce_on_plateau"] = halving
+
+
+def _rates(overrides, schedule):
+    """Settings of the learning rates of the epochs."""
+    if epochs := overrides.get("linear_decay"):
+        return {"linear_decay": epochs}
+    halve_after = overrides.get("halve_after", schedule.get("halve_after"))
+    return {"halve_after": halve_after, "factor": schedule.get("factor")}
+
+
+@functools.cache
+def _matched_units(reference, name, size, embedding_dim, scale, window):
+    """Units of a preset with as many parameters as the `reference`."""
+    budget = memlm.presets.count_params(reference, size, scale=scale)
+    sizes = {} if window is None else {"window": window}
+    return memlm.presets.match_parameters(
+        budget, name, size, embedding_dim=embedding_dim, **sizes
+    )
+
+
+def _warn_of_few_documents(corpus, batches):
+    """Prints the share of padding, if that is most of an epoch."""
+    places = batches.batch_size * batches.segment_length
+    empty = 1 - batches.num_tokens / (batches.batches_per_epoch * places)
+    if empty > 0.5:
+        print(
+            f"{corpus.name} has {len(corpus.train.document_starts)} documents "
+            f"in {batches.batch_size} rows, so {empty:.0%} of an epoch is "
+            "padding, which takes time; --nodocuments reads across them."
+        )
+
+
+def _change_smoothing(name, preset, overrides):
+    """Sets the rate of noise or smoothing, and `other_words`."""
+    noise = preset.get("noise")
+    smoothing = smoothing_of(preset["model"])
+    if "rate" in overrides:
+        if not (noise or smoothing):
+            raise NoUseError(
+                "rate",
+                "rate is for models that are noised or smoothed. Received: "
+                f"preset={name}",
+            )
+        for config in filter(None, (noise, smoothing)):
+            config["rate"] = overrides["rate"]
+    if "other_words" in overrides:
+        if not smoothing or smoothing["scheme"] != "kneser_ney":
+            raise NoUseError(
+                "other_words",
+                "other_words is for Kneser-Ney smoothing, such as "
+                f"kong2019/vs_kneser_ney_512. Received: preset={name}",
+            )
+        smoothing["other_words"] = overrides["other_words"]
+
+
+def _add_memory(name, model, window):
+    """Adds a key-value-predict memory above the recurrent layers."""
+    if model.get("memory") is not None:
+        raise NoUseError(
+            "memory",
+            f"memory is for presets without one. Received: preset={name}",
+        )
+    last = model["recurrent"][-1]["config"]
+    while "cell" in last:
+        last = last["cell"]["config"]
+    last["units"] *= 3
+    model["memory"] = serialized(
+        "memlm_keras.memory.KeyValuePredict", window=window
+    )

@@ -1,0 +1,68 @@
+"""Experiments with the n-gram models of Tran et al. (2016, Table 2)."""
+
+import time
+
+import memlm_keras as memlm
+from memlm_keras.experiments import measures
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.names import order_of
+from memlm_keras.experiments.options import KNESER_NEY
+
+
+class NgramExperiment(Experiment):
+    """A Kneser-Ney model, by itself or with a cache."""
+
+    kind = KNESER_NEY
+    is_trained = False
+
+    def _make_preset(self):
+        return {
+            "name": self.preset_name,
+            "kind": self.kind,
+            "order": order_of(self.preset_name),
+            "data": {"sentences": True},
+        }
+
+    def _settings(self):
+        return {"order": self.preset["order"]}
+
+    def epochs(self, epochs=None, patience=None):
+        return 1, 0
+
+    def count(self, verbose=1):
+        """Counts; returns the model without cache, and that of the preset."""
+        corpus, ngrams = self.corpus, memlm.ngrams
+        counted = ngrams.KneserNey(
+            len(corpus.vocabulary), order=self.preset["order"]
+        )
+        counted.fit(corpus.train, verbose)
+        if not self.preset_name.endswith("cache"):
+            return counted, counted
+        cached = ngrams.with_cache(counted, corpus.validation, verbose=verbose)
+        return counted, cached
+
+    def measure(self, model, verbose=0):
+        return {
+            split: measures.plain_with_bits(
+                model.perplexity(getattr(self.corpus, split)),
+                self.corpus,
+                split,
+            )
+            for split in ("validation", "test")
+        }
+
+    def estimate(self):
+        """Counts and measures; returns plain values for the results."""
+        begin = time.perf_counter()
+        counted, model = self.count()
+        seconds = time.perf_counter() - begin
+        return {
+            "parameters": sum(counted.num_ngrams),
+            "units": "",
+            "epochs": 1,
+            "best_epoch": 1,
+            "seconds_per_epoch": seconds,
+            "tokens_per_second": len(self.corpus.train) / seconds,
+            "ended": True,
+            **self.measure(model),
+        }
