@@ -11,7 +11,7 @@ _MODULES = {
     "Experiment": "experiment",
     "RunFolder": "run_folder",
     "TableRuns": "table",
-    "choose_preset": "defaults",
+    "choose_preset": "choice",
 }
 
 

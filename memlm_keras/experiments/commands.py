@@ -21,11 +21,11 @@ from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.data.tables import naming
 from memlm_keras.data.text_store import EnteredText
+from memlm_keras.experiments import choice as choosing
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import datasets
-from memlm_keras.experiments import defaults
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments import run_folder
@@ -138,7 +138,7 @@ def describe(preset):
         if model.get(part) is not None
     ]
     for kind, noise in (
-        ("smoothing", measuring.smoothing_of(model)),
+        ("smoothing", datasets.smoothing_of(model)),
         ("data noising", preset.get("noise")),
     ):
         if noise:
@@ -177,7 +177,7 @@ def train(positional, values, command):
     verbose = values["verbose"]
     running = take(options.RUNNING, values)
     pictures = take(options.PICTURES, values)
-    measures = take(options.MEASURES, values)
+    measures = take(options.MEASURING, values)
     run_dir, overwrite = values.pop("run_dir"), values.pop("overwrite", False)
     with process.quiet(verbose):
         experiment, name, running, measures = _experiment_to_train(
@@ -186,7 +186,6 @@ def train(positional, values, command):
             running,
             measures,
             pictures,
-            None if overwrite else run_dir,
         )
         folder = pathlib.Path(run_dir, name)
         results = experiment.run(
@@ -198,9 +197,11 @@ def train(positional, values, command):
             command=command,
         )
     print(outcome(results, experiment.columns))
-    if bits := measuring.describe_bits(results.get("test", {})):
+    if bits := measurements.describe_bits(results.get("test", {})):
         print(f"test: {bits}")
-    _print_measured(results, measuring.requests(experiment, measures, results))
+    _print_measured(
+        results, measurements.requests(experiment, measures, results)
+    )
     if "cache" in results and verbose:
         print(
             "`memlm score`, `surprisal`, `generate` and `export` use its cache "
@@ -223,10 +224,9 @@ def train(positional, values, command):
         print("\n  ".join(["Next, for instance:", *lines]))
 
 
-def _experiment_to_train(preset, values, running, measures, pictures, run_dir):
+def _experiment_to_train(preset, values, running, measures, pictures):
     """The experiment that was asked for or that suits a text, the name of its
-    folder, and arguments and measures of its run; `run_dir` has runs that may
-    go on, if any."""
+    folder, and arguments and measures of its run."""
     dataset = values.pop("dataset", None)
     if dataset is None:
         dataset = "embedded"
@@ -244,12 +244,12 @@ def _experiment_to_train(preset, values, running, measures, pictures, run_dir):
         if o.name not in _FITTED_TOO
     )
     # Wrong options are refused before a text is read.
-    measures = Experiment(
-        preset or f"{defaults.OWN}/small", dataset, **values
-    ).check(measures, pictures, running.get("devices"))
+    measures = Experiment(preset or choosing.SMALLEST, dataset, **values).check(
+        measures, pictures, running.get("devices")
+    )
     choice = None
     if preset is None or (own_text and not (published or sized)):
-        choice = defaults.choose_preset(dataset, preset, **values, **running)
+        choice = choosing.choose_preset(dataset, preset, **values, **running)
     if choice is None:
         experiment = Experiment(preset, dataset, **values)
         name = experiment.name
@@ -269,16 +269,14 @@ def _experiment_to_train(preset, values, running, measures, pictures, run_dir):
     else:
         name = Experiment(choice.preset, dataset, **values).name
         name += "" if choice.is_own else "-fitted"
-        chosen = dict(choice.options)
-        if run_dir is not None and "num_sampled" not in values:
-            run = run_folder.RunFolder(pathlib.Path(run_dir, name))
-            if run.is_run:
-                # It depends on the machine, and another one may go on.
-                chosen["num_sampled"] = run.recipe().get("num_sampled")
         experiment = Experiment(
-            choice.preset, dataset, corpus=choice.corpus, **values, **chosen
+            choice.preset,
+            dataset,
+            corpus=choice.corpus,
+            **values,
+            **choice.options,
         )
-        measuring.check(experiment, measures)
+        experiment.check_measures(measures)
         print("\n".join(choice.reasons))
         typed = {**values, **choice.options, **choice.running, **running}
         print(f"Chosen: {_command(choice.preset, dataset, typed)}")
@@ -363,7 +361,7 @@ def table(positional, values, command):
         **take(options.RUNNING, values),
         **take(options.PICTURES, values),
     }
-    measures = take(options.MEASURES, values)
+    measures = take(options.MEASURING, values)
     runs = TableRuns(
         positional.table,
         dataset,
@@ -436,7 +434,7 @@ def _integers(text):
 def evaluate(positional, values, command):
     """Measures a run again, with the measurements that are asked for."""
     verbose = values.pop("verbose")
-    measures = take(options.MEASURES, values)
+    measures = take(options.MEASURING, values)
     paths, folders = zip(*map(_path_and_folder, positional.run))
     by = take(options.BY, values)
     if "by" in by:
@@ -472,13 +470,13 @@ def _path_and_folder(path):
 def _evaluate_run(folder, values, measures, verbose):
     """Measures a run, on its own text or on another."""
     kind = folder.kind
-    measures = read_options(options.MEASURES, measures, kind)
+    measures = read_options(options.MEASURING, measures, kind)
     with process.quiet(verbose):
         experiment, model = _experiment_of(folder, values, verbose)
-        measuring.check(experiment, measures)
+        experiment.check_measures(measures)
         results = experiment.measure(model, verbose)
         before = {} if values else folder.results() or {}
-        requests = measuring.requests(experiment, measures, before)
+        requests = measurements.requests(experiment, measures, before)
         known = before | results
         for request in requests:
             if not request.is_in(before):
@@ -522,7 +520,7 @@ def _evaluate_file(path, values, measures, verbose):
     _require_no_measures(path, measures)
     with process.quiet(verbose):
         model, corpus, batches = _file_and_text(path, values)
-        results = measuring.perplexities(model, batches, verbose, corpus)
+        results = measurements.perplexities(model, batches, verbose, corpus)
     print_numbers(results)
 
 
@@ -608,7 +606,9 @@ def _evaluate_mean(paths, folders, given, verbose):
     models = [folder.model() for folder in folders]
     ensemble = memlm.Ensemble(models)
     batches = functools.partial(datasets.evaluation_batches, first, ensemble)
-    results = measuring.perplexities(ensemble, batches, verbose, first.corpus)
+    results = measurements.perplexities(
+        ensemble, batches, verbose, first.corpus
+    )
     count = ensemble.count_params()
     print(f"Average of {len(folders)} models, {count:,} parameters:")
     print_numbers(results)
@@ -630,7 +630,7 @@ def _evaluate_by(paths, folders, values, by, measures, verbose, command):
             kind = folder.kind
             read_options(options.BY, by, kind)
             if len(folders) == 1:
-                read_options(options.MEASURES, measures, kind)
+                read_options(options.MEASURING, measures, kind)
     process.import_keras()
     from memlm_keras.experiments import recency
 
@@ -662,9 +662,9 @@ def _side_by_side(paths, folders, values, measures, verbose):
         yield name, model, experiment.corpus, batches
         alone = getattr(model, "mixture", model) is None
         if measures and (alone or len(paths) == 1):
-            measuring.check(experiment, measures)
+            experiment.check_measures(measures)
             before = {} if values else folder.results() or {}
-            cached, _ = measuring.add_cache(
+            cached, _ = measurements.add_cache(
                 experiment, model, measures, verbose, before.get("cache")
             )
             yield f"{name} with a cache", cached, experiment.corpus, batches
@@ -678,10 +678,10 @@ def print_numbers(results):
         if "validation" in value or "test" in value or key == "cbt":
             print_numbers({f"{key}, {k}": v for k, v in value.items()})
             continue
-        for name in measuring.NUMBERS:
+        for name in measurements.NUMBERS:
             if name in value:
                 print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
-        if bits := measuring.describe_bits(value):
+        if bits := measurements.describe_bits(value):
             print(f"{key}: {bits}")
 
 
@@ -1222,7 +1222,7 @@ def _cache_of(folder):
             f"{folder.path} --cache_size=500"
         )
     try:
-        return measuring.cache_of(found)
+        return measurements.cache_of(found)
     except ValueError as error:
         raise ValueError(f"The cache of {folder.path}: {error}") from None
 

@@ -263,6 +263,24 @@ def can_be_counted(corpus):
     return corpus.vocabulary.end_of_sentence_id == 0
 
 
+def require_counts(experiment, asked):
+    """Raises `UsageError` if a comparison is asked for and cannot be made."""
+    corpus = experiment.corpus
+    if asked.get("compare") and not can_be_counted(corpus):
+        raise UsageError(
+            "--compare counts words, for which the end of a sentence must have "
+            f"the id 0. Received: the id {corpus.vocabulary.end_of_sentence_id}"
+            f", as the vocabulary of preset={experiment.preset_name} has it"
+        )
+
+
+def smoothing_of(model):
+    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
+    embedding = model.get("embedding") or {"config": {}}
+    smoothing = embedding["config"].get("smoothing")
+    return smoothing and smoothing["config"]
+
+
 def reads_documents(experiment):
     """Whether an experiment begins each document afresh."""
     documents = experiment.overrides.get("documents")

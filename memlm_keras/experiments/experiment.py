@@ -11,7 +11,7 @@ import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import evaluation_batches
@@ -22,7 +22,7 @@ from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import LANGUAGE_MODEL
-from memlm_keras.experiments.options import MEASURES
+from memlm_keras.experiments.options import MEASURING
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import MissingTextError
@@ -294,7 +294,15 @@ class Experiment:
             )
         if pictures:
             figures.check_pictures(self, pictures)
-        return read_options(MEASURES, measures, self.kind)
+        return read_options(MEASURING, measures, self.kind)
+
+    def check_measures(self, measures):
+        """Raises `UsageError` for measures that the model, on its text, has no
+        use for."""
+        for measurement in measurements.MEASUREMENTS:
+            asked = any(option in measures for option in measurement.needs)
+            if asked and measurement.check:
+                measurement.check(self, measures)
 
     def run(
         self,
@@ -326,7 +334,7 @@ class Experiment:
             tensorboard: whether to log for TensorBoard too.
             verbose: 0 silent, 1 progress bar, 2 lines.
             measures: dict of further measurements, by the names of
-                `memlm_keras.experiments.options.MEASURES`.
+                `memlm_keras.experiments.options.MEASURING`.
             pictures: dict of pictures, by the names of `PICTURES` there.
             overwrite: whether to move an older folder aside, and start again.
             command: string, the command to record in the results.
@@ -343,7 +351,7 @@ class Experiment:
         measures = self.check(measures or {}, pictures, devices)
         self.run_folder = run_folder = RunFolder(folder)
         with process.quiet(verbose):
-            measuring.check(self, measures)
+            self.check_measures(measures)
             scope = self._scope(devices)
             if tensorboard:
                 files.import_package(
@@ -474,7 +482,7 @@ class Experiment:
     def _measure_more(self, run_folder, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
         results = run_folder.results()
-        for request in measuring.requests(self, measures, results):
+        for request in measurements.requests(self, measures, results):
             if not request.is_in(results):
                 model = model or run_folder.model()
                 made = request.make(model, verbose, results)

@@ -11,14 +11,14 @@ from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_documents
 from memlm_keras.experiments.datasets import reads_sentences
 from memlm_keras.experiments.datasets import sentence_batches
+from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
-from memlm_keras.experiments.measures import smoothing_of
 from memlm_keras.experiments.names import folder_of_trained
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
@@ -298,12 +298,17 @@ class LanguageModelExperiment(Experiment):
         batches = functools.partial(evaluation_batches, self, model)
         also = _ALSO.get(self.preset_name.partition("/")[0], ())
         scores = functools.partial(self.scores, model, verbose=verbose)
-        results = measures.perplexities(
+        results = measurements.perplexities(
             model, batches, verbose, self.corpus, also, scores=scores
         )
         if self.dataset.name == "cbt":
-            results["cbt"] = measures.answer_cbt(self, model, verbose)
+            results["cbt"] = measurements.answer_cbt(self, model, verbose)
         return results
+
+    def check_measures(self, measures):
+        super().check_measures(measures)
+        if self.dataset.name == "cbt":
+            measurements.cbt_questions(self)
 
     def _warn(self, results, command, compared):
         comparison.warn_if_little_is_learned(self, results, command, compared)

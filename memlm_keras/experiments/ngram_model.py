@@ -3,7 +3,7 @@
 import time
 
 import memlm_keras as memlm
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.names import order_of
 from memlm_keras.experiments.options import KNESER_NEY
@@ -43,7 +43,7 @@ class NgramExperiment(Experiment):
 
     def measure(self, model, verbose=0):
         return {
-            split: measures.plain_with_bits(
+            split: measurements.plain_with_bits(
                 model.perplexity(getattr(self.corpus, split)),
                 self.corpus,
                 split,

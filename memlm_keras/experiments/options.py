@@ -447,8 +447,8 @@ RUNNING = (
     VERBOSE,
 )
 
-# Measurements of a trained model; `measures.MEASURES` has their functions.
-MEASURES = (
+# What is measured of a trained model, by `measurements.MEASUREMENTS`.
+MEASURING = (
     _of_language(
         "test_last",
         bool,
@@ -596,7 +596,7 @@ _GROUPS = {
     "Text": (DATASET, *READING),
     "Sizes": SIZES,
     "Training": (*TRAINING, *RUNNING),
-    "Measurements": (*MEASURES, *BY),
+    "Measurements": (*MEASURING, *BY),
     "Pictures": PICTURES,
 }
 

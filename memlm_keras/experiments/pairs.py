@@ -10,7 +10,7 @@ import memlm_keras as memlm
 from memlm_keras.data import pair_corpora
 from memlm_keras.data.tables import naming
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.experiments.options import AUTOENCODER
@@ -193,7 +193,7 @@ class AutoencoderExperiment(PairExperiment):
 
     def measure(self, model, verbose=0):
         return {
-            split: measures.reconstruction(
+            split: measurements.reconstruction(
                 self, model, split, "greedy", verbose
             )
             for split in ("validation", "test")

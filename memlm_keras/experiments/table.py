@@ -15,7 +15,7 @@ from memlm_keras import analysis
 from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures as measuring
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments import report
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import Experiment
@@ -408,14 +408,14 @@ def _required(measure, asked):
         "test_by_beams": ("beams", "beams"),
     }.get(measure.path[0], (None, None))
     value = asked.get(option)
-    if measure.path[0] == measuring.COMPLETION:
+    if measure.path[0] == measurements.COMPLETION:
         if not {"questions", "answers"} <= set(asked):
             raise UsageError(
                 "This table needs --questions and --answers, the files of the "
                 "Sentence Completion Challenge."
             )
         key = "files"
-        value = measuring.identity([asked["questions"], asked["answers"]])
+        value = measurements.identity([asked["questions"], asked["answers"]])
     if value is None:
         return measure
     made_with = ((measure.path[0], key), value)

@@ -9,7 +9,7 @@ from corpus_files import write_splits
 
 import memlm_keras
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 
 NAME = "text-daniluk2017-lstm-scale0.02-batch_size4-seed0"
 SMALL = ("--scale=0.02", "--batch_size=4", "--verbose=2")
@@ -73,7 +73,7 @@ def run(train, folder):
 @pytest.fixture
 def few_segments(monkeypatch):
     """Dynamic evaluation learns from few segments, which are longer."""
-    monkeypatch.setattr(measures, "_DYNAMIC", {"steps": 20, "segments": 5})
+    monkeypatch.setattr(measurements, "_DYNAMIC", {"steps": 20, "segments": 5})
 
 
 @pytest.fixture

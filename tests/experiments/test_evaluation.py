@@ -14,7 +14,7 @@ from written_files import read_csv
 
 import memlm_keras
 from memlm_keras.experiments import Experiment
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.run_folder import RunFolder
@@ -181,9 +181,9 @@ def test_the_average_of_two_runs(memlm, train, folder):
 def test_what_was_asked_for_is_told_last(
     memlm, train, folder, few_segments, monkeypatch
 ):
-    choices, choose = [], measures._choose_cache
+    choices, choose = [], measurements._choose_cache
     monkeypatch.setattr(
-        measures,
+        measurements,
         "_choose_cache",
         lambda *arguments: choices.append(arguments) or choose(*arguments),
     )

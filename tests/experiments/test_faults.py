@@ -19,7 +19,7 @@ from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import commands
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments import report
 from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
@@ -181,7 +181,7 @@ def use_run(path):
         assert comparison.describe(results)
     commands._cache_of(folder)
     report.outcome(results, experiment_of(folder).columns)
-    for request in measures.requests(experiment_of(folder), {}, results):
+    for request in measurements.requests(experiment_of(folder), {}, results):
         request.is_in(results)
 
 

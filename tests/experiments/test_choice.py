@@ -5,6 +5,8 @@ import pathlib
 import re
 import shlex
 import shutil
+import types
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -17,11 +19,11 @@ from corpus_files import write_lines
 import memlm_keras
 from memlm_keras import registry
 from memlm_keras.experiments import Experiment
+from memlm_keras.experiments import choice as module
 from memlm_keras.experiments import choose_preset
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import comparison
-from memlm_keras.experiments import defaults
-from memlm_keras.experiments import measures
+from memlm_keras.experiments import measurements
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.presets.rows import serialized
@@ -47,7 +49,7 @@ def test_own_row_for_a_text_without_the_name_of_a_preset(novel):
     assert "Punctuation is attached" in choice.reasons[0]
     assert "memlm/small suits a text of" in choice.reasons[1]
     assert "5 rows of 35 tokens, at a rate of 0.003" in choice.reasons[3]
-    assert "for at most 40 epochs, by estimate 1 min" in choice.reasons[4]
+    assert "for at most 40 epochs" in choice.reasons[4]
 
 
 def test_what_is_given_is_kept(novel):
@@ -59,22 +61,107 @@ def test_what_is_given_is_kept(novel):
     assert "An update reads 3 rows" in " ".join(choice.reasons)
 
 
-def test_sizes_that_are_given_change_the_number_of_epochs(novel, monkeypatch):
-    monkeypatch.setattr(defaults, "_OPERATIONS", 4e10)
-    few, more = [
-        choose_preset(str(novel), **given).running["epochs"]
-        for given in ({"scale": 4.0}, {})
-    ]
-    assert few < more
+class Corpus(NamedTuple):
+    """What a choice asks of a text."""
+
+    tokens: int
+    words: int
+
+    @property
+    def train(self):
+        return types.SimpleNamespace(
+            tokens=range(self.tokens), document_starts=None
+        )
+
+    @property
+    def vocabulary(self):
+        words = [f"word_{index}" for index in range(self.words - 2)]
+        return memlm_keras.data.Vocabulary(words)
 
 
-def test_the_smallest_row_has_dropout_of_its_own(novel, monkeypatch):
-    large = float("inf")
-    monkeypatch.setattr(defaults, "_DROPOUT", {0.2: large})
-    monkeypatch.setattr(defaults, "_SMALLEST_DROPOUT", {0.1: large})
-    for preset, rate in (("memlm/small", 0.1), ("memlm/medium", 0.2)):
-        choice = choose_preset(str(novel), preset)
-        assert choice.options["dropout"] == rate
+FALLS = {"linear_decay": 7, "learning_rate": 0.005}
+SAMPLED = {"num_sampled": 2000}
+PROJECTED = {"units": 248, "embedding_dim": 200}
+
+
+@pytest.mark.parametrize(
+    "tokens, words, row, epochs, expected",
+    [
+        (60_000, 9000, "small", 40, {"dropout": 0.6, "batch_size": 5}),
+        (60_001, 9000, "small", 40, {"dropout": 0.5}),
+        (100_001, 9000, "small", 20, {"dropout": 0.5}),
+        (
+            300_001,
+            4000,
+            "small",
+            7,
+            {"dropout": 0.4, **PROJECTED, **FALLS},
+        ),
+        (
+            10**6,
+            4001,
+            "small",
+            7,
+            {"dropout": 0.3, **PROJECTED, **FALLS, **SAMPLED},
+        ),
+        (10**6 + 1, 4001, "small", 7, {"dropout": 0.3, **FALLS, **SAMPLED}),
+        (10**7 + 1, 9000, "medium", 40, {"dropout": 0.3}),
+        (5 * 10**7 + 1, 9000, "large", 40, {"dropout": 0.3}),
+    ],
+)
+def test_the_size_of_a_text_decides(
+    tokens, words, row, epochs, expected, monkeypatch
+):
+    corpus = Corpus(tokens, words)
+    monkeypatch.setattr(module.Dataset, "load", lambda self: corpus)
+    choice = choose_preset("embedded")
+    assert choice.preset == f"memlm/{row}"
+    assert choice.options == {"batch_size": 20, **expected}
+    assert choice.running == {"epochs": epochs}
+    reasons = " ".join(choice.reasons)
+    assert ("memlm/medium learns more" in reasons) == (5e5 < tokens <= 1e7)
+    for name, said in (
+        ("units", "248 outputs are projected"),
+        ("linear_decay", "falls in a line to zero"),
+        ("num_sampled", "compared with 2,000 of the words"),
+    ):
+        assert (said in reasons) == (name in expected)
+    rate = expected.get("learning_rate", 0.003)
+    assert row != "small" or f"at a rate of {rate}" in reasons
+
+
+@pytest.mark.parametrize(
+    "typed, left",
+    [
+        ({"scale": 0.5}, {"linear_decay": 7, **SAMPLED}),
+        ({"halve_after": 9}, {**PROJECTED, **SAMPLED}),
+        ({"epochs": 5}, {**PROJECTED, **SAMPLED}),
+        (
+            {"learning_rate": 0.1},
+            {**PROJECTED, **SAMPLED, "linear_decay": 7},
+        ),
+        ({"num_sampled": 0}, {**PROJECTED, **FALLS}),
+    ],
+)
+def test_what_is_typed_changes_what_is_chosen(typed, left, monkeypatch):
+    corpus = Corpus(500_000, 9000)
+    monkeypatch.setattr(module.Dataset, "load", lambda self: corpus)
+    choice = choose_preset("embedded", dropout=0.4, batch_size=20, **typed)
+    assert choice.options == left
+
+
+def test_chosen_options_are_of_the_model(novel, monkeypatch):
+    monkeypatch.setattr(module, "_EPOCHS", {7: float("inf")})
+    monkeypatch.setattr(module, "_PROJECTS", (9, float("inf")))
+    monkeypatch.setattr(module, "_NUM_SAMPLED", 3)
+    choice = choose_preset(str(novel))
+    experiment = Experiment(choice.preset, str(novel), **choice.options)
+    head = experiment.preset["model"]["head"]["config"]
+    assert head["num_sampled"] == choice.options["num_sampled"] == 3
+    model, _ = experiment.make()
+    assert model.memory.units == model.embedding.output_dim == 200
+    assert model.recurrent[0].units == 248
+    assert model.count_params() == 495_008 + 201 * model.vocabulary_size
 
 
 def test_what_is_given_is_kept_for_a_papers_row(novel):
@@ -100,119 +187,13 @@ def test_text_without_spaces_is_read_by_characters(folder):
         choose_preset(str(folder / "notes.txt"), "key_value_predict")
 
 
-def test_cores_and_memory_limit_the_choice(novel, monkeypatch):
-    def epochs(cores):
-        monkeypatch.setattr(defaults, "_cores", lambda: cores)
-        return choose_preset(str(novel)).running["epochs"]
-
-    monkeypatch.setattr(defaults, "_OPERATIONS", 1.5e10)
-    assert epochs(99) == epochs(16)
-    assert 3 <= epochs(1) < epochs(2) < epochs(16) <= 40
-    assert "on 16 CPU" in choose_preset(str(novel)).reasons[-1]
-    monkeypatch.setattr(defaults, "_OPERATIONS", 1e13)
-    monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
-    assert choose_preset(str(novel)).preset == "memlm/large"
-    monkeypatch.setattr(defaults, "_MOST_MINUTES", 1e-9)
-    choice = choose_preset(str(novel))
-    assert choice.preset == "memlm/small"
-    assert "memlm/large would take about" in " ".join(choice.reasons)
-    monkeypatch.setattr(defaults, "_memory", lambda: 50_000_000)
-    assert "memlm/large needs more" in " ".join(
-        choose_preset(str(novel)).reasons
-    )
-
-
-def test_the_rate_falls_where_time_is_short(novel, monkeypatch):
-    assert "linear_decay" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_OPERATIONS", 8e9)
-    monkeypatch.setattr(defaults, "_speed", lambda: 2)
-    choice = choose_preset(str(novel))
-    assert choice.options["linear_decay"] == choice.running["epochs"] > 3
-    assert choice.options["learning_rate"] == 0.005
-    reasons = " ".join(choice.reasons)
-    assert "falls in a line to zero" in reasons
-    assert "at a rate of 0.005" in reasons
-    given = choose_preset(str(novel), halve_after=9).options
-    assert given.keys().isdisjoint(("linear_decay", "learning_rate"))
-    given = choose_preset(str(novel), learning_rate=0.1).options
-    assert "linear_decay" in given and "learning_rate" not in given
-    assert "learning_rate" not in choose_preset(str(novel), scale=0.5).options
-    monkeypatch.setattr(defaults, "_OPERATIONS", 1)
-    assert choose_preset(str(novel)).options["linear_decay"] == 3
-    given = choose_preset(str(novel), epochs=5)
-    assert "linear_decay" not in given.options
-
-
 def test_the_training_text_decides_how_words_are_split(tmp_path):
     """Not the test text, whose name is first in the alphabet, nor blanks."""
     for split, line in {"test": "a , b .", "train": "今天天气很好。"}.items():
         (tmp_path / split).mkdir()
         text = "\n" * 1200 + f"{line}\n" * 9
         (tmp_path / split / "a.txt").write_text(text, encoding="utf-8")
-    assert defaults._tokenize(tmp_path)[0] == "characters"
-
-
-def test_a_papers_row_is_the_same_on_any_machine(novel, monkeypatch):
-    expected = choose_preset(str(novel), "key_value_predict").options
-    monkeypatch.setattr(defaults, "_ROWS", {"small": 1, "large": float("inf")})
-    large = choose_preset(str(novel), "key_value_predict").options
-    monkeypatch.setattr(defaults, "_memory", lambda: 1)
-    again = choose_preset(str(novel), "key_value_predict").options
-    assert again == large != expected
-
-
-def test_limits_of_a_container(tmp_path, monkeypatch):
-    limits = {"cpu.max": [300_000.0, 100_000.0], "memory.max": [2e9]}
-    monkeypatch.setattr(defaults, "_limit", limits.get)
-    monkeypatch.setattr(defaults.os, "sched_getaffinity", lambda _: range(64))
-    monkeypatch.setattr(defaults.process, "accelerators", lambda _: [])
-    assert (defaults._cores(), defaults._machine()) == (3, "3 CPU")
-    assert defaults._speed() == 3**0.5
-    assert defaults._memory() == 1e9
-    monkeypatch.setattr(defaults.process, "accelerators", lambda _: ["GPU"])
-    assert (defaults._speed(), defaults._machine()) == (
-        250,
-        "a GPU like an H100",
-    )
-
-
-def test_words_are_sampled_where_time_is_short(novel, monkeypatch):
-    monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
-    assert "num_sampled" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_OPERATIONS", 4e8)
-    choice = choose_preset(str(novel))
-    assert choice.options["num_sampled"] == 3
-    few = choice.running["epochs"]
-    every = choose_preset(str(novel), num_sampled=0)
-    assert "num_sampled" not in every.options
-    assert every.running["epochs"] <= few
-    head = Experiment(choice.preset, str(novel), **choice.options)
-    assert head.preset["model"]["head"]["config"]["num_sampled"] == 3
-
-
-@pytest.mark.parametrize(
-    "tokens, speed, row",
-    [
-        (50_000, defaults._GPU, "small"),
-        (1_000_000, 2**0.5, "small"),
-        (250_000, 16**0.5, "medium"),
-        (10_000_000, defaults._GPU, "large"),
-    ],
-)
-def test_each_row_is_for_some_text_and_machine(tokens, speed, row, monkeypatch):
-    monkeypatch.setattr(defaults, "_speed", lambda: speed)
-    monkeypatch.setattr(defaults, "_memory", lambda: float("inf"))
-    assert defaults._own_row(tokens, 20_000)[0] == f"memlm/{row}"
-
-
-def test_rows_grow_with_the_text():
-    rows = [row for row, _ in sorted(defaults._ROWS.items(), key=_limit)]
-    units = [memlm_keras.presets.get(f"memlm/{row}")["units"] for row in rows]
-    assert units == sorted(units)
-
-
-def _limit(item):
-    return item[1]
+    assert module._tokenize(tmp_path)[0] == "characters"
 
 
 @pytest.mark.parametrize("preset", ["kneser_ney_5", "weissenborn2016/lstm"])
@@ -238,7 +219,7 @@ def test_a_papers_row_has_as_many_updates_as_ours(
     novel, monkeypatch, preset, rows
 ):
     assert choose_preset(str(novel), preset).options["batch_size"] == rows
-    monkeypatch.setattr(defaults, "_BATCH_SIZE", {5: 9, 20: float("inf")})
+    monkeypatch.setattr(module, "_BATCH_SIZE", {5: 9, 20: float("inf")})
     assert choose_preset(str(novel), preset).options["batch_size"] == 20
 
 
@@ -267,9 +248,7 @@ def test_a_row_with_either_adam_gets_the_rate(novel, monkeypatch, adam):
     assert fitted["learning_rate"] == own.learning_rate
 
 
-def test_training_without_the_name_of_a_preset(
-    memlm, novel, folder, monkeypatch
-):
+def test_training_without_the_name_of_a_preset(memlm, novel, folder):
     command = ("train", "--dataset=novel.txt", "--epochs=1", "--verbose=2")
     told = memlm(*command)
     assert told.status == 0, told.err
@@ -285,9 +264,6 @@ def test_training_without_the_name_of_a_preset(
     # Nor are five other words enough for English.
     assert "memlm/english" not in told.out
     assert (run / "curve.png").read_bytes().startswith(b"\x89PNG")
-    # Another machine goes on with the choice of this one.
-    monkeypatch.setattr(defaults, "_NUM_SAMPLED", 3)
-    monkeypatch.setattr(defaults, "_OPERATIONS", 4e8)
     again = memlm(*command)
     assert "finished, and is not trained again" in again.out
     assert "Kneser-Ney with a cache" in again.out
@@ -343,29 +319,6 @@ def _recipe(run):
     from memlm_keras.experiments.run_folder import RunFolder
 
     return RunFolder(run).recipe()
-
-
-def test_longer_texts_have_larger_updates(novel, monkeypatch):
-    monkeypatch.setattr(defaults, "_BATCH_SIZE", {5: 9, 20: float("inf")})
-    choice = choose_preset(str(novel))
-    assert choice.options["batch_size"] == 20
-    assert "An update reads 20 rows" in " ".join(choice.reasons)
-
-
-def test_outputs_are_projected_for_texts_of_some_sizes(novel, monkeypatch):
-    assert "units" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_PROJECTS", (9, 99))
-    assert "units" not in choose_preset(str(novel)).options
-    monkeypatch.setattr(defaults, "_PROJECTS", (9, float("inf")))
-    choice = choose_preset(str(novel))
-    experiment = Experiment(choice.preset, str(novel), **choice.options)
-    model, _ = experiment.make()
-    assert model.memory.units == model.embedding.output_dim == 200
-    assert model.recurrent[0].units == 248
-    assert model.count_params() == 495_008 + 201 * model.vocabulary_size
-    assert "248 outputs are projected" in " ".join(choice.reasons)
-    given = choose_preset(str(novel), scale=0.5)
-    assert not given.options.keys() & {"units", "embedding_dim"}
 
 
 def test_a_suggested_prompt_has_known_words(novel):
@@ -630,7 +583,9 @@ def test_averaging_is_no_worse_than_the_better_where_it_was_chosen(compared):
 def test_the_output_layer_reads_a_text_once(compared, monkeypatch):
     experiment, model, _ = compared
     monkeypatch.setattr(type(model), "score_batches", None)
-    found = measures._with_cache(experiment, model, {"cache_size": 5}, 0, {})
+    found = measurements._with_cache(
+        experiment, model, {"cache_size": 5}, 0, {}
+    )
     monkeypatch.undo()
     cache = NeuralCache(5, found["theta"], found["weight"])
     cached = model.with_mixture(cache)

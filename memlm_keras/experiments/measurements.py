@@ -1,6 +1,6 @@
 """Measurements of trained models.
 
-`perplexities` measures every language model; `MEASURES` are made on request.
+`perplexities` measures every language model, `MEASUREMENTS` are on request.
 """
 
 import dataclasses
@@ -14,9 +14,10 @@ from typing import NamedTuple
 import memlm_keras as memlm
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import process
-from memlm_keras.experiments.datasets import can_be_counted
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
+from memlm_keras.experiments.datasets import require_counts
+from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.options import UsageError
 
 WORD_TYPES = ("NE", "CN", "V", "P")
@@ -35,7 +36,7 @@ _DYNAMIC_ROWS = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Measure:
+class Measurement:
     """A measurement that is made on request."""
 
     name: str  # its key in `results.json`
@@ -100,32 +101,13 @@ def requests(experiment, asked, before):
             by_option,
             functools.partial(make, measure, settings),
         )
-        for measure in MEASURES
+        for measure in MEASUREMENTS
         if (settings := measure.settings(asked)) is not None
         and (
             (by_option := next(iter(measure.needs)) in typed)
             or len(measure.needs) < 2
         )
     ]
-
-
-def check(experiment, asked):
-    """Raises `UsageError` before training if a model cannot be measured."""
-    for measure in MEASURES:
-        if measure.check and any(option in asked for option in measure.needs):
-            measure.check(experiment, asked)
-    if experiment.dataset.name == "cbt":
-        _cbt_questions(experiment)
-
-
-def _check_comparison(experiment, asked):
-    if asked.get("compare") and not can_be_counted(experiment.corpus):
-        end = experiment.corpus.vocabulary.end_of_sentence_id
-        raise UsageError(
-            "--compare counts words, for which the end of a sentence must have "
-            f"the id 0. Received: the id {end}, as the vocabulary of "
-            f"preset={experiment.preset_name} has it"
-        )
 
 
 # === Perplexities ===
@@ -344,13 +326,6 @@ def _check_monte_carlo(experiment, asked):
         raise UsageError(f"monte_carlo cannot read {name}: {error}") from None
 
 
-def smoothing_of(model):
-    """Arguments of the smoothing of a preset's model, a dict; or `None`."""
-    embedding = model.get("embedding") or {"config": {}}
-    smoothing = embedding["config"].get("smoothing")
-    return smoothing and smoothing["config"]
-
-
 def _by_samples(experiment, model, asked, verbose, before):
     batches = evaluation_batches(experiment, model, "validation")
     batches = experiment.noised(batches)
@@ -404,11 +379,12 @@ def answer_cbt(experiment, model, verbose):
     """Accuracy on the test questions of each word type, as plain values."""
     return {
         word_type: _answer(experiment, model, questions, verbose)
-        for word_type, questions in _cbt_questions(experiment).items()
+        for word_type, questions in cbt_questions(experiment).items()
     }
 
 
-def _cbt_questions(experiment):
+def cbt_questions(experiment):
+    """Test questions of each word type."""
     data_dir = experiment.overrides.get("data_dir")
     return {
         word_type: memlm.data.cbt_questions(
@@ -481,34 +457,36 @@ def _beam_sampler(experiment, asked):
     return beam_sampler("--beams", num_beams=asked["beams"])
 
 
-MEASURES = (
-    Measure("last_epoch", _last_epoch, {"test_last": None}, _check_last),
-    Measure(
+MEASUREMENTS = (
+    Measurement("last_epoch", _last_epoch, {"test_last": None}, _check_last),
+    Measurement(
         comparison.NAME,
         comparison.compare,
         {"compare": None},
-        _check_comparison,
+        require_counts,
     ),
-    Measure("cache", _with_cache, {"cache_size": "size"}, _check_cache),
-    Measure("dynamic", _dynamic, {"dynamic": None}),
-    Measure(
+    Measurement("cache", _with_cache, {"cache_size": "size"}, _check_cache),
+    Measurement("dynamic", _dynamic, {"dynamic": None}),
+    Measurement(
         "dynamic_with_cache",
         _dynamic_with_cache,
         {"dynamic": None, "cache_size": "size"},
     ),
-    Measure(
+    Measurement(
         "monte_carlo",
         _monte_carlo,
         {"monte_carlo": "samples"},
         _check_monte_carlo,
     ),
-    Measure("by_samples", _by_samples, {"samples": "samples"}, _check_samples),
-    Measure("by_mode", _by_mode, {"samples": None}),
-    Measure(
+    Measurement(
+        "by_samples", _by_samples, {"samples": "samples"}, _check_samples
+    ),
+    Measurement("by_mode", _by_mode, {"samples": None}),
+    Measurement(
         COMPLETION,
         _complete,
         {"questions": "files", "answers": "files"},
         _check_completion,
     ),
-    Measure("test_by_beams", _by_beams, {"beams": "beams"}, _beam_sampler),
+    Measurement("test_by_beams", _by_beams, {"beams": "beams"}, _beam_sampler),
 )

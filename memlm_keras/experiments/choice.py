@@ -1,0 +1,276 @@
+"""The choice of a row and of settings for a text of one's own, by its size.
+
+docs/results/defaults.md has what was measured. The other numbers are choices.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+
+from memlm_keras import registry
+from memlm_keras.data.corpus import split_for
+from memlm_keras.data.text_store import TextSource
+from memlm_keras.experiments.datasets import Dataset
+from memlm_keras.experiments.datasets import unit_of
+from memlm_keras.experiments.names import folder_of_trained
+from memlm_keras.experiments.names import kind_of
+from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.options import LANGUAGE_MODEL
+from memlm_keras.experiments.options import READING
+from memlm_keras.experiments.options import TEXTS
+from memlm_keras.experiments.options import split_paths
+
+_OWN = "memlm/"
+SMALLEST = "memlm/small"
+_ANY = float("inf")
+# Rows, rates of dropout and rows of an update, and the tokens of training text
+# up to which each is chosen.
+_ROWS = {"small": 10_000_000, "medium": 50_000_000, "large": _ANY}
+_DROPOUT = {0.6: 60_000, 0.5: 300_000, 0.4: 1_000_000, 0.3: _ANY}
+# The smallest row has few epochs of a longer text.
+_SMALLEST_DROPOUT = _DROPOUT | {0.4: 700_000}
+_BATCH_SIZE = {5: 60_000, 20: _ANY}
+# Epochs of the smallest row. Where they are few, its rate falls linearly from
+# this one, and targets are compared with so many words.
+_EPOCHS, _FEW = {40: 100_000, 20: 300_000, 7: _ANY}, 7
+_FALLING_RATE, _NUM_SAMPLED = 0.005, 2000
+# Sizes of the smallest row for texts of more tokens than the first number, and
+# no more than the second.
+_PROJECTED, _PROJECTS = {"units": 248, "embedding_dim": 200}, (300_000, 10**6)
+# Of longer texts, a larger row learns more, which takes a GPU.
+_LONG = 500_000
+# Epochs at most of other rows.
+_MOST_EPOCHS = 40
+# Rows whose sizes a paper's row gets, as `_ROWS`.
+_FITTED_TO = {"small": 200_000, "medium": 2_000_000, "large": _ANY}
+_SIZES = {"scale", "units", "embedding_dim"}
+_SCHEDULES = ("halve_after", "linear_decay", "halve")
+# Lines that decide how words are split, and the reasons.
+_LINES = 1000
+_SPLITS = {
+    "characters": "This text has few spaces between its words, so its tokens "
+    "are characters.",
+    "unicode_script": "Punctuation is attached to words in this text, so it is "
+    "split off.",
+}
+# Words that are among so many most frequent ones of an English text.
+_ENGLISH, _FREQUENT = {"the", "of", "and", "to", "in"}, 40
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """A preset and options that suit a text, with the reasons."""
+
+    preset: str
+    options: dict
+    running: dict
+    reasons: list
+    corpus: object
+
+    @property
+    def is_own(self):
+        """Whether the preset is one of the package's own rows."""
+        return _is_own(self.preset)
+
+    @property
+    def is_english(self):
+        """Whether the text is English as it is printed: its punctuation is
+        attached to words, and the most frequent words are English ones."""
+        tokens = self.corpus.vocabulary.tokens[:_FREQUENT]
+        return self.options.get("tokenize") == "unicode_script" and (
+            _ENGLISH <= {token.lower() for token in tokens}
+        )
+
+
+def choose_preset(dataset, preset=None, **given):
+    """Chooses a preset, or the options of one, for a text.
+
+    Without `preset`, the row of `memlm/` of the text's size is chosen, and how
+    words are split. A paper's row gets the size and the rates of that row.
+
+    Args:
+        dataset: string, as for `Experiment`.
+        preset: string, as for `Experiment`, or `None`.
+        **given: options that are set already, which are not changed; `epochs`
+            may be among them.
+
+    Returns:
+        `None` for a trained model, and for a preset that is not of a neural
+        language model. Otherwise an object with the attributes `preset`,
+        `options` (a dict of overrides for an `Experiment`), `running` (a dict
+        of arguments of its `run`), `reasons` (a list of sentences), `corpus`
+        and `is_english`.
+
+    Raises:
+        UsageError: as for `Experiment`.
+        ValueError: for a text that cannot be read.
+
+    Example:
+
+    >>> from memlm_keras.experiments import choose_preset
+    >>> choose_preset("embedded").preset
+    'memlm/small'
+    """
+    if preset is not None:
+        preset = resolve(preset)
+        is_trained = folder_of_trained(preset) is not None
+        if is_trained or kind_of(preset) != LANGUAGE_MODEL:
+            return None
+    reading = {o.name: given[o.name] for o in READING if o.name in given}
+    options, reasons = {}, []
+    if "tokenize" not in given and dataset not in TEXTS:
+        tokenize, reason = _tokenize(pathlib.Path(split_paths(dataset)[0]))
+        if tokenize is not None and (preset is None or _is_own(preset)):
+            options["tokenize"] = reading["tokenize"] = tokenize
+            reasons.append(reason)
+        elif tokenize is not None:
+            reasons.append(
+                "Words are divided at white space alone, as the paper's text "
+                f"is (--tokenize={tokenize} suits this text)."
+            )
+    corpus = Dataset(dataset, LANGUAGE_MODEL, reading=reading).load()
+    tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
+    if preset is None:
+        preset = _OWN + _up_to(tokens, _ROWS)
+        reasons.append(
+            f"{preset} suits a text of {tokens:,} tokens and {size:,} "
+            f"{unit_of(corpus.vocabulary)}."
+        )
+        if preset == SMALLEST and tokens > _LONG:
+            reasons.append(f"{_OWN}medium learns more of it, on a GPU.")
+    choose = _own_settings if _is_own(preset) else _fitted_settings
+    chosen, running = choose(preset, corpus, given, reasons)
+    return Choice(preset, options | chosen, running, reasons, corpus)
+
+
+def _own_settings(preset, corpus, given, reasons):
+    """Options and arguments of `run` of one of our rows; adds the reasons."""
+    tokens, size = len(corpus.train.tokens), len(corpus.vocabulary)
+    smallest = preset == SMALLEST
+    sized = not given.keys().isdisjoint(_SIZES)
+    scheduled = not given.keys().isdisjoint(_SCHEDULES)
+    epochs = _up_to(tokens, _EPOCHS) if smallest else _MOST_EPOCHS
+    few = epochs <= _FEW
+    above, most = _PROJECTS
+    rates = _SMALLEST_DROPOUT if smallest else _DROPOUT
+    options = {
+        "dropout": _up_to(tokens, rates),
+        "batch_size": _up_to(tokens, _BATCH_SIZE),
+    }
+    if smallest and above < tokens <= most and not sized:
+        options |= _PROJECTED
+        reasons.append(
+            f"Its {options['units']} outputs are projected to the size of the "
+            "embeddings, which pays for a text of this size."
+        )
+    if few and size > 2 * _NUM_SAMPLED:
+        options["num_sampled"] = _NUM_SAMPLED
+    if few and "epochs" not in given and not scheduled:
+        options["linear_decay"] = epochs
+        if not sized:
+            options["learning_rate"] = _FALLING_RATE
+    options = {k: v for k, v in options.items() if k not in given}
+    if "dropout" in options:
+        reasons.append(
+            f"The dropout is {options['dropout']}, for {tokens:,} tokens."
+        )
+    if "num_sampled" in options:
+        reasons.append(
+            f"In training, targets are compared with {_NUM_SAMPLED:,} of the "
+            "words, which is faster and costs about 1% (--num_sampled=0: all)."
+        )
+    if "linear_decay" in options:
+        reasons.append(
+            "The learning rate falls in a line to zero, as epochs of a long "
+            "text are few."
+        )
+    row = dataclasses.asdict(registry.find(preset)[1]) | given | options
+    reasons.append(
+        f"An update reads {row['batch_size']} rows of {row['segment_length']} "
+        f"tokens, at a rate of {row['learning_rate']:g}."
+    )
+    running = {} if "epochs" in given else {"epochs": epochs}
+    epochs = given.get("epochs", epochs)
+    reasons.append(
+        f"It is trained for at most {epochs} epoch{'s' * (epochs > 1)}, and "
+        "ends earlier if the validation text gains no more. After some "
+        "seconds, it prints how long that takes."
+    )
+    return options, running
+
+
+def _fitted_settings(preset, corpus, given, reasons):
+    """The same of a paper's row."""
+    tokens, starts = len(corpus.train.tokens), corpus.train.document_starts
+    row = registry.find(preset)[1]
+    own_row = registry.find(_OWN + _up_to(tokens, _FITTED_TO))[1]
+    options = _fitted(row, own_row, tokens)
+    if not given.keys().isdisjoint(_SCHEDULES):
+        del options["halve"]
+    options = {k: v for k, v in options.items() if k not in given}
+    running = {"epochs": _MOST_EPOCHS, "patience": own_row.patience}
+    running = {k: v for k, v in running.items() if k not in given}
+    reasons.append(
+        f"{preset} is made for a larger text. Its size, optimizer and rates "
+        f"are fitted to {tokens:,} tokens (--as_published keeps the paper's)."
+    )
+    batch_size = (given | options)["batch_size"]
+    reads_each = row.data().get("documents", False)
+    too_few = starts is not None and len(starts) < 2 * batch_size
+    if reads_each and too_few and "documents" not in given:
+        options["documents"] = False
+        reasons.append(
+            f"The {len(starts)} documents are read as one text, as they are "
+            f"too few to fill {batch_size} rows (--documents: each by itself)."
+        )
+    return options, running
+
+
+def _is_own(preset):
+    return preset.startswith(_OWN)
+
+
+def _up_to(tokens, limits):
+    """Returns the first key whose limit is at least `tokens`."""
+    return next(key for key, most in limits.items() if tokens <= most)
+
+
+def _fitted(row, ours, tokens):
+    """Options that give a paper's row the size, the optimizer and the rates of
+    ours."""
+    # An update of a short text reads as many tokens as ours. With more, there
+    # are so few in an epoch that the rate is halved too soon.
+    rows = _up_to(tokens, _BATCH_SIZE) * ours.segment_length
+    fitted = {
+        "batch_size": min(round(rows / row.segment_length), ours.batch_size),
+        "dropout": _up_to(tokens, _DROPOUT),
+    }
+    if ours.units < row.units:
+        fitted["scale"] = round(ours.units / row.units, 3)
+    if getattr(row, "initial_range", None):
+        # With smaller weights, training first learns word frequencies alone,
+        # and then stops improving, so that the rate would be halved too soon.
+        fitted["initial_range"] = ours.initial_range
+    by_adam = row.optimizer()["class_name"] in ("Adam", "FusedAdam")
+    if not by_adam:
+        # Rates of other optimizers suit the published sizes.
+        fitted["optimizer"] = "adam"
+    if not by_adam or "scale" in fitted:
+        fitted["learning_rate"] = ours.learning_rate
+    return {**fitted, "halve": True}
+
+
+def _tokenize(path):
+    """The splitter for the words of a text, and the reason; `None` where white
+    space divides them well."""
+    for training in (path / "train", path / "train.txt"):
+        path = training if training.exists() else path
+    try:
+        lines = TextSource(path).sentences()
+    except (OSError, ValueError):
+        # Reading the corpus says what is wrong.
+        return None, None
+    lines = itertools.islice(lines, _LINES)
+    words = [word for line, _ in lines for word in line.split()]
+    split = split_for(words)
+    return split, _SPLITS.get(split)
