@@ -15,7 +15,7 @@ from memlm_keras.evaluation import sentence_losses
 from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.datasets import evaluation_batches
-from memlm_keras.experiments.experiment import again
+from memlm_keras.experiments.experiment import reopen
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import as_flag
@@ -122,7 +122,7 @@ def train(every, jobs=1, minutes=math.inf):
 def keep(folder, kept):
     """Copies the small files of a finished run, and adds its test losses."""
     run_folder = RunFolder(folder)
-    experiment = again(run_folder)
+    experiment = reopen(run_folder)
     losses, counts = _test_losses(experiment, run_folder.model())
     with files.atomic_path(pathlib.Path(kept)) as temporary:
         temporary.mkdir()
