@@ -3,14 +3,13 @@
 import dataclasses
 import math
 import pathlib
-import shutil
 from collections.abc import Mapping
 
 import keras
 import numpy as np
 
+import logs
 import paper_claims
-from memlm_keras import files
 from memlm_keras.evaluation import sentence_losses
 from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import runs
@@ -22,9 +21,6 @@ from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.table import experiment_of
 from paper_claims import Setting
 
-LOSSES = "test_losses.csv"
-_COPIED = ("results.json", "log.csv")
-
 
 @dataclasses.dataclass(frozen=True)
 class Model:
@@ -34,9 +30,9 @@ class Model:
     changes: Mapping
     setting: Setting
 
-    def run(self, seed, logs, run_dir="runs", data_dir=None, **trial):
-        """The `ClaimRun` of a seed, whose files are kept in a folder of `logs`;
-        `trial` replaces options of the setting."""
+    def run(self, seed, folder, run_dir="runs", data_dir=None, **trial):
+        """The `ClaimRun` of a seed, kept in a study of a folder of
+        logs; `trial` replaces options of the setting."""
         options = {**self.setting.options, **trial}
         flags = {**options, **self.changes}
         overrides, changes = [
@@ -47,32 +43,34 @@ class Model:
         experiment = experiment_of(
             self.preset, self.setting.dataset, seed, overrides, changes
         )
-        kept = pathlib.Path(logs, self.setting.size)
-        return ClaimRun(experiment, running, run_dir, kept)
+        study = pathlib.Path(folder, f"{self.setting.size}.jsonl")
+        return ClaimRun(experiment, running, run_dir, study)
 
 
 class ClaimRun(runs.Run):
     """A model of a claim trained with one seed; its title is the command."""
 
-    def __init__(self, experiment, running, run_dir, kept):
+    def __init__(self, experiment, running, run_dir, study):
         self.experiment = experiment
         self.recipe = experiment.recipe
         self.running = running
         self.folder = pathlib.Path(run_dir, experiment.name)
-        self.kept = kept / experiment.name
-        losses = self.kept / LOSSES
+        self.study = study
         super().__init__(
-            runs.short_command(self.recipe, **running),
-            losses if losses.exists() else None,
+            runs.short_command(self.recipe, **running), self._finished()
         )
+
+    def _finished(self):
+        run = logs.read(self.study).get(self.experiment.name, {})
+        return run["results"] if logs.LOSSES in run else None
 
     def train(self, stop):
         failure = runs.train_in_process(
             self.folder, self.recipe, self.running, stop
         )
         if failure is None:
-            runs.in_fresh_process(keep, self.folder, self.kept)
-            self.results = self.kept / LOSSES
+            runs.in_fresh_process(logs.keep, self.folder, self.study)
+            self.results = self._finished()
         return failure
 
 
@@ -116,36 +114,18 @@ def train(every, jobs=1, minutes=math.inf):
     return runs.run_all(missing, jobs=jobs, minutes=minutes)
 
 
-# === Kept files of a run ===
-
-
-def keep(folder, kept):
-    """Copies the small files of a finished run, and adds its test losses."""
+def test_losses(folder):
+    """Losses of the test sentences of a run folder, or 1 for each pair with a
+    wrong label, beside their numbers of predictions."""
     run_folder = RunFolder(folder)
-    experiment = reopen(run_folder)
-    losses, counts = _test_losses(experiment, run_folder.model())
-    with files.atomic_path(pathlib.Path(kept)) as temporary:
-        temporary.mkdir()
-        for name in _COPIED:
-            shutil.copy(run_folder.path / name, temporary / name)
-        np.savetxt(
-            temporary / LOSSES,
-            np.stack([losses, counts], axis=1),
-            fmt=["%.4f", "%d"],
-            delimiter=",",
-        )
-
-
-def _test_losses(experiment, model):
-    """Losses of test sentences, or 1 for each pair with a wrong label."""
+    experiment, model = reopen(run_folder), run_folder.model()
     if experiment.kind != CLASSIFIER:
-        return sentence_losses(
-            model, evaluation_batches(experiment, model, "test")
-        )
+        batches = evaluation_batches(experiment, model, "test")
+        return np.stack(sentence_losses(model, batches), axis=1)
     wrong = []
     for inputs, targets, *weights in experiment.corpus.batches("test", 64):
         predicted = keras.ops.argmax(model.predict_on_batch(inputs), axis=-1)
         errors = keras.ops.convert_to_numpy(predicted) != targets
         wrong.append(errors[weights[0] > 0] if weights else errors)
     wrong = np.concatenate(wrong)
-    return wrong.astype("float64"), np.ones(len(wrong), "int64")
+    return np.stack([wrong, np.ones(len(wrong))], axis=1)

@@ -7,8 +7,8 @@
 FOLDER has a folder for each corpus: `ptb`, `wikitext-2`, `sick`. Names are
 entries of the queue or papers; without any, all runs are in the queue. A run is
 `memlm train` in its own process. The same command continues what was
-interrupted, and `docs/results/logs/paper` has what is finished. `claims.py
---finished_only --out=docs/results` then writes the verdicts.
+interrupted, and `docs/results/logs/paper.jsonl` has what is finished.
+`claims.py --finished_only --out=docs/results` then writes the verdicts.
 
 `--list` prints a table to the standard error, and to the standard output the
 commands of the missing runs, which run on any machine with the corpora.
@@ -40,7 +40,7 @@ flags.DEFINE_integer("seeds", 99, "At most this number of seeds.", 1)
 flags.DEFINE_string("data_dir", None, "Folder of the corpora's folders.")
 flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
 flags.DEFINE_string("run_dir", "runs", "Folder of the run folders.")
-flags.DEFINE_string("logs", str(LOGS), "Folder of what is kept of a run.")
+flags.DEFINE_string("logs", str(LOGS), "Folder of the logs.")
 flags.DEFINE_multi_string("trial", [], "NAME=VALUE, such as units=8: smaller.")
 
 
@@ -189,8 +189,8 @@ def runs_of(entries):
                 model.run(seed, FLAGS.logs, FLAGS.run_dir, data_dir, **trial)
                 for seed in range(min(entry.seeds, FLAGS.seeds))
             ]
-            yield entry, row, [run for run in runs if run.kept not in seen]
-            seen |= {run.kept for run in runs}
+            yield entry, row, [run for run in runs if run.folder not in seen]
+            seen |= {run.folder for run in runs}
 
 
 def chosen(names):

@@ -61,7 +61,9 @@ define("units", "64", "Sizes of the models.", COUNT)
 define("seeds", "0", "Random seeds.", flags.IntegerParser(lower_bound=0))
 flags.DEFINE_integer("epochs", None, "At most, instead of the setting's.", 1)
 flags.DEFINE_bool("shift", False, "Read the previous word's embedding as well.")
-flags.DEFINE_string("run_dir", "runs/recall", "Folder of runs and pictures.")
+flags.DEFINE_string(
+    "run_dir", "runs/recall", "Folder of recall.jsonl, the runs, and pictures."
+)
 
 
 def main(arguments):

@@ -12,12 +12,12 @@ import keras
 import numpy as np
 from keras import ops
 
+import logs
 from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data import recall
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import report
-from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
 from memlm_keras.experiments.process import provenance
 from memlm_keras.models import LanguageModel
@@ -123,14 +123,14 @@ def state_bytes(model):
 
 
 class RecallRun(runs.Run):
-    """A model trained on a task; each learning rate has its own folder."""
+    """A model trained on a task; each learning rate is a run of a study."""
 
     def __init__(
         self,
         name,
         task,
         setting,
-        folder,
+        study,
         units=64,  # of embeddings and of projected vectors
         shift=False,
         seed=0,
@@ -146,7 +146,7 @@ class RecallRun(runs.Run):
             # Raises an error for a size that it cannot have.
             row.layer(units * row.parts)
         self.task = task
-        self.folder = folder
+        self.study = study
         self.verbose = verbose
         self.settings = [
             {
@@ -169,36 +169,28 @@ class RecallRun(runs.Run):
             # Test sequences must not choose the rate.
             self.results = max(self.finished, key=lambda each: each[0])[1]
 
-    def _path(self, what):
-        # A rate with a schedule depends on the number of epochs from the start.
-        return self.folder / f"rate{what['rate']:g}-epochs{what['most_epochs']}"
-
     def _finished(self, what):
         """Held-out accuracy and results of a finished rate, or `None`."""
-        # The folders in docs/results/logs have no epochs in their names.
-        for path in (self._path(what), self.folder / f"rate{what['rate']:g}"):
-            folder = run_folder.RunFolder(path)
-            results = folder.results() or {}
-            if what.items() <= results.items():
-                return folder.log()[-1]["val_accuracy"], results
-        return None
+        finished = logs.read(self.study).get(name_of(self.task, what))
+        if finished is None:
+            return None
+        return finished["log"]["val_accuracy"][-1], finished["results"]
 
     def train(self, stop=None):
         for what, finished in zip(self.settings, self.finished):
             if finished is None:
-                # Another run is there only if somebody put it there.
-                run_folder.RunFolder(self._path(what)).move_aside()
-                _train(what, self.task, self._path(what), self.verbose)
+                trained = _train(what, self.task, self.verbose)
+                logs.add(self.study, name_of(self.task, what), trained)
         self._read()
 
     def outcome(self):
         return f"accuracy {self.results['accuracy']:.3f}"
 
 
-def run(name, task, setting, folder, **arguments):
+def run(name, task, setting, study, **arguments):
     """Trains a `RecallRun` unless it is finished; returns the results of the
     rate that is best on held-out sequences."""
-    recall_run = RecallRun(name, task, setting, folder, **arguments)
+    recall_run = RecallRun(name, task, setting, study, **arguments)
     if recall_run.results is None:
         recall_run.train()
     return recall_run.results
@@ -247,14 +239,12 @@ def make_runs(
             raise ValueError(
                 f"{task}, {AXES[task]} {number}: {error}"
             ) from None
-        folder = pathlib.Path(run_dir, setting, slug(one))
-        shift = "-shift" * others["shift"]
         made[number] = [
             RecallRun(
                 name,
                 one,
                 setting,
-                folder / f"{name}{shift}-{size}-seed{seed}",
+                pathlib.Path(run_dir, "recall.jsonl"),
                 units=size,
                 seed=seed,
                 **others,
@@ -295,7 +285,8 @@ def make_batches(task, setting, seed):
     )
 
 
-def _train(what, task, path, verbose):
+def _train(what, task, verbose):
+    """Trains a model; returns its run, as `logs.read` has it."""
     row, setting = ROWS[what["row"]], SETTINGS[what["setting"]]
     keras.utils.set_random_seed(what["seed"])
     model = make_model(row, setting, task, what["units"], what["shift"])
@@ -339,14 +330,11 @@ def _train(what, task, path, verbose):
     if len(tests) > 1:
         names = [f"{t.task.pairs} pairs, {t.task.length} tokens" for t in tests]
         results["accuracies"] = dict(zip(names, accuracies))
-    records = [
-        {"epoch": 1 + epoch, **{k: round(v[epoch], 5) for k, v in log.items()}}
-        for epoch in range(epochs)
-    ]
-    with files.atomic_path(path) as temporary:
-        temporary.mkdir()
-        files.write_csv(temporary / "log.csv", records)
-        run_folder.write_json(temporary / run_folder.RESULTS, results)
+    log = {k: [round(value, 5) for value in v] for k, v in log.items()}
+    return {
+        "results": results,
+        "log": {"epoch": [*range(1, 1 + epochs)], **log},
+    }
 
 
 # === Reports ===
@@ -377,12 +365,20 @@ def write(runs, task, setting, run_dir):
     print(f"\n{VERDICTS}")
 
 
-def slug(task):
-    """Name of the folder of a task, such as `mqar-512-64-4-zeros-0-0.01`."""
+def name_of(task, what):
+    """Name of the run of a learning rate, such as
+    `small/copy-1-64-64-8/lstm-64-seed0/rate0.01-epochs25`."""
     values = dataclasses.asdict(task).values()
     # The tasks of a mix are those of its setting.
     values = [value for value in values if not isinstance(value, tuple)]
-    return "-".join([type(task).__name__.lower(), *map(str, values)])
+    slug = "-".join([type(task).__name__.lower(), *map(str, values)])
+    shift = "-shift" * what["shift"]
+    return (
+        f"{what['setting']}/{slug}/"
+        f"{what['row']}{shift}-{what['units']}-seed{what['seed']}/"
+        # A rate with a schedule depends on the number of epochs.
+        f"rate{what['rate']:g}-epochs{what['most_epochs']}"
+    )
 
 
 def verdict(results):

@@ -1,21 +1,19 @@
 """Verdicts on the claims: intervals over seeds and sentences, and the document.
 
-Verdicts depend only on small files that are kept of the finished runs.
+Verdicts depend only on the logs of the finished runs.
 """
 
 import dataclasses
-import glob
-import json
 import math
+import re
 import statistics
 
 import numpy as np
 from scipy import special
 
+import logs
 import paper_claims
-from claim_runs import LOSSES
 from claim_runs import labels
-from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments import report
 
@@ -137,20 +135,22 @@ def verdicts(tests):
     return words
 
 
-def losses_of(model, logs):
-    """The `Losses` of all kept seeds of a `Model`; `None` if there are none."""
-    losses, parameters = [], None
-    kept = model.run(0, logs).kept
-    all_seeds = glob.escape(kept.name.removesuffix("0"))
-    for path in sorted(kept.parent.glob(f"{all_seeds}*/{LOSSES}")):
-        with files.reading(path, "losses of a run", "Delete its folder."):
-            losses.append(np.loadtxt(path, delimiter=",", ndmin=2))
-            results = json.loads(path.with_name("results.json").read_text())
-            parameters = results["parameters"]
-    if not losses:
+def losses_of(model, folder):
+    """The `Losses` of all seeds of a `Model` in a folder of logs, or `None`."""
+    first = model.run(0, folder)
+    of_model = re.escape(first.experiment.name.removesuffix("0")) + r"\d+"
+    found = [
+        run
+        for name, run in sorted(logs.read(first.study).items())
+        if logs.LOSSES in run and re.fullmatch(of_model, name)
+    ]
+    if not found:
         return None
-    counts = losses[0][:, 1].astype("int64")
-    return Losses(np.stack([each[:, 0] for each in losses]), counts, parameters)
+    return Losses(
+        np.stack([run[logs.LOSSES][:, 0] for run in found]),
+        found[0][logs.LOSSES][:, 1].astype("int64"),
+        found[-1]["results"]["parameters"],
+    )
 
 
 # === The document ===

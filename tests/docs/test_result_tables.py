@@ -1,21 +1,21 @@
 """Numbers in the tables of result pages come from kept logs."""
 
 import collections
-import csv
-import json
 import pathlib
 import re
 import statistics
 
 import pytest
 
+import logs
 from memlm_keras import presets
 from memlm_keras.presets import daniluk2017
 
 # Before any test registers a paper of its own.
 NAMES = presets.names()
+
 RESULTS = pathlib.Path(__file__).resolve().parents[2] / "docs" / "results"
-# Folders of the logs behind each page.
+# Studies behind each page.
 LOGS = {
     "daniluk2017": ["small"],
     "defaults": ["defaults", "ablation"],
@@ -40,27 +40,18 @@ NOT_LOGGED = re.compile("published|chance|rate$|embeddings|better")
 
 
 def logged(page):
-    """Numbers in the results of a page: those of all seeds, by place."""
-    by_seed = collections.defaultdict(list)
-
-    def add(place, value):
-        if isinstance(value, list):
-            value = dict(enumerate(value))
-        if isinstance(value, dict):
-            for key, entry in value.items():
-                add((*place, key), entry)
-        elif isinstance(value, float):
-            by_seed[place].append(value)
-
-    for folder in LOGS[page]:
-        for path in sorted((RESULTS / "logs" / folder).rglob("*.json")):
-            run = re.sub(r"seed\d+", "", str(path.relative_to(RESULTS)))
-            add((run,), json.loads(path.read_text()))
-        for path in (RESULTS / "logs" / folder).rglob("log.csv"):
-            for row in csv.DictReader(path.open()):
-                for name in ("val_accuracy", "val_perplexity"):
-                    add((path, row["epoch"], name), float(row.get(name, 0)))
-    return by_seed
+    """Numbers of all seeds in the studies of a page, by run and place."""
+    found = {}
+    for study in LOGS[page]:
+        path = RESULTS / "logs" / f"{study}.jsonl"
+        for (name, *place), values in logs.numbers(path).items():
+            found[f"/{study}/{name}/", *place] = values
+        for name, run in logs.read(path).items():
+            for column in ("val_accuracy", "val_perplexity"):
+                epochs = run.get("log", {}).get(column, ())
+                for epoch, value in enumerate(epochs):
+                    found[f"/{study}/{name}/", column, epoch] = [value]
+    return found
 
 
 def measured(page):

@@ -3,7 +3,6 @@
 import dataclasses
 import re
 import shlex
-import shutil
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from corpus_files import write_sick
 from scipy import stats
 
 import claim_runs
+import logs
 import paper_claims
 import programs
 import verdicts
@@ -285,23 +285,22 @@ def test_runs_are_trained_kept_and_not_trained_again(claims, folder, small):
     assert told.status == 0, told.err
     assert told.out.count("1/2 memlm train") == 2
     assert "2/2 memlm train" in told.out and " in all\n" in told.out
-    logs = list((folder / "claims" / "logs" / "small").iterdir())
-    assert len(logs) == 2
-    for log in logs:
-        found = np.loadtxt(log / "test_losses.csv", delimiter=",")
-        results = (log / "results.json").read_text()
-        assert found[:, 1].sum() > 0 and '"perplexity"' in results
-        assert f'"memlm_keras": "{__version__}' in results
-        assert (log / "log.csv").read_text().startswith("epoch,")
+    study = folder / "claims" / "logs" / "small.jsonl"
+    kept = logs.read(study)
+    assert len(kept) == 2
+    for run in kept.values():
+        assert run["test_losses"][:, 1].sum() > 0
+        assert run["results"]["test"]["perplexity"] > 1
+        assert run["results"]["memlm_keras"].startswith(__version__)
+        assert run["log"]["epoch"] == [0]
     document = (folder / "claims" / "claims.md").read_text()
     assert "| 1 |" in document and "A GRU reads" in document
     assert "| 0 of 1 |" in document and "2 of 2 runs are fin" in document
     told = claims("kong2019", "--queue")
     assert "0 of 2 runs are missing" in told.err and not told.out
     # Seeds that are kept beyond those asked for count.
-    for log in logs:
-        more = log.with_name(log.name.replace("seed0", "seed2"))
-        shutil.copytree(log, more)
+    for name, run in kept.items():
+        logs.add(study, name.replace("seed0", "seed2"), run)
     assert claims("--finished_only").status == 0
     document = (folder / "claims" / "claims.md").read_text()
     assert "| 2 |" in document and "2 of 2 runs are fin" in document
@@ -314,8 +313,8 @@ def test_pairs_are_counted_as_they_are_predicted(folder):
     command += ["--units=4", "--epochs=1", "--verbose=0"]
     assert command_line.main(command) == 0
     (run,) = (folder / "runs").iterdir()
-    claim_runs.keep(run, folder / "kept")
-    found = np.loadtxt(folder / "kept" / "test_losses.csv", delimiter=",")
+    logs.keep(run, "study.jsonl")
+    found = logs.read("study.jsonl")[run.name]["test_losses"]
     accuracy = RunFolder(run).results()["test"]["accuracy"]
     assert 100 * (1 - found[:, 0].mean()) == pytest.approx(accuracy, abs=1e-3)
 

@@ -1,11 +1,11 @@
 """Commands of the result pages, beside the logs of their runs."""
 
-import json
 import pathlib
 import shlex
 
 import pytest
 
+import logs
 import programs
 from memlm_keras import presets
 from memlm_keras.experiments import command_line
@@ -70,8 +70,11 @@ def runs_of(step):
 def logged(paper, folder):
     """The runs of a paper in a folder of logs."""
     found = set()
-    for path in DOCS.glob(f"results/logs/{folder}/*/results.json"):
-        results = json.loads(path.read_text(encoding="utf-8"))
+    study = logs.read(DOCS / "results" / "logs" / f"{folder}.jsonl")
+    for run in study.values():
+        results = run["results"]
+        if "preset" not in results:
+            continue
         name = results["preset"]
         # Those of Kneser-Ney are on the page of Tran et al. (2016).
         if name.partition("/")[0] == paper or "/" not in name:

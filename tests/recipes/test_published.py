@@ -9,6 +9,7 @@ from absl import flags
 from corpus_files import write_splits
 
 import claim_runs
+import logs
 import memlm_keras as memlm
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import runs
@@ -87,15 +88,15 @@ def test_entries_say_what_they_are(recipe):
 
 
 def test_each_run_is_as_published_and_is_there_once(found):
-    kept = [run.kept for *_, of_row in found for run in of_row]
-    assert len(kept) == len(set(kept)) > 250
+    names = [run.folder.name for *_, of_row in found for run in of_row]
+    assert len(names) == len(set(names)) > 250
     # All that was trained is in the queue.
-    assert set((LOGS / "paper").iterdir()) <= set(kept)
+    assert set(logs.read(LOGS / "paper.jsonl")) <= set(names)
     without = {entry.name for entry, *_ in found}
     for entry, row, of_row in found:
         for run in of_row[:1]:
             without.discard(entry.name)
-            assert run.kept.parent == LOGS / "paper"
+            assert run.study == LOGS / "paper.jsonl"
             changes = {**row.changes, **entry.changes}
             # A rate or a text is no size of the model.
             assert run.experiment.overrides.keys() <= {"documents", *changes}
@@ -106,12 +107,12 @@ def test_each_run_is_as_published_and_is_there_once(found):
 
 
 def test_claims_have_the_same_runs(found):
-    of_queue = {run.kept: run for *_, of_row in found for run in of_row}
+    of_queue = {run.folder: run for *_, of_row in found for run in of_row}
     for model in claim_runs.models_of(CLAIMS, "paper").values():
         for seed in range(model.setting.seeds):
             run = model.run(seed, LOGS)
-            assert run.recipe == of_queue[run.kept].recipe
-            assert run.running.items() <= of_queue[run.kept].running.items()
+            assert run.recipe == of_queue[run.folder].recipe
+            assert run.running.items() <= of_queue[run.folder].running.items()
 
 
 def test_the_list_is_of_commands(recipe, capsys, tmp_path):
@@ -157,8 +158,9 @@ def test_runs_are_continued_and_kept(tiny, tmp_path, capsys, monkeypatch):
     assert tiny("one", "--jobs=2", "--trial=batch_size=5") == 0
     told = capsys.readouterr().out
     assert "2/2 memlm train" in told and "--batch_size=5" in told
-    (run,) = (tmp_path / "logs" / "paper").glob("*lstm*")
-    assert '"last_epoch"' in (run / "results.json").read_text()
+    kept = logs.read(tmp_path / "logs" / "paper.jsonl")
+    (name,) = [name for name in kept if "lstm" in name]
+    assert kept[name]["results"]["last_epoch"]
     # The second entry has the second seed alone.
     tiny("--list", "--trial=batch_size=5")
     told = capsys.readouterr()

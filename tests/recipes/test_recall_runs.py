@@ -1,12 +1,12 @@
 """The recall suite: its runs, and what is said of them."""
 
 import dataclasses
-import json
 import pathlib
 import types
 
 import pytest
 
+import logs
 import recall_rows
 import recall_runs
 from memlm_keras.data.recall import MQAR
@@ -14,7 +14,7 @@ from memlm_keras.data.recall import Binding
 from memlm_keras.data.recall import Copy
 from memlm_keras.data.recall import MQARMix
 
-LOGS = pathlib.Path(__file__).parents[2] / "docs/results/logs/recall"
+LOGS = pathlib.Path(__file__).parents[2] / "docs/results/logs"
 TASK = MQAR(16, length=12, pairs=2)
 PARTS = ((1, 4, 6), (2, 8, 6))
 MIX = MQARMix(PARTS, (*PARTS, (3, 16, 6)), vocabulary_size=16)
@@ -34,8 +34,9 @@ def run(tmp_path, monkeypatch):
     monkeypatch.setattr(recall_runs, "_TEST_ROWS", 40)
 
     def call(name="gru", setting="tiny", **arguments):
+        study = tmp_path / "recall.jsonl"
         return recall_runs.run(
-            name, TASK, setting, tmp_path, units=4, verbose=0, **arguments
+            name, TASK, setting, study, units=4, verbose=0, **arguments
         )
 
     return call
@@ -43,36 +44,23 @@ def run(tmp_path, monkeypatch):
 
 def test_a_finished_run_is_read(run, tmp_path, monkeypatch):
     results = run()
-    folder = tmp_path / "rate0.01-epochs2"
-    assert {p.name for p in folder.iterdir()} == {"log.csv", "results.json"}
-    assert json.loads((folder / "results.json").read_text()) == results
-    log = (folder / "log.csv").read_text().splitlines()
-    assert len(log) == 3 and log[0].startswith("epoch,accuracy,loss,")
+    assert [path.name for path in tmp_path.iterdir()] == ["recall.jsonl"]
+    ((name, kept),) = logs.read(tmp_path / "recall.jsonl").items()
+    place = "tiny/mqar-16-12-2-uniform-0-0.01/gru-4-seed0"
+    assert name == f"{place}/rate0.01-epochs2"
+    assert kept["results"] == results and kept["log"]["epoch"] == [1, 2]
+    assert {"accuracy", "loss", "val_accuracy"} <= set(kept["log"])
     assert results["training_rows"] == 16 and results["chance"] == 0.5
     assert 0 <= results["accuracy"] <= 1
     monkeypatch.setattr(recall_runs, "_train", None)
     assert run() == results
-    # Also where its folder was named by its rate alone.
-    folder.rename(tmp_path / "rate0.01")
-    assert run() == results and run(epochs=2) == results
 
 
-def test_runs_of_other_epochs_stand_side_by_side(run, tmp_path, monkeypatch):
+def test_runs_of_other_epochs_stand_side_by_side(run, monkeypatch):
     found = {epochs: run(epochs=epochs) for epochs in (1, 2)}
     assert [r["training_rows"] for r in found.values()] == [8, 16]
     monkeypatch.setattr(recall_runs, "_train", None)
     assert all(run(epochs=epochs) == found[epochs] for epochs in (1, 2))
-    folders = sorted(path.name for path in tmp_path.iterdir())
-    assert folders == ["rate0.01-epochs1", "rate0.01-epochs2"]
-
-
-def test_another_run_that_stands_there_is_kept(run, tmp_path):
-    path = tmp_path / "rate0.01-epochs2"
-    path.mkdir()
-    (path / "results.json").write_text('{"row": "lstm"}')
-    assert run()["row"] == "gru"
-    aside = tmp_path / "rate0.01-epochs2-old1" / "results.json"
-    assert aside.read_text() == '{"row": "lstm"}'
 
 
 @pytest.mark.parametrize("epochs", [0, -1, 2.0])
@@ -85,55 +73,56 @@ def test_kept_logs_are_read():
     """Those that docs/results/recall.md rests on."""
     kinds = (MQAR, MQARMix, Copy, Binding)
     tasks = {kind.__name__: kind for kind in kinds}
-    paths = list(LOGS.rglob("results.json"))
-    for path in paths:
-        kept = json.loads(path.read_text())
-        task = eval(kept["task"], tasks)
-        folder = path.parents[1]
-        assert folder.parent == LOGS / kept["setting"] / recall_runs.slug(task)
+    runs = logs.read(LOGS / "recall.jsonl")
+    found = [run["results"] for run in runs.values() if "log" in run]
+    for kept in found:
         named = ("units", "shift", "seed")
         run = recall_runs.RecallRun(
             kept["row"],
-            task,
+            eval(kept["task"], tasks),
             kept["setting"],
-            folder,
+            LOGS / "recall.jsonl",
             epochs=kept["most_epochs"],
             **{name: kept[name] for name in named},
         )
         # One for each rate that was run.
         assert kept in [each[1] for each in run.finished if each]
-    assert len(paths) > 100
+    assert len(found) > 100
 
 
 def test_an_interrupted_run_leaves_nothing(run, tmp_path, monkeypatch):
-    def interrupted(path, values):
+    def interrupted():
         raise KeyboardInterrupt
 
-    with monkeypatch.context() as patch:
-        patch.setattr(recall_runs.run_folder, "write_json", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            run()
+    monkeypatch.setattr(recall_runs, "provenance", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run()
     assert not list(tmp_path.iterdir())
 
 
 def test_seeds_are_reproducible(run, tmp_path):
-    folder = tmp_path / "rate0.01-epochs2"
-    first = run()["accuracy"], (folder / "log.csv").read_text()
-    folder.rename(tmp_path / "kept")
-    again = run()["accuracy"], (folder / "log.csv").read_text()
-    assert again == first
+    study = tmp_path / "recall.jsonl"
+    first, (before,) = run()["accuracy"], logs.read(study).values()
+    study.unlink()
+    assert run()["accuracy"] == first
+    assert [each["log"] for each in logs.read(study).values()] == [
+        before["log"]
+    ]
 
 
 def test_held_out_sequences_choose_the_rate(run, tmp_path):
     run(setting="two")
-    folders = [tmp_path / f"rate{r}-epochs2" for r in ("0.1", "0.001")]
+    study = tmp_path / "recall.jsonl"
     # The better on the test sequences is the worse on those held out.
-    for folder, accuracy, held_out in zip(folders, (0.1, 0.9), (0.8, 0.2)):
-        path = folder / "results.json"
-        values = {**json.loads(path.read_text()), "accuracy": accuracy}
-        path.write_text(json.dumps(values))
-        log = f"epoch,val_accuracy\n1,0.5\n2,{held_out}\n"
-        (folder / "log.csv").write_text(log)
+    for rate, accuracy, held_out in ((0.1, 0.1, 0.8), (0.001, 0.9, 0.2)):
+        ((name, kept),) = [
+            (name, each)
+            for name, each in logs.read(study).items()
+            if each["results"]["rate"] == rate
+        ]
+        results = {**kept["results"], "accuracy": accuracy}
+        log = {"val_accuracy": [0.5, held_out]}
+        logs.add(study, name, {"results": results, "log": log})
     assert run(setting="two")["rate"] == 0.1
 
 
@@ -277,7 +266,7 @@ def test_seeds_stand_in_one_line():
 def test_tables_have_the_words_of_the_document():
     (head, *_), page = (
         recall_runs.lines([RESULTS]),
-        LOGS.parents[2] / "how_to/recall.md",
+        LOGS.parents[1] / "how_to/recall.md",
     )
     assert head in page.read_text(encoding="utf-8")
 
@@ -324,8 +313,10 @@ def test_pictures_are_drawn(tmp_path, capsys):
     assert "mqar, pairs 4, small" in capsys.readouterr().out
 
 
-def test_tasks_have_folders_of_their_own():
+def test_tasks_have_runs_of_their_own():
+    what = dict.fromkeys(("setting", "row", "units", "seed"), 0)
+    what |= {"shift": True, "rate": 0.01, "most_epochs": 3}
     tasks = [TASK, MQAR(16, 12, 2, "zeros"), Copy(2), Binding(2), MIX]
-    slugs = [recall_runs.slug(task) for task in tasks]
-    assert slugs[1] == "mqar-16-12-2-zeros-0-0.01" and len(set(slugs)) == 5
-    assert slugs[4] == "mqarmix-16-uniform-0"
+    names = [recall_runs.name_of(task, what) for task in tasks]
+    assert "/mqar-16-12-2-zeros-0-0.01/" in names[1] and len(set(names)) == 5
+    assert "/mqarmix-16-uniform-0/0-shift-0-seed0/rate0.01-ep" in names[4]

@@ -1,0 +1,195 @@
+"""Logs of the runs behind the result pages: a file for each study, in which
+each line is a run.
+
+    python recipes/logs.py docs/results/logs/pairs.jsonl
+    python recipes/logs.py docs/results/logs/tutorial.jsonl small
+    python recipes/logs.py keep docs/results/logs/paper.jsonl runs/NAME
+
+The first prints the perplexities and accuracies of all runs, with mean and
+deviation over the seeds. The second prints all that is kept of one run. The
+third adds run folders to a study.
+"""
+
+import base64
+import collections
+import csv
+import fcntl
+import functools
+import json
+import os
+import pathlib
+import re
+import statistics
+import zlib
+
+import numpy as np
+
+import programs
+from memlm_keras import files
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
+
+RESULTS, LOSSES = "results.json", "test_losses"
+# Losses are kept as integers, in parts of a nat.
+_PARTS = 10_000
+# Digits of float32, the type of what Keras logs.
+_DIGITS = 7
+
+
+def read(study):
+    """Reads the runs of a study.
+
+    Args:
+        study: path of a file of `docs/results/logs`, which may not exist yet.
+
+    Returns:
+        Dict of the runs by name, each a dict with some of
+        `"results"`: the content of `results.json`, with the command;
+        `"log"` and others that end in `log`: a dict of lists by column, a
+        value for each epoch;
+        `"test_losses"`: float array of shape `(sentences, 2)`, the summed loss
+        and the number of predictions of each test sentence. For a pair of
+        sentences, they are 1 and 1 if its label was predicted wrongly;
+        `"text"`: what a program printed.
+
+    Raises:
+        ValueError: if the file is damaged.
+    """
+    try:
+        status = os.stat(study)
+    except FileNotFoundError:
+        return {}
+    return _read(os.fspath(study), status.st_mtime_ns, status.st_size)
+
+
+@functools.lru_cache
+def _read(study, *version):
+    runs = {}
+    with files.reading(study, "study", "Restore it."):
+        for line in pathlib.Path(study).read_text("utf-8").splitlines():
+            run = json.loads(line)
+            if LOSSES in run:
+                run[LOSSES] = _unpack(run[LOSSES])
+            runs[run.pop("name")] = run
+    return runs
+
+
+def add(study, name, run):
+    """Adds a run, a dict as `read` returns, in place of one of its name. The
+    file is replaced as a whole, and other processes wait."""
+    study = pathlib.Path(study)
+    study.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(study.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs = {**read(study), name: run}
+        with files.atomic_path(study) as temporary:
+            lines = (_line(name, runs[name]) for name in sorted(runs))
+            temporary.write_text("".join(lines), "utf-8")
+    finally:
+        os.close(lock)
+
+
+def keep(folder, study):
+    """Adds the run of a folder to a study, under the name of the folder.
+
+    Args:
+        folder: path of a finished run folder of `memlm train`, or of a folder
+            with `results.json`, `log.csv` and, if known, `test_losses.csv`.
+            The losses of a model are computed if they are not there.
+        study: path of the study's file.
+    """
+    folder = pathlib.Path(folder)
+    run = {"results": files.read_json(folder / RESULTS, "results of a run")}
+    for path in sorted(folder.glob("*log.csv")):
+        with path.open(encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        run[path.stem] = {
+            name: [_rounded(row[name]) for row in rows] for name in rows[0]
+        }
+    losses = folder / f"{LOSSES}.csv"
+    if losses.exists():
+        run[LOSSES] = np.loadtxt(losses, delimiter=",", ndmin=2)
+    elif (folder / "model.keras").exists():
+        import claim_runs
+
+        run[LOSSES] = claim_runs.test_losses(folder)
+    add(study, folder.name, run)
+
+
+def numbers(study):
+    """Returns lists of the measured numbers of a study, over seeds, by the name
+    of the run without its seed and the place in its results."""
+    by_seed = collections.defaultdict(list)
+
+    def collect(place, value):
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            for key, entry in value.items():
+                collect((*place, str(key)), entry)
+        elif isinstance(value, float):
+            by_seed[place].append(value)
+
+    for name, run in read(study).items():
+        collect((re.sub(r"-?seed\d+", "", name),), run.get("results"))
+    return by_seed
+
+
+def main(arguments):
+    if arguments[:1] == ["keep"] and len(arguments) > 2:
+        for folder in arguments[2:]:
+            keep(folder, arguments[1])
+        return
+    if not arguments or not read(arguments[0]):
+        raise UsageError("Name a study, such as docs/results/logs/pairs.jsonl.")
+    study, *names = arguments
+    for name in names:
+        run = {**read(study).get(name, {})}
+        if not run:
+            raise UsageError(
+                f"{study} has no run {name}.{nearest(name, read(study))}"
+            )
+        print(run.pop("text", ""), end="")
+        if LOSSES in run:
+            run[LOSSES] = run[LOSSES].tolist()
+        if run:
+            print(json.dumps(run, indent=1))
+    if names:
+        return
+    for (name, *place), values in numbers(study).items():
+        if place[-1].endswith(("perplexity", "accuracy")):
+            text = ", ".join(f"{value:.4f}" for value in values)
+            if len(values) > 1:
+                text += f"; mean {statistics.mean(values):.4f}"
+                text += f", deviation {statistics.stdev(values):.4f}"
+            print(f"{name}: {' '.join(place)}: {text}")
+
+
+def _line(name, run):
+    run = {"name": name, **run}
+    if LOSSES in run:
+        run[LOSSES] = _pack(run[LOSSES])
+    return json.dumps(run, separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _pack(losses):
+    """Integers of 32 bits, all first bytes first, compressed as text."""
+    whole = np.round(losses * [_PARTS, 1]).astype("<i4")
+    planes = whole.T.ravel().view("u1").reshape(-1, 4).T.tobytes()
+    return base64.b64encode(zlib.compress(planes, 9)).decode()
+
+
+def _unpack(text):
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(text)), "u1")
+    whole = planes.reshape(4, -1).T.copy().view("<i4").reshape(2, -1)
+    return whole.T / [_PARTS, 1]
+
+
+def _rounded(text):
+    value = float(f"{float(text):.{_DIGITS}g}")
+    return int(value) if value.is_integer() else value
+
+
+if __name__ == "__main__":
+    programs.run(main)
