@@ -36,8 +36,8 @@ setup(
     packages=find_packages(include=["memlm_keras", "memlm_keras.*"]),
     package_data={
         "memlm_keras.analysis": ["*.html"],
+        "memlm_keras.integrations.web": ["page/*"],
         "memlm_keras.presets": ["trained/*/*/*"],
-        "memlm_keras.serving": ["page/*"],
     },
     # Too large for a wheel; a clone has it.
     exclude_package_data={

@@ -353,17 +353,20 @@ def _load_entry_points():
         _TO_LOAD = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
     # Removed before it is loaded, since it may look up presets itself.
     while _TO_LOAD:
-        entry_point = _TO_LOAD.pop(0)
-        try:
-            loaded = entry_point.load()
-            if callable(loaded):
-                loaded()
-        except Exception as error:
-            # A fault in another package must not hide all presets.
-            warnings.warn(
-                f"The entry point {entry_point.name!r} = "
-                f"{entry_point.value!r} of the group {ENTRY_POINTS!r} could "
-                f"not be loaded, and its presets are missing: "
-                f"{type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+        load_entry_point(_TO_LOAD.pop(0))
+
+
+def load_entry_point(entry_point):
+    """Imports what an entry point names, and calls it if it is a function."""
+    try:
+        loaded = entry_point.load()
+        return loaded() if callable(loaded) else loaded
+    except Exception as error:
+        # A fault in another package must not hide all presets or formats.
+        what = entry_point.group.rpartition(".")[2]
+        warnings.warn(
+            f"The entry point {entry_point.name!r} = {entry_point.value!r} of "
+            f"the group {entry_point.group!r} could not be loaded, and its "
+            f"{what} are missing: {type(error).__name__}: {error}",
+            stacklevel=2,
+        )

@@ -18,6 +18,7 @@ import textwrap
 from absl import flags
 
 from memlm_keras import children
+from memlm_keras import formats
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import Option
@@ -445,14 +446,7 @@ COMMANDS = {
                     "format",
                     str,
                     "Format to write; by default tf_saved_model.",
-                    choices=(
-                        "tf_saved_model",
-                        "onnx",
-                        "triton",
-                        "litert",
-                        "web",
-                        "hf",
-                    ),
+                    choices=tuple(formats.formats()),
                 ),
                 _CACHE,
                 Option("overwrite", bool, "Replace an older export."),

@@ -17,6 +17,7 @@ import sys
 
 import memlm_keras as memlm
 from memlm_keras import files
+from memlm_keras import formats
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.data.tables import naming
@@ -1107,18 +1108,9 @@ def export(positional, values, command):
     cache = values.get("cache", False)
     model = _load(positional.run, cache=cache)
     name = _name_of(positional.run) + "-cache" * cache
-    server, default = {
-        "tf_saved_model": ("TensorFlow Serving", f"saved_models/{name}"),
-        "onnx": ("onnxruntime", f"{name}.onnx"),
-        "litert": ("LiteRT", f"{name}.tflite"),
-        "triton": ("Triton", f"model_repository/{name}"),
-        "web": ("browsers", f"pages/{name}"),
-        "hf": ("transformers", f"huggingface/{name}"),
-    }[format]
-    path, overwrite = (
-        positional.folder or default,
-        values.get("overwrite", False),
-    )
+    about = formats.formats()[format]
+    path = positional.folder or about.place.format(name=name)
+    overwrite = values.get("overwrite", False)
     with _wrong_use():
         memlm.serving.check_path(path, overwrite, format)
     path = memlm.serving.export(
@@ -1136,25 +1128,15 @@ def export(positional, values, command):
             else None
         ),
     )
-    print(f"Exported for {server}: {path}")
-    parent = shlex.quote(str(path.parent.resolve()))
-    if format == "triton":
-        print(f"  tritonserver --model-repository={parent}")
-    elif format == "web":
-        folder = shlex.quote(str(path.resolve()))
-        print(f"  python -m http.server --bind=127.0.0.1 --directory={folder}")
-    elif format == "hf":
-        folder = shlex.quote(str(path))
-        print(
-            "  lm_eval run --model hf --tasks blimp --model_args "
-            f"pretrained={folder},trust_remote_code=True"
+    print(f"Exported for {about.server}: {path}")
+    if about.start:
+        folder = path.resolve().parent
+        start = about.start.format(
+            path=shlex.quote(str(path)),
+            folder=shlex.quote(str(folder)),
+            name=shlex.quote(folder.name),
         )
-    elif format == "tf_saved_model":
-        print(
-            "  tensorflow_model_server --rest_api_port=8501 "
-            f"--model_name={shlex.quote(path.resolve().parent.name)} "
-            f"--model_base_path={parent}"
-        )
+        print(f"  {start}")
 
 
 def _facts_of(path, cache):

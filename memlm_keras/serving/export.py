@@ -1,6 +1,5 @@
 """Exporting a model as a SavedModel or as a file, from every backend."""
 
-import importlib
 import importlib.util
 import json
 import os
@@ -9,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import keras
 from keras import ops
@@ -23,48 +21,17 @@ from memlm_keras.arguments import require_vocabulary
 from memlm_keras.data.subwords import SubwordVocabulary
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import atomic_path
+from memlm_keras.formats import formats
+from memlm_keras.formats import function_of
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
 from memlm_keras.models.copies import in_float32
 from memlm_keras.models.ensemble import models_of
-from memlm_keras.serving import web
 from memlm_keras.version import __version__
 
 # Servers read versions as int64.
 _LARGEST_VERSION = 2**63 - 1
-
-
-class Format(NamedTuple):
-    """An export format."""
-
-    # A function of this folder of `(model, vocabulary, options, path)`,
-    # imported only on its backend.
-    writer: str
-    # Of one file, or "" for a folder, with one streamed step of a model;
-    # `None` for a folder of versions.
-    suffix: str | None = None
-    packages: tuple[str, ...] = ()  # besides that of the backend
-    options: tuple[str, ...] = ()  # of `export`, for some formats alone
-    mark: str | None = None  # a file in each folder of this format
-    backend: str = "tensorflow"
-
-
-_ONNX = ("onnx", "tf2onnx")
-FORMATS = {
-    "tf_saved_model": Format("saved_model.write", options=("card",)),
-    "onnx": Format("onnx.write", ".onnx", _ONNX, ("contract", "tokens")),
-    "triton": Format("onnx.write_triton", "", _ONNX, mark="config.pbtxt"),
-    "litert": Format("litert.write", ".tflite", options=("rows", "quantize")),
-    "web": Format("web.write", "", _ONNX, ("quantize",), web.PACKED),
-    "hf": Format(
-        "huggingface.write",
-        suffix="",
-        packages=("torch", "transformers"),
-        mark="modeling_memlm.py",
-        backend="torch",
-    ),
-}
 
 
 def export(
@@ -159,7 +126,7 @@ def export(
     such export fetches the engine, onnxruntime-web, from the npm registry.
 
     With `format="hf"` the folder at `path` is a model of transformers, in
-    float32, with its tokenizer: see `memlm_keras.serving.huggingface`.
+    float32, with its tokenizer: see `memlm_keras.integrations.huggingface.modeling`.
 
     Args:
         model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
@@ -217,7 +184,8 @@ def export(
     PosixPath('saved_models/key_value_predict/1')
     """  # noqa: E501
     path = check_path(path, overwrite, format)
-    is_file = FORMATS[format].suffix is not None
+    about = formats()[format]
+    is_file = about.suffix is not None
     options = _format_options(
         format,
         rows=rows,
@@ -230,9 +198,7 @@ def export(
         options["labels"] = _class_labels(model, labels)
     else:
         options |= _language_model_options(model, top_k, labels, max_length)
-    vocabulary = _vocabulary_of(
-        model, vocabulary, optional=is_file and format not in ("web", "hf")
-    )
+    vocabulary = _vocabulary_of(model, vocabulary, about.needs_vocabulary)
     if "tokens" in options or "contract" in options:
         _require_recogniser(vocabulary, contract, options.pop("tokens", None))
     if not is_file:
@@ -243,8 +209,8 @@ def export(
         model = _as_float32(model)
     if contract == "sherpa" or format == "litert":
         require_zero_state(model, contract or format)
-    if format == "web":
-        options["engine"] = str(web.fetch_engine())
+    if about.prepare is not None:
+        options |= function_of(about.prepare)()
     with atomic_path(path) as temporary:
         write = _write if _writes_here(format) else _write_in_other_process
         write(model, vocabulary, options, temporary, format)
@@ -277,16 +243,17 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
     PosixPath('saved_models/key_value_predict/1')
     """
     path = pathlib.Path(path)
-    require_one_of("format", format, FORMATS)
-    packages = FORMATS[format].packages
-    for package in (*packages, FORMATS[format].backend):
+    require_one_of("format", format, formats())
+    about = formats()[format]
+    packages = about.packages
+    for package in (*packages, about.backend):
         if importlib.util.find_spec(package) is None:
             install = packages if package in packages else [package]
             raise ImportError(
                 f'format="{format}" needs the package {package}, which is not '
                 f"installed. Install it: pip install {' '.join(install)}"
             )
-    suffix, mark = FORMATS[format].suffix, FORMATS[format].mark
+    suffix, mark = about.suffix, about.mark
     if suffix is None:
         return _check_version(path, overwrite, format)
     if suffix and path.suffix != suffix:
@@ -312,7 +279,7 @@ def check_path(path, overwrite=False, format="tf_saved_model"):
 
 def _check_version(path, overwrite, format):
     """`check_path` of a format whose folders are versions of a model."""
-    for other, about in FORMATS.items():
+    for other, about in formats().items():
         if about.suffix and path.suffix == about.suffix:
             raise ValueError(
                 '`path` must be a folder of versions where format="'
@@ -365,10 +332,10 @@ def _format_options(format, **options):
     """Checks the options of one format; leaves out those that are `None`."""
     options = {k: value for k, value in options.items() if value is not None}
     for name, value in options.items():
-        formats = [f'"{k}"' for k, v in FORMATS.items() if name in v.options]
-        if f'"{format}"' not in formats:
+        takes = [f'"{k}"' for k, v in formats().items() if name in v.options]
+        if f'"{format}"' not in takes:
             raise ValueError(
-                f"`{name}` is an option of format={' and '.join(formats)}. "
+                f"`{name}` is an option of format={' and '.join(takes)}. "
                 f"Received: {name}={value!r} for format={format!r}"
             )
     if "rows" in options:
@@ -376,8 +343,8 @@ def _format_options(format, **options):
         options["rows"] = int(options["rows"])
     if options.get("quantize", "int8") != "int8":
         raise ValueError(
-            '`quantize` must be "int8", or None for float32 (float16 where '
-            'format="web"). Received: '
+            '`quantize` must be "int8", or None for the dtype of the format. '
+            "Received: "
             f"quantize={options['quantize']!r}"
         )
     if options.get("contract", "sherpa") not in ("sherpa", "sherpa_offline"):
@@ -432,11 +399,11 @@ def _language_model_options(model, top_k, labels, max_length):
     return {"top_k": int(top_k), "max_length": int(max_length)}
 
 
-def _vocabulary_of(model, vocabulary, optional):
+def _vocabulary_of(model, vocabulary, needed):
     """The given vocabulary or the model's own, checked."""
     if vocabulary is None:
         vocabulary = getattr(model, "vocabulary", None)
-    if vocabulary is None and optional:
+    if vocabulary is None and not needed:
         return None
     if not isinstance(vocabulary, Vocabulary):
         raise ValueError(
@@ -542,8 +509,8 @@ def _writes_here(format):
     """Whether this process has the backend of a format, and traces graphs that
     run on any server."""
     backend = keras.backend.backend()
-    if backend != FORMATS[format].backend or backend == "torch":
-        return backend == FORMATS[format].backend
+    if backend != formats()[format].backend or backend == "torch":
+        return backend == formats()[format].backend
     import tensorflow as tf
 
     # With a GPU, TensorFlow traces LSTM and GRU into cuDNN operations, which a
@@ -553,13 +520,13 @@ def _writes_here(format):
 
 def _write(model, vocabulary, options, path, format):
     """Calls the writer of a format; the vocabulary may be `None`."""
-    module, function = FORMATS[format].writer.split(".")
-    module = importlib.import_module(f"memlm_keras.serving.{module}")
-    getattr(module, function)(model, vocabulary, options, path)
+    write = function_of(formats()[format].writer)
+    write(model, vocabulary, options, path)
 
 
 def _write_in_other_process(model, vocabulary, options, path, format):
     """`_write` in a process with the backend of the format, and no GPU."""
+    backend = formats()[format].backend
     with tempfile.TemporaryDirectory() as folder:
         model_path = pathlib.Path(folder, "model.keras")
         vocabulary_path = pathlib.Path(folder, "vocabulary.json")
@@ -582,7 +549,7 @@ def _write_in_other_process(model, vocabulary, options, path, format):
             ],
             env={
                 **os.environ,
-                "KERAS_BACKEND": FORMATS[format].backend,
+                "KERAS_BACKEND": backend,
                 "CUDA_VISIBLE_DEVICES": "-1",
                 "TF_CPP_MIN_LOG_LEVEL": "2",
                 children.PARENT: str(os.getpid()),
@@ -599,8 +566,8 @@ def _write_in_other_process(model, vocabulary, options, path, format):
         )
     if process.returncode:
         raise RuntimeError(
-            f"The process that exports the model on {FORMATS[format].backend} "
-            "failed. Layers of your own must be registered in a module that it "
+            f"The process that exports the model on {backend} failed. "
+            "Layers of your own must be registered in a module that it "
             f"can import. Its output:\n{process.stdout[-4000:]}"
         )
 

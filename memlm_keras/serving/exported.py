@@ -13,8 +13,9 @@ import numpy as np
 from memlm_keras.data.vocabulary import Vocabulary
 from memlm_keras.files import import_package
 from memlm_keras.files import reading
-from memlm_keras.serving.web import FACTS
 
+# A file beside the ONNX file of a page in a browser.
+FACTS = "model.json"
 _REMEDY = "Export the model again."
 _DTYPES = {
     "tensor(float)": "float32",

@@ -12,7 +12,7 @@ import pytest
 
 import memlm_keras as memlm
 from memlm_keras import trained
-from memlm_keras.serving import web
+from memlm_keras.integrations.web import writer as web
 
 pytestmark = pytest.mark.slow
 

@@ -14,16 +14,16 @@ from memlm_keras.arguments import require_streaming
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
 from memlm_keras.data.vocabulary import Vocabulary
+from memlm_keras.integrations.huggingface import MODULE
 from memlm_keras.models import Ensemble
 from memlm_keras.models import LanguageModel
-from memlm_keras.serving.export import FORMATS
 
 try:
     import torch
     import transformers
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "`memlm_keras.serving.huggingface` needs transformers and PyTorch. "
+        "A model of transformers needs transformers and PyTorch. "
         'Install them: pip install "memlm_keras[huggingface]"',
         name=error.name,
     ) from error
@@ -32,13 +32,14 @@ _IGNORED = -100  # label that a loss of transformers leaves out
 # Programs that do not import this module load a folder by it. Transformers
 # imports what a module names in `import` lines before it runs the module.
 _MODULE = '''"""Loads this folder where `trust_remote_code=True`. It is not
-needed after `import memlm_keras.serving.huggingface`."""
+needed after `import memlm_keras.integrations.huggingface.modeling`."""
 
 import importlib
 import os
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
-_classes = importlib.import_module("memlm_keras.serving.huggingface")
+_folder = "memlm_keras.integrations.huggingface"
+_classes = importlib.import_module(f"{_folder}.modeling")
 MemlmConfig = _classes.MemlmConfig
 MemlmForCausalLM = _classes.MemlmForCausalLM
 MemlmTokenizer = _classes.MemlmTokenizer
@@ -411,9 +412,8 @@ def wrap(lm, vocabulary=None):
 def write(model, vocabulary, options, path):
     """Writes a folder that `from_pretrained` loads; see `serving.export`."""
     model, tokenizer = wrap(model, vocabulary)
-    module = FORMATS["hf"].mark
     classes = {
-        name: f"{pathlib.Path(module).stem}.{cls.__name__}"
+        name: f"{pathlib.Path(MODULE).stem}.{cls.__name__}"
         for name, cls in (
             ("AutoConfig", MemlmConfig),
             ("AutoModelForCausalLM", MemlmForCausalLM),
@@ -427,7 +427,7 @@ def write(model, vocabulary, options, path):
     path.mkdir()
     tokenizer.save_pretrained(path)
     model.save_pretrained(path)
-    (path / module).write_text(_MODULE, encoding="utf-8")
+    (path / MODULE).write_text(_MODULE, encoding="utf-8")
 
 
 transformers.AutoConfig.register(MemlmConfig.model_type, MemlmConfig)

@@ -66,7 +66,7 @@ def wrapped(lm):
     pytest.importorskip(
         "transformers", reason="the extra `huggingface` is not installed"
     )
-    from memlm_keras.serving import huggingface
+    from memlm_keras.integrations.huggingface import modeling as huggingface
 
     return huggingface.wrap(lm)
 

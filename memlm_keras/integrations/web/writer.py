@@ -21,6 +21,8 @@ from memlm_keras import trained
 from memlm_keras.data import tokenizer as tables
 from memlm_keras.data.subwords import LongestMatchTokenizer
 from memlm_keras.data.subwords import SentencePieceTokenizer
+from memlm_keras.integrations.web import PACKED
+from memlm_keras.serving.exported import FACTS
 
 # The files of the page, and those of the engine for one thread.
 PAGE = ("index.html", "page.css", "page.js", "tokenizer.js")
@@ -29,9 +31,7 @@ ENGINE = (
     "ort-wasm-simd-threaded.mjs",
     "ort-wasm-simd-threaded.wasm",
 )
-# What the page loads; browsers refuse to where the page is a file itself, so
-# there `packed_files.js` holds them.
-MODEL, FACTS, PACKED = "model.onnx", "model.json", "packed_files.js"
+MODEL = "model.onnx"
 
 _VERSION = "1.30.0"
 _NAME = f"onnxruntime-web-{_VERSION}.tgz"
@@ -41,6 +41,11 @@ _SHA256 = "d2228df7e4616bc3348bf504ee888f3bec43789a273f0a63f3e68d203ce3bf71"
 _LEAST = 256
 # Kinds of SentencePiece models, by their number.
 _KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+def prepare():
+    """Options of `write`, which the process of another backend gets."""
+    return {"engine": str(fetch_engine())}
 
 
 def fetch_engine():
@@ -72,11 +77,13 @@ def fetch_engine():
 def write(model, vocabulary, options, path):
     """Writes the folder of a language model in float32, with a vocabulary, and
     the archive of the engine in `options`."""
-    from memlm_keras.serving import onnx
+    from memlm_keras.integrations.web.step import WebStep
+    from memlm_keras.serving.graph import without_loops
+    from memlm_keras.serving.onnx import convert
 
-    contract = onnx.WebStep(model, vocabulary)
-    with onnx.without_loops(model):
-        step = onnx.convert(model, contract, contract.specification)
+    contract = WebStep(model, vocabulary)
+    with without_loops(model):
+        step = convert(model, contract, contract.specification)
     for output in step.graph.output:
         output.type.tensor_type.shape.dim[0].dim_value = 1
     store(step.graph, options.get("quantize", "float16"))
@@ -86,7 +93,7 @@ def write(model, vocabulary, options, path):
     facts = {"name": path.name, **facts_of(contract, step.graph)}
     text = json.dumps(facts, ensure_ascii=False)
     path.joinpath(FACTS).write_text(text, encoding="utf-8")
-    folder = importlib.resources.files("memlm_keras.serving") / "page"
+    folder = importlib.resources.files("memlm_keras.integrations.web") / "page"
     for name in PAGE:
         path.joinpath(name).write_bytes((folder / name).read_bytes())
     with tarfile.open(options["engine"]) as archive:

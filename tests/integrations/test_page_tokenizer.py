@@ -17,7 +17,7 @@ import memlm_keras as memlm
 from memlm_keras.data import SubwordVocabulary
 from memlm_keras.data import Tokenizer
 from memlm_keras.data import Vocabulary
-from memlm_keras.serving import web
+from memlm_keras.integrations.web import writer as web
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(
@@ -140,7 +140,11 @@ def texts():
 def on_page(vocabulary, texts):
     """Ids of texts in JavaScript, and the texts of known ids."""
     facts = web.vocabulary_facts(vocabulary)
-    script = importlib.resources.files(memlm.serving) / "page" / "tokenizer.js"
+    script = (
+        importlib.resources.files("memlm_keras.integrations.web")
+        / "page"
+        / "tokenizer.js"
+    )
     process = subprocess.run(
         [NODE, "-e", SCRIPT, str(script)],
         input=json.dumps({"facts": facts, "texts": texts}),

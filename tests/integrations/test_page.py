@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import memlm_keras as memlm
+from memlm_keras.integrations.web import writer as web
 from memlm_keras.serving import export
-from memlm_keras.serving import web
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("tf2onnx")

@@ -25,7 +25,7 @@ torch = pytest.importorskip("torch")
 from safetensors import safe_open  # noqa: E402
 from safetensors.torch import save_file  # noqa: E402
 
-from memlm_keras.serving import huggingface  # noqa: E402
+from memlm_keras.integrations.huggingface import modeling as huggingface  # noqa: E402
 
 # The library takes ten seconds to import.
 pytestmark = [pytest.mark.slow, pytest.mark.backend("torch")]

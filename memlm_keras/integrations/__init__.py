@@ -1,0 +1,1 @@
+"""Export formats for programs of others; each folder can be deleted."""

@@ -1,0 +1,19 @@
+"""Language models as models of transformers: see `modeling`."""
+
+from memlm_keras.formats import Format
+
+# The file by which programs load a folder that do not import this package.
+MODULE = "modeling_memlm.py"
+FORMATS = {
+    "hf": Format(
+        "memlm_keras.integrations.huggingface.modeling.write",
+        server="transformers",
+        place="huggingface/{name}",
+        start="lm_eval run --model hf --tasks blimp --model_args "
+        "pretrained={path},trust_remote_code=True",
+        suffix="",
+        packages=("torch", "transformers"),
+        mark=MODULE,
+        backend="torch",
+    ),
+}

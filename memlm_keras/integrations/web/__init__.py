@@ -1,0 +1,21 @@
+"""A page that runs a language model in a browser."""
+
+from memlm_keras.formats import ONNX
+from memlm_keras.formats import Format
+
+# What the page loads; browsers refuse to where the page is a file itself, so
+# there this file holds it.
+PACKED = "packed_files.js"
+FORMATS = {
+    "web": Format(
+        "memlm_keras.integrations.web.writer.write",
+        server="browsers",
+        place="pages/{name}",
+        start="python -m http.server --bind=127.0.0.1 --directory={path}",
+        suffix="",
+        packages=ONNX,
+        options=("quantize",),
+        mark=PACKED,
+        prepare="memlm_keras.integrations.web.writer.prepare",
+    ),
+}

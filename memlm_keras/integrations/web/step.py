@@ -1,0 +1,27 @@
+"""The step of a page, on the TensorFlow backend only."""
+
+import tensorflow as tf
+
+from memlm_keras.serving.onnx import NamedState
+
+
+class WebStep(NamedState):
+    """One row, and where the model looked back: `attention` `(1, memory)`."""
+
+    def __init__(self, model, vocabulary):
+        super().__init__(model, vocabulary)
+        # JavaScript has no plain numbers of 64 bits.
+        self.specification = [
+            tf.TensorSpec((1, *one.shape[1:]), one.dtype, one.name)
+            for one in (
+                tf.TensorSpec((1, 1), tf.int32, self.ids),
+                *self.state_specification(),
+            )
+        ]
+
+    def __call__(self, token_ids, *state):
+        answer = super().__call__(token_ids, *state)
+        weights = self.streamed.attend(
+            token_ids, dict(zip(self.streamed.specification, state))
+        )
+        return answer if weights is None else {**answer, "attention": weights}

@@ -1,0 +1,62 @@
+"""The package works without any one of the folders of `integrations`."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import memlm_keras
+from memlm_keras import formats
+
+ROOT = pathlib.Path(memlm_keras.__file__).parent
+# Modules of other formats may need packages that are not installed.
+SCRIPT = """
+import importlib
+import pkgutil
+
+import memlm_keras
+from memlm_keras import formats
+
+memlm_keras.load_all()
+for module in pkgutil.walk_packages(memlm_keras.__path__, "memlm_keras."):
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as error:
+        assert not error.name.startswith("memlm_keras"), error
+print(*formats.formats())
+try:
+    memlm_keras.serving.check_path("new", format="{format}")
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    "folder, format", [("web", "web"), ("huggingface", "hf")]
+)
+def test_a_folder_can_be_deleted(folder, format, tmp_path, monkeypatch):
+    shutil.copytree(
+        ROOT,
+        tmp_path / ROOT.name,
+        ignore=shutil.ignore_patterns("trained", "__pycache__"),
+    )
+    shutil.rmtree(tmp_path / ROOT.name / "integrations" / folder)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    def python(*arguments):
+        run = subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr[-3000:]
+        return run.stdout
+
+    names, error = python("-c", SCRIPT.format(format=format)).splitlines()
+    others = [name for name in formats.formats() if name != format]
+    assert names.split() == others
+    assert all(name in error for name in others)
+    assert f"format={format!r}" in error
+    asked = python("-m", "memlm_keras", "export", "--help")
+    assert "litert" in asked and f"|{format}" not in asked
