@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from memlm_keras.gradients import with_gradient
+from memlm_keras.opaque import opaque
 
 # Least number of steps of a block, since small products are slow.
 _LEAST_BLOCK = 32
@@ -341,8 +342,6 @@ def _torch_scores(keys, queries, kernel, seen):
     import torch
 
     time, window = seen.shape[1:]
-    # Skip slots that no step sees, as at the beginning of texts.
-    first = int(seen.any(0).any(0).byte().argmax())
 
     def in_parts(*tensors):
         """Yields parts of the batch that fit in the cache, in float32."""
@@ -350,21 +349,23 @@ def _torch_scores(keys, queries, kernel, seen):
         for parts in zip(*(tensor.split(rows) for tensor in tensors)):
             yield [part.float() for part in parts]
 
-    def forward(keys, queries, kernel):
+    def slots(seen):
+        """The slots that some step sees: few at the beginning of texts."""
+        return range(int(seen.any(0).any(0).byte().argmax()), window)
+
+    def scores(keys, queries, kernel, seen):
         weights = kernel[:, 0].float()
         parts = []
         for some_keys, some in in_parts(keys, queries):
             scores = some.new_zeros((window, *some.shape[:2]))
             hidden = torch.empty_like(some)
-            for slot in range(first, window):
-                seen = some_keys[:, slot : slot + time]
-                torch.add(seen, some, out=hidden).tanh_()
-                torch.matmul(hidden, weights, out=scores[slot])
+            for slot in slots(seen):
+                torch.add(some_keys[:, slot : slot + time], some, out=hidden)
+                torch.matmul(hidden.tanh_(), weights, out=scores[slot])
             parts.append(scores.permute(1, 2, 0).to(queries.dtype))
-        return torch.cat(parts), (keys, queries, kernel)
+        return (torch.cat(parts),)
 
-    def backward(kept, d_scores):
-        keys, queries, kernel = kept
+    def gradients(keys, queries, kernel, seen, d_scores):
         weights = kernel[:, 0].float()
         d_weights = torch.zeros_like(weights)
         d_keys, d_queries = [], []
@@ -376,16 +377,16 @@ def _torch_scores(keys, queries, kernel, seen):
             d_seen = some.new_zeros(some_keys.shape[:2])
             squares = torch.zeros_like(some)
             squares_seen = torch.zeros_like(some_keys)
-            for slot in range(first, window):
-                seen = slice(slot, slot + time)
+            for slot in slots(seen):
+                steps = slice(slot, slot + time)
                 d = d_slots[slot]
-                torch.add(some_keys[:, seen], some, out=hidden).tanh_()
+                torch.add(some_keys[:, steps], some, out=hidden).tanh_()
                 d_weights += d.flatten() @ hidden.flatten(0, 1)
                 hidden.square_()
-                d_seen[:, seen] += d
+                d_seen[:, steps] += d
                 squares.addcmul_(d[..., None], hidden)
-                squares_seen[:, seen].addcmul_(d[..., None], hidden)
-            d_all = d_slots[first:].sum(0)
+                squares_seen[:, steps].addcmul_(d[..., None], hidden)
+            d_all = d_slots[slots(seen).start :].sum(0)
             d_queries.append(weights * (d_all[..., None] - squares))
             d_keys.append(weights * (d_seen[..., None] - squares_seen))
         return (
@@ -393,6 +394,19 @@ def _torch_scores(keys, queries, kernel, seen):
             torch.cat(d_queries).to(queries.dtype),
             d_weights[:, None].to(kernel.dtype),
         )
+
+    def scores_like(keys, queries, kernel, seen):
+        return (queries.new_empty(seen.shape),)
+
+    def gradients_like(*tensors):
+        return tuple(map(torch.empty_like, tensors[:3]))
+
+    def forward(keys, queries, kernel):
+        kept = keys, queries, kernel
+        return opaque(scores, scores_like)(*kept, seen)[0], kept
+
+    def backward(kept, d_scores):
+        return opaque(gradients, gradients_like)(*kept, seen, d_scores)
 
     return with_gradient(forward, backward)(keys, queries, kernel)
 

@@ -430,6 +430,29 @@ class SequenceModel(keras.Model):
                 distribution.num_devices(self),
             )
 
+    def make_train_function(self, force=False):
+        made = self.train_function is None or force
+        super().make_train_function(force)
+        if made and self._may_record():
+            from memlm_keras.training import recorded
+
+            self.train_function = recorded.Steps(self.train_step, self)
+
+    def _may_record(self):
+        """Whether only known code runs in a step on PyTorch: a user's own may
+        keep tensors or change values in Python."""
+        if keras.backend.backend() != "torch":
+            return False
+        parts = [self, self.optimizer, *self._flatten_layers(), *self.metrics]
+        parts += tree.flatten(self.loss)
+        known = all(
+            isinstance(part, (str, type(None)))
+            or getattr(part, "__module__", "").split(".")[0]
+            in ("keras", "memlm_keras")
+            for part in parts
+        )
+        return known and not self.run_eagerly and not self.jit_compile
+
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras calls this on TensorFlow. It would build with the mean of the
         # batches of all replicas, and a "reset" has no mean.

@@ -52,10 +52,13 @@ class FusedAdam(keras.optimizers.Adam):
             return [variables[place].value for place in places]
 
         places = [*map(self._get_variable_index, trainable_variables)]
-        # The kernel counts the step itself. Its epsilon is added to the
-        # corrected root, and that of Keras to the root itself.
-        step = keras.ops.cast(self.iterations, "float32")
-        corrected = 1.0 - self.beta_2 ** (float(step) + 1.0)
+        # Keras corrects the rate and adds epsilon to the root itself, as the
+        # kernel does after so many steps that it has nothing to correct. A
+        # rate that is a tensor is not waited for on a GPU.
+        step = keras.ops.cast(self.iterations, "float32") + 1.0
+        rate = learning_rate * keras.ops.sqrt(1.0 - self.beta_2**step)
+        rate = rate / (1.0 - self.beta_1**step)
+        late = torch.full_like(step, 1e9)
         with torch.no_grad():
             adam(
                 [variable.value for variable in trainable_variables],
@@ -66,13 +69,13 @@ class FusedAdam(keras.optimizers.Adam):
                 values(self._momentums),
                 values(self._velocities),
                 values(self._velocity_hats) if self.amsgrad else [],
-                [step.clone() for _ in places],
+                [late.clone() for _ in places],
                 fused=True,
                 amsgrad=self.amsgrad,
                 beta1=self.beta_1,
                 beta2=self.beta_2,
-                lr=float(learning_rate),
+                lr=rate,
                 weight_decay=0.0,
-                eps=self.epsilon / corrected**0.5,
+                eps=self.epsilon,
                 maximize=False,
             )
