@@ -30,6 +30,10 @@ except ImportError as error:
         f"Install it: pip install 'keras==3.15.*'"
     ) from error
 
+if keras.backend.backend() == "torch":
+    # Its functions `uniform`, `dropout` and so on.
+    from keras.src.backend.torch import random as torch_random
+
 # The module of the functions that `keras.models.clone_model` calls.
 CLONING = "keras.src.models.cloning"
 

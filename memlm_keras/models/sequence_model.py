@@ -434,24 +434,27 @@ class SequenceModel(keras.Model):
         made = self.train_function is None or force
         super().make_train_function(force)
         if made and self._may_record():
-            from memlm_keras.training import recorded
+            from memlm_keras.training.recorded import Steps
 
-            self.train_function = recorded.Steps(self.train_step, self)
+            self.train_function = Steps(self.train_step, self)
 
     def _may_record(self):
-        """Whether only known code runs in a step on PyTorch: a user's own may
-        keep tensors or change values in Python."""
-        if keras.backend.backend() != "torch":
+        """Whether a step runs known code alone, on PyTorch: a user's own may
+        keep tensors, or count in Python."""
+        if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
         parts = [self, self.optimizer, *self._flatten_layers(), *self.metrics]
         parts += tree.flatten(self.loss)
+        for part in self.metrics:
+            parts += getattr(part, "metrics", [])
+        for name in ("fn", "_fn", "_learning_rate"):
+            parts += [getattr(part, name, None) for part in parts]
         known = all(
             isinstance(part, (str, type(None)))
-            or getattr(part, "__module__", "").split(".")[0]
-            in ("keras", "memlm_keras")
+            or part.__module__.split(".")[0] in ("keras", "memlm_keras")
             for part in parts
         )
-        return known and not self.run_eagerly and not self.jit_compile
+        return known and not self.jit_compile
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         # Keras calls this on TensorFlow. It would build with the mean of the

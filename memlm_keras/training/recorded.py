@@ -3,15 +3,17 @@
 import contextlib
 
 import torch
-from keras.src.backend.torch import random as keras_random
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
+from memlm_keras.keras_private import torch_random
 from memlm_keras.opaque import opaque
 
 # Recording takes as long as about so many steps of a small model.
 AFTER = 50
 MOST_SHAPES = 128
+# More operations take as long in a recording as in the step itself.
+MOST_OPERATIONS = 3000
 
 
 class Steps:
@@ -23,7 +25,7 @@ class Steps:
     run compiled steps. Results are those of the step itself.
 
     A step that depends on the values of its tensors in Python cannot be
-    traced: it runs as it is.
+    traced: it runs as it is. Parameters have no `grad` after recorded steps.
 
     Args:
         step: function from a batch to a dict of tensors, a method of `model`.
@@ -45,7 +47,7 @@ class Steps:
             return self.step(batch)
         shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
         recording = self.recordings.get(shapes)
-        if recording is not None and recording.is_current():
+        if recording is not None and recording.is_of(structure):
             return recording.run(leaves)
         if len(self.recordings) == MOST_SHAPES:
             return self.step(batch)
@@ -65,34 +67,49 @@ class Steps:
 
 
 class Recording:
-    """The operations of a step on batches of one shape."""
+    """The operations of a step on batches of one shape.
+
+    Raises:
+        Exception: of any type, where the step depends on values.
+    """
 
     def __init__(self, step, model, leaves, structure):
-        metrics = [v for metric in model.metrics for v in metric.variables]
-        variables = [*model.variables, *model.optimizer.variables, *metrics]
-        self.tensors = [(v, v.value, v.value.requires_grad) for v in variables]
+        self.structure = structure
+        changing = [model, model.optimizer, *model.metrics]
+        variables = [v for part in changing for v in part.variables]
+        self.tensors = [
+            (v, v.value, v.value.data_ptr(), v.value.requires_grad)
+            for v in variables
+        ]
+        # Tracing computes with single numbers that it is not given, and so it
+        # would take the number of the step, say, for a constant.
+        single = [v for v in variables if v.value.numel() == 1]
+        counts = [v for v in single if not v.value.requires_grad]
+        self.counts = [v.value for v in counts]
 
-        def run(*leaves):
-            logs = step(pytree.tree_unflatten(leaves, structure))
-            values, self.structure = pytree.tree_flatten(logs)
+        def run(*tensors):
+            for variable, value in zip(counts, tensors):
+                variable._value = value
+            batch = pytree.tree_unflatten(tensors[len(counts) :], structure)
+            values, self.logs = pytree.tree_flatten(step(batch))
             if not all(map(torch.is_tensor, values)):
                 raise TypeError("a result that is no tensor is a constant")
             return values
 
-        # PyTorch keeps the values of single numbers, and changes them.
-        numbers = [t for _, t, _ in self.tensors if t.numel() == 1]
-        before = [number.detach().clone() for number in numbers]
+        before = [v.value.detach().clone() for v in single]
         try:
             with _recorded_draws():
                 # Nothing is computed: tensors have shapes and no values.
                 self.graph = proxy_tensor.make_fx(
                     run, tracing_mode="fake", _allow_non_fake_inputs=True
-                )(*leaves)
+                )(*self.counts, *leaves)
         finally:
-            model.zero_grad()
+            for variable, value in zip(counts, self.counts):
+                variable._value = value
             with torch.no_grad():
-                for number, value in zip(numbers, before):
-                    number.copy_(value)
+                for variable, value in zip(single, before):
+                    variable.value.copy_(value)
+            model.zero_grad()
         # The gradients are operations, so PyTorch has nothing to note.
         for name, parameter in list(self.graph.named_parameters()):
             delattr(self.graph, name)
@@ -101,18 +118,24 @@ class Recording:
             if node.target is torch.ops.aten.detach.default:
                 node.replace_all_uses_with(node.args[0])
         self.graph.graph.eliminate_dead_code()
+        if len(self.graph.graph.nodes) > MOST_OPERATIONS:
+            raise ValueError("a recording would not be faster")
         self.graph.recompile()
 
-    def is_current(self):
-        """Whether the model still has the tensors that were recorded, and
-        trains the same ones."""
-        return all(
-            variable._value is tensor and tensor.requires_grad is trained
-            for variable, tensor, trained in self.tensors
+    def is_of(self, structure):
+        """Whether this is the step of batches with this structure: the model
+        may have other tensors now, or train others."""
+        return structure == self.structure and all(
+            variable._value is tensor
+            and tensor.data_ptr() == place
+            and tensor.requires_grad is trained
+            for variable, tensor, place, trained in self.tensors
         )
 
     def run(self, leaves):
-        return pytree.tree_unflatten(self.graph(*leaves), self.structure)
+        return pytree.tree_unflatten(
+            self.graph(*self.counts, *leaves), self.logs
+        )
 
 
 # === Random numbers ===
@@ -153,12 +176,12 @@ def _with_seed(function):
 
 @contextlib.contextmanager
 def _recorded_draws():
-    torch_module = keras_random.torch
-    seeded = keras_random.torch_seed_generator
-    keras_random.torch = _TorchWithSeeds()
-    keras_random.torch_seed_generator = keras_random.draw_seed
+    torch_module = torch_random.torch
+    seeded = torch_random.torch_seed_generator
+    torch_random.torch = _TorchWithSeeds()
+    torch_random.torch_seed_generator = torch_random.draw_seed
     try:
         yield
     finally:
-        keras_random.torch = torch_module
-        keras_random.torch_seed_generator = seeded
+        torch_random.torch = torch_module
+        torch_random.torch_seed_generator = seeded

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from keras import ops
 from preset_families import V
 from preset_families import families
 from preset_families import small
@@ -12,7 +13,7 @@ from memlm_keras import registry
 
 pytestmark = pytest.mark.backend("torch")
 
-ROWS, TIME, BATCHES = 4, 6, 8
+ROWS, TIME, BATCHES = 4, 3, 4
 
 
 def batches_for(name):
@@ -33,21 +34,144 @@ def batches_for(name):
     return memlm.data.Batches(tokens, ROWS, TIME)
 
 
-@pytest.mark.parametrize("name", families())
-def test_families(name, monkeypatch):
+@pytest.fixture(autouse=True)
+def recorded(monkeypatch):
     from memlm_keras.training import recorded
 
     monkeypatch.setattr(recorded, "AFTER", 2)
+    # Small models of cells that loop are recorded, too.
+    monkeypatch.setattr(recorded, "MOST_OPERATIONS", 10_000)
+    return recorded
+
+
+def compiled(name="daniluk2017/key_value", eagerly=False, **arguments):
+    model = small(name)
+    arguments = {
+        "optimizer": keras.optimizers.Adam(0.01, global_clipnorm=1.0),
+        **arguments,
+    }
+    model.compile(run_eagerly=eagerly, **arguments)
+    return model
+
+
+def trained(model, name="daniluk2017/key_value", **arguments):
+    """Results of two epochs, and the weights."""
+    history = model.fit(batches_for(name), verbose=0, **arguments).history
+    return history, [ops.convert_to_numpy(w) for w in model.trainable_weights]
+
+
+def require_equal(found, expected):
+    assert found[0] == expected[0]
+    for weight, other in zip(found[1], expected[1], strict=True):
+        np.testing.assert_array_equal(weight, other)
+
+
+def is_recorded(model):
+    return bool(getattr(model.train_function, "recordings", {}))
+
+
+@pytest.mark.parametrize("name", families())
+def test_every_kind_of_model(name):
+    """With dropout, noise and samples of smoothing."""
+    model = compiled(name)
+    found = trained(model, name, epochs=2)
+    assert is_recorded(model)
+    require_equal(found, trained(compiled(name, True), name, epochs=2))
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: keras.optimizers.SGD(1.0, clipnorm=0.5, momentum=0.9),
+        lambda: memlm.training.FusedAdam(0.01, global_clipnorm=1.0),
+        lambda: keras.optimizers.Adam(
+            keras.optimizers.schedules.ExponentialDecay(0.1, 3, 0.5)
+        ),
+    ],
+)
+def test_optimizers(optimizer):
+    model = compiled(optimizer=optimizer())
+    found = trained(model, epochs=2)
+    assert is_recorded(model)
+    require_equal(
+        found, trained(compiled(eagerly=True, optimizer=optimizer()), epochs=2)
+    )
+
+
+def halve_rate(model):
+    model.optimizer.learning_rate = 0.001
+
+
+def freeze_embedding(model):
+    model.embedding.trainable = False
+
+
+def assign_weights(model):
+    model.set_weights([weight * 0.5 for weight in model.get_weights()])
+
+
+def replace_weight(model):
+    weight = model.trainable_weights[0]
+    weight.value.data = weight.value.data * 0.5
+
+
+@pytest.mark.parametrize(
+    "change", [halve_rate, freeze_embedding, assign_weights, replace_weight]
+)
+def test_changes_take_effect(change):
     results = []
-    for eagerly in (True, False):
-        model = small(name)
-        model.compile(
-            keras.optimizers.Adam(0.01, global_clipnorm=1.0),
-            run_eagerly=eagerly,
-        )
-        history = model.fit(batches_for(name), epochs=2, verbose=0).history
-        weights = [w.numpy() for w in model.trainable_weights]
-        results.append((history, weights))
-    print(model.train_function.possible, len(model.train_function.recordings), [len(r.graph.graph.nodes) for r in model.train_function.recordings.values()])
-    assert results[0][0] == results[1][0]
-    assert model.train_function.recordings
+    for eagerly in (False, True):
+        model = compiled(eagerly=eagerly)
+        trained(model)
+        change(model)
+        results.append(trained(model))
+    require_equal(*results)
+
+
+def test_shapes_have_their_own_recordings():
+    tokens = np.random.default_rng(1).integers(3, V, size=(40, 6))
+    models = [compiled(), compiled(eagerly=True)]
+    for model in models:
+        for size in (4, 8, 4, 8):
+            model.fit(
+                tokens[:, :-1], tokens[:, 1:], size, shuffle=False, verbose=0
+            )
+    assert len(models[0].train_function.recordings) == 2
+    for weights in zip(*(model.get_weights() for model in models)):
+        np.testing.assert_array_equal(*weights)
+
+
+class Counted(keras.metrics.Mean):
+    """A metric that counts in Python."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().update_state(y_true, sample_weight)
+
+
+def test_own_code_runs_in_each_step():
+    counts = []
+    for eagerly in (False, True):
+        metric = Counted()
+        calls = []
+
+        def length(y_true, y_pred, calls=calls):
+            calls.append(y_true)
+            return ops.sum(ops.ones_like(y_true))
+
+        for metrics in [metric], [length]:
+            model = compiled(eagerly=eagerly, metrics=metrics)
+            trained(model)
+            assert not is_recorded(model)
+        counts.append((metric.calls, len(calls)))
+    assert counts[0] == counts[1]
+
+
+def test_a_step_that_depends_on_values_runs_as_it_is():
+    def optimizer():
+        return keras.optimizers.Adam(0.01, gradient_accumulation_steps=2)
+
+    model = compiled(optimizer=optimizer())
+    found = trained(model)
+    assert not model.train_function.possible
+    require_equal(found, trained(compiled(eagerly=True, optimizer=optimizer())))
