@@ -338,6 +338,7 @@ def test_no_call_is_made_of_pieces_of_a_tuple(name):
 
 # Modules that one other imports, and why each is a file of its own.
 ALONE = {
+    "data.words_in_graph": "imports TensorFlow",
     "cells.associative_backward": "gradients derived by hand, not equations",
     "cells.fused": "implementations of Keras' own layers, for speed",
     "experiments.command_line": "the program, which setup.py names",

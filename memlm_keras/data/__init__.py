@@ -30,7 +30,7 @@ from memlm_keras.data.vocabulary import Vocabulary
 _WITH_KERAS = {
     "AutoencodingBatches": "batches",
     "Batches": "batches",
-    "PairBatches": "batches",
+    "PairBatches": "pair_batches",
     "SentenceBatches": "batches",
     "sentence_starts": "batches",
 }

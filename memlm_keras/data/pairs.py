@@ -107,7 +107,7 @@ class PairCorpus:
             ValueError: There is no such split.
         """
         # Batches need Keras, and corpora do not.
-        from memlm_keras.data.batches import PairBatches
+        from memlm_keras.data.pair_batches import PairBatches
 
         split = split_of(self, split)
         batches = PairBatches(
@@ -193,6 +193,3 @@ def encode_pairs(
     return PairCorpus(
         name, vocabulary, tuple(labels), **encoded, description=description
     )
-
-
-# === Batches ===

@@ -10,12 +10,12 @@ import json
 import tensorflow as tf
 from keras import ops
 
+from memlm_keras.data.words_in_graph import Words
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models.ensemble import models_of
 from memlm_keras.serving.graph import Condition
 from memlm_keras.serving.graph import Input
 from memlm_keras.serving.graph import RowReader
-from memlm_keras.serving.graph import Words
 from memlm_keras.serving.graph import all_hold
 from memlm_keras.serving.graph import generate
 from memlm_keras.serving.graph import in_range

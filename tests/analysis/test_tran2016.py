@@ -8,7 +8,7 @@ from written_files import read_csv
 
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
-from memlm_keras.analysis.word_pairs import cooccurrence_counts
+from memlm_keras.analysis.tran2016 import cooccurrence_counts
 from memlm_keras.data import Split
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
@@ -255,7 +255,7 @@ def test_the_most_recent_of_equal_weights_is_the_most_attended(text, tmp_path):
 def test_cooccurrences_across_pieces_of_the_text(random, monkeypatch):
     tokens = text_of(random, [30, 2, 50, 0, 20])
     pairs = [[5, 6], [5, 5], [9, 2], [5, 6]]
-    monkeypatch.setattr("memlm_keras.analysis.word_pairs._CHUNK", 7)
+    monkeypatch.setattr("memlm_keras.analysis.tran2016._CHUNK", 7)
     counts = cooccurrence_counts(pairs, tokens, [1, 3, 15], 13, verbose=0)
     expected = [
         [brute_force_count(tokens, *pair, far) for far in (1, 3, 15)]

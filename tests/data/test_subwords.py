@@ -124,7 +124,7 @@ def test_whole_words_keep_their_ids():
 
 def words_in_graph(vocabulary):
     tf = pytest.importorskip("tensorflow")
-    from memlm_keras.serving.graph import Words
+    from memlm_keras.data.words_in_graph import Words
 
     words = Words(vocabulary)
     encode = tf.function(

@@ -29,7 +29,7 @@ CHARACTERS = [
 @pytest.fixture(scope="module")
 def in_graph():
     """Function from rules and texts to what a graph makes of them."""
-    from memlm_keras.serving.graph import Words
+    from memlm_keras.data.words_in_graph import Words
 
     functions = {}
 

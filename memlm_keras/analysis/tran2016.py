@@ -1,6 +1,7 @@
-"""Attention between pairs of words: dependencies, and distant pairs.
+"""Attention as Tran et al. (2016) show it.
 
-Tran et al. (2016), Figure 6 and Table 3.
+Figure 4, after sampled words; Figure 6, between words of dependencies; Table 3,
+of distant pairs.
 """
 
 import dataclasses
@@ -21,6 +22,160 @@ ALL = "ALL"
 _CHUNK = 1 << 20
 # The figure does not give its bins: these are a choice.
 BINS = ((1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 7), (8, 10), (11, 15))
+
+
+# === Sampled words ===
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class AttentionColumns:
+    """Attention of a model after each of some sampled words.
+
+    Attributes:
+        positions: integer array `(samples,)`, offsets of the words in the
+            text, ascending.
+        words: tuple of `samples` strings, the words, just read.
+        predicted: tuple of `samples` strings, the words after them.
+        weights: float32 array `(samples, memory)`, oldest slot first.
+        distances: integer array `(memory,)`, words from what each slot holds
+            to the predicted word.
+    """
+
+    positions: np.ndarray
+    words: tuple
+    predicted: tuple
+    weights: np.ndarray
+    distances: np.ndarray
+
+
+def attention_columns(
+    model, text, vocabulary=None, samples=100, seed=0, batch_size=32, verbose=1
+):
+    """Samples words of a text, and computes the attention after each.
+
+    Tran et al. (2016), Figure 4: 100 words of the test data. Each sentence is
+    read from the initial state; ends of sentences are not sampled. Only the
+    sentences of the sampled words are read.
+
+    Args:
+        model: a `memlm_keras.LanguageModel` with a memory that attends.
+        text: `memlm_keras.data.Split`, or integers `(tokens,)`, each sentence
+            with its end.
+        vocabulary: `None` for the model's own.
+        samples: integer, number of words, each sampled at most once.
+
+    Raises:
+        ValueError: if the model has no memory that attends, the vocabulary is
+            of another size, the text does not end with the end of a sentence,
+            or it has fewer words than `samples`.
+
+    Example:
+
+    >>> columns = memlm_keras.analysis.attention_columns(
+    ...     lm, corpus.test, corpus.vocabulary, samples=5
+    ... )
+    >>> columns.weights.shape
+    (5, 3)
+    """
+    vocabulary = require_vocabulary(model, vocabulary)
+    require_positive_integer("samples", samples)
+    tokens = token_ids("text", text)
+    end = vocabulary.end_of_sentence_id
+    starts = sentence_starts(tokens, end)
+    words = np.flatnonzero(tokens != end)
+    if len(words) < samples:
+        raise ValueError(
+            f"`samples` must be at most {len(words)}, the number of words of "
+            f"the text. Received: samples={samples}"
+        )
+    generator = np.random.default_rng(seed)
+    chosen = np.sort(generator.choice(words, samples, replace=False))
+
+    sentences = np.unique(np.searchsorted(starts, chosen, "right") - 1)
+    ends = np.append(starts[1:], len(tokens))[sentences]
+    lengths = ends - starts[sentences]
+    read = np.concatenate(
+        [np.arange(*span) for span in zip(starts[sentences], ends)]
+    )
+    weights = None
+    for positions, read_weights in sentence_attention(
+        model,
+        tokens[read],
+        np.cumsum(lengths) - lengths,
+        batch_size,
+        end,
+        verbose,
+    ):
+        if weights is None:
+            weights = np.zeros((samples, read_weights.shape[-1]), "float32")
+        # The predicted word follows the word just read.
+        before = read[positions] - 1
+        place = np.minimum(np.searchsorted(chosen, before), samples - 1)
+        hit = chosen[place] == before
+        weights[place[hit]] = read_weights[hit]
+    return AttentionColumns(
+        chosen,
+        tuple(vocabulary.decode(tokens[chosen])),
+        tuple(vocabulary.decode(tokens[chosen + 1])),
+        weights,
+        slot_distances(model, weights.shape[-1]),
+    )
+
+
+def plot_attention_columns(columns, path, title=None):
+    """Draws `AttentionColumns` side by side, as PNG.
+
+    Tran et al. (2016), Figure 4: darker is higher, the most recent position is
+    at the bottom, and beneath each column stands the word just read.
+
+    Example:
+
+    >>> memlm_keras.analysis.plot_attention_columns(columns, "columns.png")
+    """
+    samples, memory = columns.weights.shape
+    figure, axes = pictures.subplots(2.5 + 0.15 * samples, 2 + 0.15 * memory)
+    image = axes.imshow(
+        columns.weights.T, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto"
+    )
+    axes.set_xticks(
+        range(samples),
+        [pictures.literal(word) for word in columns.words],
+        rotation=90,
+        fontsize=7,
+    )
+    axes.set_yticks(range(memory), columns.distances, fontsize=7)
+    axes.set_xlabel("word just read")
+    axes.set_ylabel("words before the predicted one")
+    pictures.save(figure, path, axes, title, image, "attention weight")
+
+
+def write_attention_columns(columns, path):
+    """Writes `AttentionColumns` as CSV, a line for each sampled word.
+
+    Its columns are `position`, `word`, `predicted` and, for each slot,
+    `attention_` with its distance to the predicted word.
+
+    Example:
+
+    >>> memlm_keras.analysis.write_attention_columns(columns, "columns.csv")
+    """
+    names = ["position", "word", "predicted"]
+    pictures.write_rows(
+        path,
+        names + [f"attention_{distance}" for distance in columns.distances],
+        (
+            [position, word, predicted, *weights]
+            for position, word, predicted, weights in zip(
+                columns.positions.tolist(),
+                columns.words,
+                columns.predicted,
+                columns.weights.tolist(),
+            )
+        ),
+    )
+
+
+# === Dependencies ===
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,0 +1,208 @@
+"""Batches of pairs of sentences."""
+
+import numpy as np
+
+from memlm_keras.arguments import require_integers
+from memlm_keras.arguments import require_positive_integer
+from memlm_keras.data.batches import EpochBatches
+from memlm_keras.data.batches import checksum
+
+
+class PairBatches(EpochBatches):
+    """Batches of pairs of sentences, with explicit lengths.
+
+    Item `index` is `(inputs, labels, sample_weight)`:
+
+    * `inputs["premise"]`, `inputs["hypothesis"]`: int32 `(batch_size, time)`
+    * `inputs["premise_length"]`, `inputs["hypothesis_length"]`: int32
+      `(batch_size,)`, number of tokens of each sentence
+    * `labels`: int32 `(batch_size,)`
+    * `sample_weight`: float32 `(batch_size,)`, 0 in the rows that fill up the
+      last batch
+
+    Pairs of about equal lengths go together: the pairs are taken in chunks of
+    `bucket_batches` batches in the order drawn, and each chunk is sorted by
+    length. Every pair is in exactly one batch of a pass. Times are rounded up
+    to a multiple of `length_multiple`, so that few shapes are ever compiled.
+    Lengths mark the padding, which changes no result.
+
+    An epoch of `fit` is a pass over the pairs, or `batches_per_epoch` batches;
+    passes continue across epochs. For models of other packages, `start_at`
+    moves the batches to each epoch.
+
+    Args:
+        premises, hypotheses: Sequences of 1-D integer arrays, none empty.
+        labels: 1-D integer array.
+        shuffle: Whether to draw an order for every pass, which depends on
+            `seed` and the number of the pass alone; otherwise all pairs are
+            sorted by length, in one chunk.
+        bucket_batches: Batches of a chunk.
+        batches_per_epoch: Integer, batches of an epoch; `None` for a pass.
+
+    Attributes:
+        varies_in_time: True, as the batches have different times.
+        largest_id: Largest token id.
+
+    Raises:
+        ValueError: An argument is not as described above.
+
+    Example:
+
+    >>> batches = PairBatches(
+    ...     [[5, 7], [6]], [[7], [8, 9, 5]], [0, 2], batch_size=2
+    ... )
+    >>> inputs, labels, sample_weight = batches[0]
+    >>> inputs["premise_length"]
+    array([2, 1], dtype=int32)
+    """
+
+    varies_in_time = True
+
+    def __init__(
+        self,
+        premises,
+        hypotheses,
+        labels,
+        batch_size=50,
+        shuffle=False,
+        seed=0,
+        bucket_batches=20,
+        length_multiple=4,
+        batches_per_epoch=None,
+    ):
+        super().__init__(batch_size, shuffle, seed)
+        require_positive_integer("bucket_batches", bucket_batches)
+        require_positive_integer("length_multiple", length_multiple)
+        self.premises = _sentences("premises", premises)
+        self.hypotheses = _sentences("hypotheses", hypotheses)
+        self.labels = np.asarray(labels, "int32")
+        counts = {len(self.premises), len(self.hypotheses), len(self.labels)}
+        if len(counts) > 1 or not len(self.labels):
+            raise ValueError(
+                "`premises`, `hypotheses` and `labels` must have one length, "
+                f"at least 1. Received: {len(self.premises)}, "
+                f"{len(self.hypotheses)} and {len(self.labels)}"
+            )
+        if self.labels.min() < 0:
+            raise ValueError(
+                "`labels` must not be negative. Received: the label "
+                f"{self.labels.min()}"
+            )
+        self.bucket_batches = int(bucket_batches)
+        self.length_multiple = int(length_multiple)
+        if batches_per_epoch is None:
+            batches_per_epoch = self.batches_per_pass
+        require_positive_integer("batches_per_epoch", batches_per_epoch)
+        self.batches_per_epoch = int(batches_per_epoch)
+        both = (*self.premises, *self.hypotheses)
+        lengths = np.array([len(sentence) for sentence in both])
+        self._longest = lengths.reshape(2, -1).max(axis=0)
+        token_ids = np.concatenate(both)
+        if token_ids.min() < 0:
+            index = next(i for i, ids in enumerate(both) if ids.min() < 0)
+            name = "premises" if index < self.num_pairs else "hypotheses"
+            raise ValueError(
+                f"`{name}` must not be negative. Received: "
+                f"{both[index].tolist()} at position {index % self.num_pairs}"
+            )
+        self.largest_id = int(token_ids.max())
+        self._checksum = 0
+        for integers in (token_ids, lengths, self.labels):
+            self._checksum = checksum(integers, self._checksum)
+        self._orders = {}
+
+    @property
+    def num_pairs(self):
+        """Number of pairs in all batches of an epoch."""
+        return len(self.labels)
+
+    @property
+    def pairs_per_epoch(self):
+        """Number of pairs of an epoch, the mean over epochs if they differ."""
+        return self.num_pairs * self.batches_per_epoch / self.batches_per_pass
+
+    @property
+    def batches_per_pass(self):
+        """Number of batches that hold every pair once."""
+        return -(-self.num_pairs // self.batch_size)
+
+    @property
+    def order(self):
+        """Int array, the pair of each row, -1 in rows without one."""
+        indices = range(self.start_batch, self.batches_per_epoch)
+        return np.concatenate([self._rows(index) for index in indices])
+
+    def identity(self):
+        return {
+            **super().identity(),
+            "num_pairs": self.num_pairs,
+            "checksum_of_pairs": self._checksum,
+            "batches_per_epoch": self.batches_per_epoch,
+            "bucket_batches": self.bucket_batches,
+            "length_multiple": self.length_multiple,
+        }
+
+    def _batch(self, index):
+        rows = self._rows(index)
+        filled = rows >= 0
+        inputs = {
+            **self._padded("premise", self.premises, rows),
+            **self._padded("hypothesis", self.hypotheses, rows),
+        }
+        labels = np.where(filled, self.labels[rows], 0).astype("int32")
+        return inputs, labels, filled.astype("float32")
+
+    def _rows(self, index):
+        """Pairs of a batch of the epoch, int `(batch_size,)`."""
+        position = self.epoch * self.batches_per_epoch + index
+        number, index = divmod(position, self.batches_per_pass)
+        if number not in self._orders:
+            # An epoch may contain the end of one pass and the next.
+            self._orders = {
+                n: order for n, order in self._orders.items() if n == number - 1
+            }
+            self._orders[number] = self._order(number)
+        return self._orders[number][index]
+
+    def _order(self, number):
+        """Pairs of a pass, int `(batches_per_pass, batch_size)`."""
+        order = np.arange(self.num_pairs)
+        chunk = self.num_pairs
+        random = np.random.default_rng([self.seed, number])
+        if self.shuffle:
+            order = random.permutation(order)
+            chunk = self.bucket_batches * self.batch_size
+        order = np.concatenate(
+            [
+                part[np.argsort(self._longest[part], kind="stable")]
+                for part in np.split(order, range(chunk, len(order), chunk))
+            ]
+        )
+        missing = self.batches_per_pass * self.batch_size - self.num_pairs
+        order = np.concatenate([order, np.full(missing, -1)])
+        batches = order.reshape(self.batches_per_pass, self.batch_size)
+        return random.permutation(batches) if self.shuffle else batches
+
+    def _padded(self, name, sentences, rows):
+        chosen = [sentences[row] if row >= 0 else _FILLER for row in rows]
+        lengths = np.array([len(sentence) for sentence in chosen], "int32")
+        multiple = self.length_multiple
+        padded = np.zeros(
+            (self.batch_size, -(-lengths.max() // multiple) * multiple), "int32"
+        )
+        for row, sentence in enumerate(chosen):
+            padded[row, : len(sentence)] = sentence
+        return {name: padded, f"{name}_length": lengths}
+
+
+# The sentence of rows without a pair, of weight 0.
+_FILLER = np.zeros(1, "int32")
+
+
+def _sentences(name, sentences):
+    arrays = [np.asanyarray(sentence) for sentence in sentences]
+    for index, array in enumerate(arrays):
+        # The message takes longer than all else, and there may be many.
+        if array.ndim != 1 or not array.size or array.dtype.kind not in "iu":
+            require_integers(f"{name}[{index}]", array)
+    return arrays
