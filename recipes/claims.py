@@ -80,7 +80,7 @@ def main(names):
     # The document has all claims, also those that were not asked for.
     models = claim_runs.models_of(paper_claims.CLAIMS)
     losses = {k: verdicts.losses_of(model, logs) for k, model in models.items()}
-    verdicts.write(out / "claims.md", models, losses, process.typed())
+    verdicts.write(out / "claims.md", losses, process.typed())
     print(f"See {out / 'claims.md'}")
     return 1 if failed else 0
 

@@ -19,9 +19,9 @@ from memlm_keras.experiments import report
 
 HOLDS = "holds"
 DOES_NOT_HOLD = "does not hold"
-NOT_DECIDED = "not decided at this size"
+NOT_DECIDED = "not decided"
 NOT_RUN = "not run"
-SEEN = "seen, not compared"
+SEEN = "seen"
 
 # Probability that an interval misses, or that any verdict is wrong.
 _LEVEL = 0.05
@@ -157,122 +157,110 @@ def losses_of(model, folder):
 
 _INTRODUCTION = """# Claims
 
-Each claim of the five papers about which model is better, with the published
-numbers and with ours.
+Where the papers say that one model is better than another: their test numbers
+and ours. Each paper's page describes its models.
 
 * A difference is in per cent of the perplexity of the second model, or in
   points of accuracy for pairs. It is positive where the claim is right.
-* Its interval of 95% is Welch's interval over the seeds of both models, widened
-  by the spread over the test sentences, which both models read. Few seeds give
-  a wide interval: t is 4.3 to 12.7 for two seeds, and 2.0 for many.
-* A claim *holds* if the whole interval is above zero. It *does not hold* if all
-  of it is below half a per cent, or half a point. For equal models (*as good
-  as*) the interval must lie within 2%.
-* Verdicts use wider intervals than those shown, by Holm's correction for the
-  number of claims. All verdicts together are right with a probability of 95%,
-  so an interval above zero may still be *not decided*.
-* With fewer seeds than a setting needs, nothing is decided. *Not run* means
-  that one of the models was never trained.
-* A setting without runs is left out if another setting tests the claim. Its
-  commands are below.
-* Where a setting is not the paper's, compare the paper's numbers only with each
-  other. Numbers of parameters are in brackets.
+* In brackets is its interval of 95%: Welch's over the seeds of both models,
+  widened by the spread over the test sentences.
+* A claim *holds* if the interval is above zero. It *does not hold* if it is
+  below half a per cent or half a point. Equal models must lie within 2%.
+* For verdicts, Holm's correction widens the intervals. All verdicts together
+  are right with a probability of 95%.
+* Where a setting is not the paper's, compare its numbers only with each other.
+  *Not run*: one of the models has no run.
 """
-_COLUMNS = (
-    "claim",
-    "theirs",
-    "setting",
-    "ours",
-    "difference",
-    "seeds",
-    "verdict",
-)
+_COLUMNS = ("claim", "theirs", "ours", "difference", "verdict")
 
 
-def write(path, models, losses, command):
-    """Writes the document; both dicts are by setting and label."""
-    lines = [_INTRODUCTION, f"    {command}", ""]
+def write(path, losses, command):
+    """Writes the document; `losses` are by setting and label of a model."""
     rows = _rows(losses)
+    lines = [
+        _INTRODUCTION,
+        f"    {command}",
+        "",
+        "`--queue` prints the commands of missing runs.",
+        "",
+    ]
     for paper in dict.fromkeys(claim.paper for claim in paper_claims.CLAIMS):
+        of_paper = [c for c in paper_claims.CLAIMS if c.paper == paper]
         lines += [f"## {presets.papers()[paper].citation}", ""]
-        lines += report.markdown_table(
-            _COLUMNS, [cells for claim, cells in rows if claim.paper == paper]
-        )
-        lines.append("")
-    lines += ["## Settings and runs", ""]
-    for name, setting in paper_claims.SETTINGS.items():
-        keys = [key for key in models if key[0] == name]
-        finished = sum(
-            min(len(losses[key].losses), setting.seeds)
-            for key in keys
-            if losses[key]
-        )
-        lines += [
-            f"### {name}",
-            "",
-            f"{setting.description}.",
-            "",
-            *(f"    {models[key].run(0, path.parent).title}" for key in keys),
-            "",
-            f"{finished} of {setting.seeds * len(keys)} runs are finished.",
-            "",
-        ]
-    report.write_lines(path, lines)
+        for name, setting in paper_claims.SETTINGS.items():
+            cells = [row for c, of, row in rows if c in of_paper and of == name]
+            if cells:
+                lines += [
+                    f"`{name}`: {setting.description}, {setting.seeds} seeds.",
+                    "",
+                    *_table([_COLUMNS, "-" * len(_COLUMNS), *cells]),
+                    "",
+                ]
+        lines += [f"* {_source(of_paper)}", *map(_alone, of_paper), ""]
+    report.write_lines(path, [line for line in lines if line is not None])
 
 
 def _rows(losses):
-    """Pairs of a claim and the cells of a row, in the order of the claims."""
+    """Triples of a claim, a setting and the cells of a row."""
     tests = []
     for claim in paper_claims.CLAIMS:
         names = claim.settings if claim.models else ()
         both = {n: [losses[n, label] for label in labels(claim)] for n in names}
-        # Settings in which a model has run, or all if none has.
-        shown = [name for name in names if any(both[name])] or names
+        # Settings in which a model has run, or the first if none has.
+        shown = [name for name in names if any(both[name])] or names[:1]
         tests += [(claim, name, both[name]) for name in shown]
     between = [
         None if None in both else difference(*both) for _, _, both in tests
     ]
+    needed = [paper_claims.SETTINGS[name].seeds for _, name, _ in tests]
     words = verdicts(
-        [
-            (claim, found, paper_claims.SETTINGS[name].seeds)
-            for (claim, name, _), found in zip(tests, between)
-        ]
+        [(claim, *of) for (claim, *_), *of in zip(tests, between, needed)]
     )
     rows = []
-    for (claim, name, both), found, word in zip(tests, between, words):
-        text = f"*{NOT_RUN if found is None else word}*"
-        if claim.caution and found is not None:
-            text += f", but {claim.caution}"
-        seeds, needed = (
-            found.seeds if found else 0,
-            paper_claims.SETTINGS[name].seeds,
-        )
+    for (claim, name, both), found, seeds, word in zip(
+        tests, between, needed, words
+    ):
         pairs = claim.paper == "weissenborn2016"
-        numbers = " against ".join(number for _, number in claim.models)
+        text = f"*{NOT_RUN if found is None else word}*"
+        if found is not None and found.seeds < seeds:
+            text += f" ({found.seeds} of {seeds} seeds)"
+        if found is not None and claim.caution:
+            text += f"; {claim.caution}"
+        relation = "as good as" if claim.margin else "better than"
         cells = [
-            _stated(claim),
-            f"{claim.metric} {numbers}; {claim.text}",
-            name,
-            ", ".join(
-                f"{label} {_level(side, pairs)}"
-                for label, side in zip(labels(claim), both)
-            ),
+            f"`{claim.name}`: {f' {relation} '.join(labels(claim))}",
+            ", ".join(number for _, number in claim.models),
+            ", ".join(_level(side, pairs) for side in both),
             "" if found is None else _in_percent(found, pairs),
-            str(seeds) if seeds >= needed else f"{seeds} of {needed}",
             text,
         ]
-        rows.append((claim, cells))
-    for claim in paper_claims.CLAIMS:
-        if not claim.models:
-            shown = claim.seen or claim.missing
-            word = SEEN if claim.seen else NOT_RUN
-            cells = [_stated(claim), claim.published, "", shown, "", ""]
-            rows.append((claim, [*cells, f"*{word}*"]))
-    return sorted(rows, key=lambda row: paper_claims.CLAIMS.index(row[0]))
+        rows.append((claim, name, cells))
+    return rows
 
 
-def _stated(claim):
-    return f"`{claim.paper}/{claim.name}`: {claim.statement} ({claim.where})"
+def _table(rows):
+    """Lines of a Markdown table, without spaces about its bars."""
+    return [f"|{'|'.join(cells)}|" for cells in rows]
+
+
+def _source(claims):
+    """A sentence on the paper's numbers of its claims."""
+    names = {}
+    for claim in filter(lambda claim: claim.models, claims):
+        source = f"{claim.metric}, {claim.text} ({claim.where})"
+        names.setdefault(source, []).append(f"`{claim.name}`")
+    most = max(names, key=lambda source: len(names[source]))
+    others = [f"{', '.join(n)}: {s}" for s, n in names.items() if s != most]
+    return "; ".join([f"Theirs: {most}", *others]) + "."
+
+
+def _alone(claim):
+    """A line on a claim that compares no models, or `None`."""
+    if claim.models:
+        return None
+    word, shown = (SEEN, claim.seen) if claim.seen else (NOT_RUN, claim.missing)
+    stated = f"* `{claim.name}`: {claim.statement} ({claim.where})."
+    return f"{stated} *{word}*: {shown}."
 
 
 def _level(losses, pairs):
@@ -282,9 +270,7 @@ def _level(losses, pairs):
     values = 100 * (1 - losses.by_seed) if pairs else np.exp(losses.by_seed)
     text = f"{values.mean():.1f}"
     if len(values) > 1:
-        text += f" ± {statistics.stdev(values):.1f}"
-    if losses.parameters is not None:
-        text += f" ({losses.parameters / 1e6:.2f}M)"
+        text += f"±{statistics.stdev(values):.1f}"
     return text
 
 
