@@ -51,138 +51,46 @@ def export(
 ):
     """Writes a model as a SavedModel for TensorFlow Serving, or a file.
 
-    The SavedModel is a plain TensorFlow graph, traced on the CPU on every
-    backend. It needs neither Keras nor this package, and holds no state: the
-    state of a model goes in and out with each request. The vocabulary is in
-    its graph and, for clients, in `assets.extra/vocabulary.json`.
-
-    Smoothed matrices are written as `LanguageModel.with_fixed_matrices` fixes
-    them.
-
-    Signatures of language models, with B batch, T time, V vocabulary, k
-    `top_k`; all log-probabilities are natural:
-
-    | signature | inputs | outputs |
-    |---|---|---|
-    | `serving_default` | `token_ids` int32 `(B, T)` | `log_probabilities` float32 `(B, T, V)`: next token after each position, from an empty history |
-    | `score` | `text` string `(B,)` | `tokens` string `(B, longest)`, the text as it was read, with its end; their `log_probabilities` float32 and `unknown` bool, of the same shape, 0 past the end; `log_probability` float32 `(B,)`, the sums; `length` int32 `(B,)`, predicted tokens |
-    | `score_ids` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)` | `log_probabilities` float32 `(B, T - 1)` of all ids but the first; `log_probability`, `length` as in `score` |
-    | `next` | `text` string `(B,)` | `top_k_ids` int32, `top_k_words` string, `top_k_log_probabilities` float32, all `(B, k)`: the tokens after the text |
-    | `begin` | `text` string `(B,)` | those of `next`; the state after the text |
-    | `step` | `token_ids` int32 `(B, T)`; `length` int32 `(B,)`; the state | those of `next`; the new state |
-    | `step_words` | `text` string `(B,)`; the state | those of `next`; the new state |
-    | `generate` | `text` string `(B,)`; `length` int32 `(B,)`, most tokens to write; `top_k` int32 `(B,)`, 1 is greedy; `temperature` float32 `(B,)`; `seed` int32 `(B,)` | `text` string `(B,)`, the continuation; `token_ids` int32, `tokens` string and `log_probabilities` float32, all `(B, longest)`; `length` int32 `(B,)`, the end counted |
-    | `initial_state` | `rows` int32 `(B,)`, of any values | the state of B rows |
-
-    Texts are split as `vocabulary.encode` does. They begin after an
-    end-of-sentence token, except that `step_words` continues from the state;
-    `score` ends them with one, which is predicted. `length` is the number of
-    valid ids of a row: the rest is not read, so a server may pad. No row may
-    have more than `max_length` tokens.
-
-    The state is the tensors of `model.initial_state`, under the same name
-    going in and coming out, in float32 and int32, without those that are
-    empty; and the `fingerprint` of the weights, int32 `(B,)`. The state of
-    another model, or of another version of it, is refused.
-
-    Signature of a classifier of sentence pairs, with C labels:
-
-    | signature | inputs | outputs |
-    |---|---|---|
-    | `serving_default` | `premise`, `hypothesis` string `(B,)` | `label` string `(B,)`; `probabilities` float32 `(B, C)`, in the order of `labels` |
-
-    Texts are split as `vocabulary.encode` does. The labels are also in
-    `assets.extra/labels.json`.
-
-    With `format="onnx"` the outputs are called `log_probabilities` and
-    `next_<name>` for each state `<name>`, since an ONNX graph cannot use a
-    name twice. The file is one streamed step of a language model in float32,
-    for onnxruntime and engines built on it: `token_ids` int64 `(B, 1)` and the
-    state go in; `log_probabilities` float32 `(B, V)` of the next token and the
-    new state come out. The state begins with zeros; the metadata has the
-    tensors that do not, `initial_state`, the `vocabulary_size` and, if there is
-    a vocabulary, its `tokens`, `end_of_sentence_id` and `unknown_id`, all as
-    JSON. A `contract` is for an engine that finds tensors by position:
-
-    | contract | inputs, by position | outputs | metadata |
-    |---|---|---|---|
-    | `"sherpa"` | `x` int64 `(N, 1)`; `h`, `c` float32 `(1, N, hidden)`, zeros at first | `scores` float32 `(N, 1, V)`, `next_h`, `next_c` | `num_layers`, `hidden_size`, `sos_id` |
-    | `"sherpa_offline"` | `x` int64 `(N, L)`; `x_lens` int64 `(N,)` | `nll` float32 `(N,)`, of each text and its end | `sos_id`, `eos_id`, `vocab_size` |
-
-    With `format="triton"` the folder at `path` is a model of a Triton model
-    repository: the ONNX file, and a `config.pbtxt` that makes the server keep
-    and initialize the state of each sequence.
-
-    With `format="litert"` the file is such a step for phones, of LiteRT's
-    built-in operators only: its signature `step` takes `token_ids` int32
-    `(rows, 1)` and the state, all zeros at first, and returns
-    `log_probabilities` float32 `(rows, V)`, `top_k_ids` int32 and
-    `top_k_log_probabilities` float32, both `(rows, k)`, and the new state under
-    the same names. If there is a vocabulary, the file ends with a zip archive
-    that holds `vocabulary.json`.
-
-    With `format="web"` the folder at `path` is a page that runs such a step in
-    a browser, and asks no server for anything but its own files. The first
-    such export fetches the engine, onnxruntime-web, from the npm registry.
-
-    With `format="hf"` the folder at `path` is a model of transformers, in
-    float32, with its tokenizer: see `memlm_keras.integrations.huggingface.modeling`.
+    The file needs neither Keras nor this package. The state of a model goes in
+    and out with each request. `docs/how_to/formats.md` has the inputs and
+    outputs of each format.
 
     Args:
-        model: `memlm_keras.LanguageModel`, `memlm_keras.Ensemble` or
-            `memlm_keras.EntailmentClassifier`.
+        model: `memlm_keras.LanguageModel`, `Ensemble` or
+            `EntailmentClassifier`, the latter as a SavedModel.
         path: folder to write, `saved_models/<name>`, in which the next version
             is made, or `saved_models/<name>/<version>`; or file or folder of
             another format, such as `model.onnx`.
-        vocabulary: `memlm_keras.data.Vocabulary` of the model's size; `None`
-            is the model's own. Optional for `"onnx"`, `"triton"` and
-            `"litert"`.
-        top_k: integer, k, the number of most probable tokens to return, and
-            the largest `top_k` of `generate`; of language models.
-        overwrite: bool, whether to replace an earlier export of this format at
-            `path`.
-        labels: sequence of strings, such as `PairCorpus.labels`, the names of
-            the classes of a classifier; of classifiers only. `None` is the
-            model's own, if it has them.
+        vocabulary: `memlm_keras.data.Vocabulary`; `None` is the model's own.
+            Optional for `"onnx"`, `"triton"` and `"litert"`.
+        top_k: integer, k, the number of most probable tokens to return.
+        overwrite: bool, whether to replace an earlier export of this format.
+        labels: strings, the classes of a classifier; `None` is the model's own.
         format: string, `"tf_saved_model"`, `"onnx"`, `"triton"`, `"litert"`,
             `"web"` or `"hf"`.
-        rows: integer, rows of a step, of `"litert"` only; `None` is 1.
-        quantize: `"int8"`, weights of eight bits, of `"litert"` and `"web"`;
-            `None` is float32, and for `"web"` float16.
-        max_length: integer, the most tokens of a row in a request or a
-            continuation; of language models.
-        contract: string, of `"onnx"` only: `"sherpa"`, for the shallow fusion
-            of sherpa-onnx, or `"sherpa_offline"`, for its rescoring. Both
-            need the vocabulary of the recogniser.
-        tokens: path of the recogniser's `tokens.txt`, which must agree with
-            the vocabulary; of a contract only.
-        card: dict of strings and numbers to print in the model card of a
-            SavedModel, such as `{"data": "Penn Treebank", "perplexity": 82.5}`.
+        rows: integer, rows of a step of `"litert"`; `None` is 1.
+        quantize: `"int8"`, weights of eight bits, of `"litert"` and `"web"`.
+        max_length: integer, the most tokens of a row in a request.
+        contract: `"sherpa"` or `"sherpa_offline"`, of `"onnx"`.
+        tokens: path of the recogniser's `tokens.txt`, of a contract.
+        card: dict of strings and numbers for the model card of a SavedModel.
 
     Returns:
         `pathlib.Path`, the file or folder that was written.
 
     Raises:
-        ValueError: for an unknown format, a path that does not end as the
-            format requires, an object of another class, a model that is not
-            causal, a vocabulary that is missing or contradicts the model's, a
-            `top_k` not between 1 and its size, a `max_length` that is not a
-            positive integer, `labels` that are not one for each class, or an
-            option of another format; and, for a file, if the model is quantized
-            or needs operators that the format does not have.
-        FileExistsError: if something is at `path` and `overwrite` is not set,
-            or if it is not a SavedModel.
-        OSError: if the folder cannot be written.
+        ValueError: for an argument that is not as described above, an option of
+            another format, and a model that the format cannot hold.
+        FileExistsError: if something else is at `path`.
         ImportError: if a package that the format needs is not installed.
         ConnectionError: if the engine of a page cannot be fetched.
-        RuntimeError: if the process that exports the model of another backend
-            fails.
+        RuntimeError: if the process of another backend fails.
 
     Example:
 
     >>> memlm_keras.serving.export(lm, "saved_models/key_value_predict")
     PosixPath('saved_models/key_value_predict/1')
-    """  # noqa: E501
+    """
     path = check_path(path, overwrite, format)
     about = formats()[format]
     is_file = about.suffix is not None
