@@ -378,7 +378,7 @@ def mean_accuracy(groups):
     means = np.array([group.mean() for group in groups])
     accuracy = float(means.mean())
     if len(groups) == 1:
-        return accuracy, wilson_interval(accuracy, len(groups[0]))
+        return accuracy, wilson_interval(int(groups[0].sum()), len(groups[0]))
     sizes = np.array([len(group) for group in groups])
     spread = Z_95 * math.sqrt(np.sum(means * (1 - means) / sizes)) / len(groups)
     return accuracy, (max(0.0, accuracy - spread), min(1.0, accuracy + spread))

@@ -1,12 +1,14 @@
 """Claims: what is compared, how it is decided, and the document."""
 
 import dataclasses
+import pathlib
 import re
 import shlex
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from absl import flags
 from absl.testing import flagsaver
 from corpus_files import write_sick
 from scipy import stats
@@ -366,3 +368,16 @@ def test_no_finished_run_is_told(claims, folder, small):
     assert "--out=docs/results" in told.out
     document = (folder / "claims" / "claims.md").read_text()
     assert document.count("*not run*") == 2
+
+
+def test_commands_of_pages_can_be_typed(program):
+    main, found = program("claims"), 0
+    root = pathlib.Path(__file__).parents[2]
+    for page in [root / "README.md", *(root / "docs").rglob("*.md")]:
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        for line in re.findall(r"^ *python recipes/claims.py(.*)", text, re.M):
+            with flagsaver.flagsaver():
+                names = flags.FLAGS(["claims.py", *shlex.split(line)])[1:]
+                assert main.choose(names, main.FLAGS.setting, main.FLAGS.size)
+            found += 1
+    assert found > 3
