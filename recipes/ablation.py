@@ -18,7 +18,7 @@ from absl import flags
 import memlm_keras as memlm
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import choose_preset
-from memlm_keras.presets import own
+from memlm_keras.presets import memlm_rows
 from memlm_keras.presets.rows import projected_rnn
 from memlm_keras.presets.rows import serialized
 from memlm_keras.presets.rows import uniform
@@ -46,7 +46,7 @@ LINE = "{:20} {:>10} {:>8} {:>12} {:>8}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Variant(own.OwnRow):
+class Variant(memlm_rows.MemlmRow):
     """The row with other parts."""
 
     units: int = 200

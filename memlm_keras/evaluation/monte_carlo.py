@@ -10,7 +10,7 @@ from memlm_keras.evaluation.perplexity import Perplexity
 from memlm_keras.evaluation.perplexity import perplexity
 from memlm_keras.evaluation.perplexity import require_beginning
 from memlm_keras.evaluation.perplexity import require_method
-from memlm_keras.models import copies
+from memlm_keras.models import variants
 
 
 def monte_carlo_perplexity(
@@ -46,7 +46,7 @@ def monte_carlo_perplexity(
     """
     require_positive_integer("samples", samples)
     require_method("with_fixed_dropout", model)
-    if not copies.drops(model):
+    if not variants.drops(model):
         raise ValueError(
             "`model` must have dropout, as all its networks with fixed dropout "
             "are equal otherwise. Received: a model whose rates of dropout are "

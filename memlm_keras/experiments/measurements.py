@@ -311,17 +311,17 @@ def _monte_carlo(experiment, model, asked, verbose, before):
 
 def _check_monte_carlo(experiment, asked):
     process.import_keras()
-    from memlm_keras.models import copies
+    from memlm_keras.models import variants
 
     name = experiment.preset_name
     model = experiment.make_model()
-    if not copies.drops(model):
+    if not variants.drops(model):
         raise UsageError(
             f"--monte_carlo is for models with dropout, which {name} does not "
             "have."
         )
     try:
-        copies.require_masks(model)
+        variants.require_masks(model)
     except ValueError as error:
         raise UsageError(f"monte_carlo cannot read {name}: {error}") from None
 

@@ -13,9 +13,9 @@ from memlm_keras.arguments import require_token_ids
 from memlm_keras.arguments import require_vocabulary
 from memlm_keras.arguments import serialize
 from memlm_keras.heads import TiedProjection
-from memlm_keras.models import copies
 from memlm_keras.models import layers
 from memlm_keras.models import torch_checkpoint
+from memlm_keras.models import variants
 from memlm_keras.models.backbone import Backbone
 from memlm_keras.models.backbone import compile_inference
 from memlm_keras.models.layers import computes_in
@@ -551,7 +551,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         >>> cached.mixture.size
         500
         """
-        return copies.with_mixture(self, mixture)
+        return variants.with_mixture(self, mixture)
 
     def with_prediction(self, prediction):
         """Makes a copy of this smoothed model with another prediction.
@@ -578,7 +578,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         >>> smoothed.with_prediction("mode").smoothing.prediction
         'mode'
         """
-        return copies.with_prediction(self, prediction)
+        return variants.with_prediction(self, prediction)
 
     def with_fixed_dropout(self, seed, into=None):
         """Makes a copy of this model with dropout masks that are drawn once.
@@ -608,7 +608,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         >>> copies = [lm.with_fixed_dropout(seed) for seed in range(3)]
         >>> average = memlm_keras.Ensemble(copies)
         """
-        return copies.with_fixed_dropout(self, seed, into)
+        return variants.with_fixed_dropout(self, seed, into)
 
     def with_fixed_matrices(self):
         """Makes a copy that predicts the same, without smoothing; returns this
@@ -625,7 +625,7 @@ class LanguageModel(StreamingModel, SequenceModel):
         >>> lm.with_fixed_matrices() is lm
         True
         """
-        return copies.with_fixed_matrices(self)
+        return variants.with_fixed_matrices(self)
 
     # === Serialization ===
 

@@ -109,13 +109,13 @@ def arpa_vocabulary(path):
 
 @contextlib.contextmanager
 def _reading(path, verbose=0):
-    """Yields a `_Reader`; an error names the file."""
+    """Yields an `_ArpaReader`; an error names the file."""
     remedy = "Put an intact copy in its place."
     with reading(path, "ARPA file", remedy), open_lines(path) as (file, _):
-        yield _Reader(file, verbose)
+        yield _ArpaReader(file, verbose)
 
 
-class _Reader:
+class _ArpaReader:
     """Reads an ARPA file, line by line: its counts, then each order."""
 
     def __init__(self, file, verbose):

@@ -4,7 +4,7 @@ trained models by name."""
 from memlm_keras.presets import baselines
 from memlm_keras.presets import daniluk2017
 from memlm_keras.presets import kong2019
-from memlm_keras.presets import own
+from memlm_keras.presets import memlm_rows
 from memlm_keras.presets import salton2017
 from memlm_keras.presets import tran2016
 from memlm_keras.presets import weissenborn2016
@@ -50,6 +50,6 @@ for _paper in (
     kong2019.PAPER,
     weissenborn2016.PAPER,
     baselines.TABLES,
-    own.PAPER,
+    memlm_rows.PAPER,
 ):
     register(_paper)

@@ -26,8 +26,8 @@ from memlm_keras.formats import function_of
 from memlm_keras.models import Ensemble
 from memlm_keras.models import EntailmentClassifier
 from memlm_keras.models import LanguageModel
-from memlm_keras.models.copies import in_float32
 from memlm_keras.models.ensemble import models_of
+from memlm_keras.models.variants import in_float32
 from memlm_keras.version import __version__
 
 # Servers read versions as int64.

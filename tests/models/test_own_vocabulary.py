@@ -68,7 +68,7 @@ def test_a_file_is_enough_to_score_and_to_write(reloaded):
 
 
 @pytest.mark.parametrize("change", ["with_mixture", "with_fixed_dropout"])
-def test_copies_know_it_too(change):
+def test_variants_know_it_too(change):
     model = make(dropout=0.2, memory=None)
     made = getattr(model, change)(None if "mixture" in change else 0)
     assert made.vocabulary == VOCABULARY

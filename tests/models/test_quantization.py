@@ -163,7 +163,7 @@ def test_quantized_autoencoders_encode_by_int8():
 
 
 @pytest.mark.backend("torch")
-def test_copies_of_quantized_models_are_quantized():
+def test_variants_of_quantized_models_are_quantized():
     model, tokens = make(), tokens_of(2, 5)
     model.quantize("int8", verbose=False)
     copy = model.with_mixture(memlm.mixtures.NeuralCache(size=3))

@@ -19,7 +19,7 @@ from memlm_keras.evaluation import sampled_perplexity
 from memlm_keras.heads import TiedProjection
 from memlm_keras.mixtures import NeuralCache
 from memlm_keras.mixtures import PointerSentinel
-from memlm_keras.models.copies import copy_weights
+from memlm_keras.models.variants import copy_weights
 from memlm_keras.smoothing import NoisedBatches
 from memlm_keras.smoothing import SmoothedEmbedding
 from memlm_keras.smoothing import StreamStatistics

@@ -9,7 +9,7 @@ from litert_runs import Session
 from litert_runs import require_names
 
 import memlm_keras as memlm
-from memlm_keras.models.copies import in_float32
+from memlm_keras.models.variants import in_float32
 from memlm_keras.serving import export
 
 pytestmark = pytest.mark.backend("tensorflow")

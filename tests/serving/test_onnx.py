@@ -16,7 +16,7 @@ from onnx_runs import require_equal
 from onnx_runs import session
 
 import memlm_keras as memlm
-from memlm_keras.models.copies import in_float32
+from memlm_keras.models.variants import in_float32
 from memlm_keras.serving import export
 
 pytestmark = pytest.mark.backend

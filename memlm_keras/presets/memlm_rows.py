@@ -11,7 +11,7 @@ from memlm_keras.registry import Paper
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OwnRow(UniformRow):
+class MemlmRow(UniformRow):
     """LSTM layers with tied embeddings. Where the sizes differ, outputs are
     projected to the size of the embeddings."""
 
@@ -104,11 +104,11 @@ PAPER = Paper(
     name="memlm",
     title="Rows for your own text",
     rows={
-        "small": OwnRow(units=200, parameters=(320_800, 201)),
-        "medium": OwnRow(
+        "small": MemlmRow(units=200, parameters=(320_800, 201)),
+        "medium": MemlmRow(
             units=400, initial_range=0.2, parameters=(1_281_600, 401)
         ),
-        "large": OwnRow(
+        "large": MemlmRow(
             units=650,
             layers=2,
             initial_range=0.1,

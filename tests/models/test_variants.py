@@ -17,7 +17,7 @@ from memlm_keras.evaluation import perplexity
 from memlm_keras.memory import KeyValuePredict
 from memlm_keras.memory import Projection
 from memlm_keras.mixtures import NeuralCache
-from memlm_keras.models.copies import draw_masks
+from memlm_keras.models.variants import draw_masks
 from references.gal2016 import probabilities_with_masks
 
 pytestmark = pytest.mark.backend
