@@ -66,12 +66,19 @@ def read(study):
 def _read(study, *version):
     runs = {}
     with files.reading(study, "study", "Restore it."):
-        for line in pathlib.Path(study).read_text("utf-8").splitlines():
+        for name, line in _lines(study).items():
             run = json.loads(line)
+            del run["name"]
             if LOSSES in run:
                 run[LOSSES] = _unpack(run[LOSSES])
-            runs[run.pop("name")] = run
+            runs[name] = run
     return runs
+
+
+def _lines(study):
+    """Dict of the lines of a study by the name of the run."""
+    lines = pathlib.Path(study).read_text("utf-8").rstrip("\n").split("\n")
+    return {json.loads(line)["name"]: line for line in lines}
 
 
 def add(study, name, run):
@@ -82,10 +89,12 @@ def add(study, name, run):
     lock = os.open(study.parent, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        runs = {**read(study), name: run}
+        # Other runs stay as they are, to the byte.
+        lines = _lines(study) if read(study) else {}
+        lines[name] = _line(name, run)
         with files.atomic_path(study) as temporary:
-            lines = (_line(name, runs[name]) for name in sorted(runs))
-            temporary.write_text("".join(lines), "utf-8")
+            text = "".join(f"{lines[name]}\n" for name in sorted(lines))
+            temporary.write_text(text, "utf-8")
     finally:
         os.close(lock)
 
@@ -170,7 +179,7 @@ def _line(name, run):
     run = {"name": name, **run}
     if LOSSES in run:
         run[LOSSES] = _pack(run[LOSSES])
-    return json.dumps(run, separators=(",", ":"), ensure_ascii=False) + "\n"
+    return json.dumps(run, separators=(",", ":"), ensure_ascii=False)
 
 
 def _pack(losses):
