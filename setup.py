@@ -51,6 +51,7 @@ setup(
         "numpy",
         "absl-py",
         "scipy",
+        "sentencepiece>=0.2",
         "matplotlib",
     ],
     extras_require={
@@ -69,7 +70,6 @@ setup(
             "pytest-xdist",
             "hypothesis",
             "nltk",
-            "sentencepiece",
             *SENTENCES,
             *TENSORBOARD,
             *SERVING,

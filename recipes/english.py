@@ -4,7 +4,7 @@ r"""Trains the English model, memlm/english, on a folder of books.
 
 The folder holds train/, valid/ and test/ with a .txt file a book, a paragraph a
 line. Words are split into pieces, which SentencePiece finds in the training
-text (`pip install sentencepiece`). The same command continues an interrupted
+text. The same command continues an interrupted
 run, which ends with the trained model, OUT/memlm/NAME. The larger model takes
 five minutes on an H100:
 

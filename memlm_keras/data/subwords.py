@@ -43,15 +43,22 @@ class SentencePieceTokenizer:
         self._table = str.maketrans(self.replacements)
 
     def tokenize(self, text):
-        tokens, _ = _running(self.model)
-        return tokens(text.translate(self._table).encode("utf-8", "replace"))
+        text = text.translate(self._table)
+        # Half a surrogate pair is no character of UTF-8.
+        text = text.encode("utf-8", "replace").decode()
+        return _processor(self.model).encode(text, out_type=str)
 
     def normalize(self, tokens):
         return self.tokenize(" ".join(tokens))
 
     def in_graph(self):
         """A tokenizer of tensorflow_text, without the replacements."""
-        return _tensorflow_text().SentencepieceTokenizer(
+        tensorflow_text = files.import_package(
+            "tensorflow_text",
+            "A SentencePiece model in a graph",
+            "tensorflow-text",
+        )
+        return tensorflow_text.SentencepieceTokenizer(
             model=self.model, out_type="string"
         )
 
@@ -63,103 +70,24 @@ class SentencePieceTokenizer:
 
     def read_model(self):
         """The parts of the file that split texts, as a message of protobuf."""
-        message = _model_message()()
-        message.ParseFromString(self.model)
-        return message
+        from sentencepiece import sentencepiece_model_pb2
+
+        return sentencepiece_model_pb2.ModelProto.FromString(self.model)
 
 
 @functools.lru_cache(maxsize=8)
-def _running(model):
-    """Function from bytes of a text to pieces, and all pieces of a model."""
-    # A session of its own: an eager operator may lose the model when TensorFlow
-    # discards another function.
-    tokenizer_of = _tensorflow_text().SentencepieceTokenizer
-    import tensorflow as tf
-
-    with tf.Graph().as_default(), tf.device("CPU"):
-        tokenizer = tokenizer_of(model=model, out_type=tf.string)
-        placeholder = tf.compat.v1.placeholder(tf.string, (1,))
-        tokens = tokenizer.tokenize(placeholder).flat_values
-        pieces = tokenizer.id_to_string(tf.range(tokenizer.vocab_size()))
-        session = tf.compat.v1.Session(
-            config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})
-        )
-
-    def run(fetch, feed=None):
-        return [piece.decode() for piece in session.run(fetch, feed)]
-
+def _processor(model):
+    """The `SentencePieceProcessor` of the bytes of a model."""
+    package = files.import_package("sentencepiece", "A SentencePiece model")
+    processor = package.SentencePieceProcessor()
     try:
-        return lambda text: run(tokens, {placeholder: [text]}), run(pieces)
-    except tf.errors.OpError as error:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError as error:
         raise ValueError(
             "The SentencePiece model is damaged, or none. Received: "
             f"{len(model)} bytes"
         ) from error
-
-
-# Name, number, type and default of what is read of `sentencepiece_model.proto`.
-_MESSAGES = {
-    "Piece": [
-        ("piece", 1, "STRING", ""),
-        ("score", 2, "FLOAT", "0"),
-        ("type", 3, "INT32", "1"),
-    ],
-    "Trainer": [
-        ("model_type", 3, "INT32", "1"),
-        ("treat_whitespace_as_suffix", 24, "BOOL", "false"),
-        ("byte_fallback", 35, "BOOL", "false"),
-    ],
-    "Normalizer": [
-        ("precompiled_charsmap", 2, "BYTES", ""),
-        ("add_dummy_prefix", 3, "BOOL", "true"),
-        ("remove_extra_whitespaces", 4, "BOOL", "true"),
-        ("escape_whitespaces", 5, "BOOL", "true"),
-    ],
-    "Model": [
-        ("pieces", 1, "Piece", None),
-        ("trainer_spec", 2, "Trainer", None),
-        ("normalizer_spec", 3, "Normalizer", None),
-    ],
-}
-
-
-@functools.cache
-def _model_message():
-    """Class of the message that a SentencePiece model is."""
-    # TensorFlow needs protobuf; the package sentencepiece may not be there.
-    from google.protobuf import descriptor_pb2
-    from google.protobuf import descriptor_pool
-    from google.protobuf import message_factory
-
-    field_type = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(
-        name="memlm_keras/sentencepiece.proto", package="memlm_keras"
-    )
-    for name, fields in _MESSAGES.items():
-        message = file.message_type.add(name=name)
-        for field_name, number, kind, default in fields:
-            field = message.field.add(
-                name=field_name,
-                number=number,
-                label=3 if field_name == "pieces" else 1,
-            )
-            if kind in _MESSAGES:
-                field.type = field_type.TYPE_MESSAGE
-                field.type_name = f".memlm_keras.{kind}"
-            else:
-                field.type = getattr(field_type, f"TYPE_{kind}")
-                field.default_value = default
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(
-        pool.FindMessageTypeByName("memlm_keras.Model")
-    )
-
-
-def _tensorflow_text():
-    return files.import_package(
-        "tensorflow_text", "A SentencePiece model", "tensorflow-text"
-    )
+    return processor
 
 
 class LongestMatchTokenizer:
@@ -214,7 +142,7 @@ class SubwordVocabulary(Vocabulary):
     icefall write it (`from_tokens_file`). No id is special by itself: the
     end of a sentence and the unknown piece keep the ids of the file.
 
-    With a SentencePiece model `tensorflow_text` splits text into pieces.
+    A SentencePiece model splits text into pieces by itself.
     Otherwise each word is matched from its left with the longest piece, which
     is not always how the engine splits it: give its model too if you have it.
 
@@ -238,7 +166,7 @@ class SubwordVocabulary(Vocabulary):
         ValueError: A token is empty or given twice, a special token is not
             among them, the SentencePiece model is damaged, or `replacements`
             is not as described above.
-        ImportError: `tensorflow_text` is not installed.
+        ImportError: `sentencepiece` is not installed.
 
     Example:
 
@@ -323,13 +251,14 @@ class SubwordVocabulary(Vocabulary):
         Raises:
             FileNotFoundError: There is no such file.
             ValueError: It is no SentencePiece model, or has no such pieces.
-            ImportError: `tensorflow_text` is not installed.
+            ImportError: `sentencepiece` is not installed.
         """
         model = pathlib.Path(path).read_bytes()
         try:
-            _, tokens = _running(model)
+            processor = _processor(model)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
+        tokens = map(processor.id_to_piece, range(len(processor)))
         return cls(
             tokens, unknown, end_of_sentence, model, replacements=replacements
         )

@@ -25,7 +25,6 @@ TEXTS = ["the cats", "  the\u2003zéat\x1c the", "", "<blk> <unk> 你cat", "▁a
 @pytest.fixture(scope="module")
 def model():
     """A SentencePiece model of 60 pieces, bytes."""
-    pytest.importorskip("tensorflow_text", reason="it reads the models")
     trainer = pytest.importorskip(
         "sentencepiece", reason="it trains the model of these tests"
     )
@@ -265,7 +264,6 @@ def test_wrong_arguments_are_named(arguments, message):
 
 
 def test_what_is_no_sentencepiece_model(write):
-    pytest.importorskip("tensorflow_text", reason="it reads the models")
     with pytest.raises(ValueError, match="text.txt: .*damaged, or none"):
         SubwordVocabulary.from_sentencepiece(write("no model at all"))
     with pytest.raises(FileNotFoundError):

@@ -452,7 +452,6 @@ def test_rare_words_of_training_have_characters_that_it_knows(tmp_path, capsys):
 
 @pytest.fixture(scope="module")
 def english_vocabulary():
-    pytest.importorskip("tensorflow_text", reason="it reads the pieces")
     import memlm_keras
 
     return memlm_keras.LanguageModel.from_preset("memlm/english").vocabulary

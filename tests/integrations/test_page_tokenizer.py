@@ -57,7 +57,8 @@ def pieces(model_type, **options):
         **{"vocab_size": 50, **options},
     )
     model = written.getvalue()
-    _, tokens = memlm.data.subwords._running(model)
+    processor = memlm.data.subwords._processor(model)
+    tokens = map(processor.id_to_piece, range(len(processor)))
     return SubwordVocabulary(tokens, sentencepiece=model)
 
 
