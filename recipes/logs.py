@@ -166,6 +166,9 @@ def main(arguments):
             print(json.dumps(run, indent=1))
     if names:
         return
+    for name, run in read(study).items():
+        if "text" in run:
+            print(f"{name}: {len(run['text'].splitlines())} lines of text")
     for (name, *place), values in numbers(study).items():
         if place[-1].endswith(("perplexity", "accuracy")):
             text = ", ".join(f"{value:.4f}" for value in values)
