@@ -147,10 +147,10 @@ QUEUE = (
 )
 # fmt: on
 
-# Tables of texts that are not public, or too large for this queue.
+# Tables of texts that are not at hand, or too large for this queue.
 ELSEWHERE = {
     "daniluk2017/models, windows, ngrams": "its 7,500 articles of Wikipedia "
-    "are not published: Penn Treebank and WikiText-2 in their place",
+    "(goo.gl/s8cyYa): Penn Treebank and WikiText-2 in their place",
     "daniluk2017/cbt": "the Children's Book Test, 120 MB: memlm table "
     "daniluk2017/cbt",
     "tran2016/perplexity": "of German, Italian and English news: Penn Treebank "
