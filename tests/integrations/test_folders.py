@@ -1,9 +1,11 @@
 """The package works without any one of the folders of `integrations`."""
 
+import importlib.metadata
 import pathlib
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -60,3 +62,26 @@ def test_a_folder_can_be_deleted(folder, format, tmp_path, monkeypatch):
     assert f"format={format!r}" in error
     asked = python("-m", "memlm_keras", "export", "--help")
     assert "litert" in asked and f"|{format}" not in asked
+
+
+def test_another_package_adds_a_format(monkeypatch, tmp_path):
+    mine = formats.Format(
+        "mine.write", server="mine", place="{name}.mine", suffix=".mine"
+    )
+    module = types.ModuleType("mine")
+    module.FORMATS = {"mine": mine}
+    monkeypatch.setitem(sys.modules, "mine", module)
+    found = [
+        importlib.metadata.EntryPoint(name, value, formats.ENTRY_POINTS)
+        for name, value in (("mine", "mine:FORMATS"), ("broken", "mine:none"))
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(importlib.metadata, "entry_points", lambda group: found)
+        formats.formats.cache_clear()
+        with pytest.warns(UserWarning, match="its formats are missing"):
+            assert formats.formats()["mine"] is mine
+        path = memlm_keras.serving.check_path(
+            tmp_path / "a.mine", False, "mine"
+        )
+    assert path == tmp_path / "a.mine"
+    formats.formats.cache_clear()
