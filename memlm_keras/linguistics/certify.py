@@ -259,7 +259,7 @@ def _difference(found, expected):
 
 
 def _causal(reader, texts):
-    """Cases of later tokens that change."""
+    """Changes later tokens, and compares what comes before."""
     if reader.one_step:
         raise _NotApplicable("a step is never given a later token")
     text = texts.text
@@ -280,14 +280,14 @@ def _causal(reader, texts):
 
 
 def _normalised(reader, texts):
-    """Cases of sums over the vocabulary."""
+    """Compares sums over the vocabulary with one."""
     for places, log_probabilities in reader.words_at(texts):
         totals = np.exp(log_probabilities).sum(axis=-1)
         yield totals, np.ones_like(totals), f"the sum at {places}"
 
 
 def _scores_first(reader, texts):
-    """Cases of a word's score, and what was expected without the word."""
+    """Compares a word's score with that from a text without the word."""
     text = texts.text
     if reader.scores_are_entries:
         raise _NotApplicable("it gives distributions, and no scores of words")
@@ -298,7 +298,7 @@ def _scores_first(reader, texts):
 
 
 def _pieces(reader, texts):
-    """Cases of a text that is read in pieces."""
+    """Compares a text in pieces with the whole."""
     read = _require(reader, "pieces")
     whole = reader.distributions(texts.text)
     for size in (1, 3, _SEGMENT):
@@ -306,7 +306,7 @@ def _pieces(reader, texts):
 
 
 def _resets(reader, texts):
-    """Cases of a text after others."""
+    """Compares a text after others with the text alone."""
     reader.scores(texts.others[0])
     first = reader.scores(texts.text)
     reader.scores(texts.others[1])
@@ -333,7 +333,7 @@ def _rows_apart(reader, texts):
 
 
 def _same(reader, texts, other):
-    """Cases of two models."""
+    """Compares two models."""
     if other is None:
         raise _NotApplicable("no other form of the model was given")
     for text in (texts.text, *texts.others):
@@ -471,6 +471,18 @@ class _Reader:
         the model gives them."""
         yield "a place", self.distributions(texts.text)
 
+    def _all_words(self, token, state):
+        """Scores of all words `(V,)` after a token and a state, by `_next`."""
+        size, found = min(_CANDIDATES, self.vocabulary_size), []
+        state = {k: ops.repeat(v, size, axis=0) for k, v in state.items()}
+        token = np.full(size, token)
+        for begin in range(0, self.vocabulary_size, size):
+            words = np.arange(begin, begin + size)
+            words = np.minimum(words, self.vocabulary_size - 1).astype("int32")
+            part = ops.convert_to_numpy(self._next(token, words, state))
+            found.append(part[: self.vocabulary_size - begin])
+        return np.concatenate(found).astype("float64")
+
 
 class _Streaming(_Reader):
     """A model with `initial_state` and `step`."""
@@ -537,27 +549,15 @@ class _Streaming(_Reader):
             yield from super().words_at(texts)
             return
         # Logits have no sum, but the scores of all words have.
-        size = min(_CANDIDATES, self.vocabulary_size)
         for place in _PLACES:
             inputs = self._inputs(texts.text[None])[:, : place + 1]
             state = self.model.initial_state(1)
             if place:
                 _, state = self.model.step(inputs[:, :-1], state)
-            state = {
-                name: ops.repeat(value, size, axis=0)
-                for name, value in state.items()
-            }
-            last = np.full(size, inputs[0, -1])
-            yield (
-                f"place {place}",
-                _by_parts(
-                    lambda words, last=last, state=state: self._scorer(
-                        np.stack([last, words], axis=1), state
-                    )[:, 0],
-                    self.vocabulary_size,
-                    size,
-                ),
-            )
+            yield f"place {place}", self._all_words(inputs[0, -1], state)
+
+    def _next(self, token, words, state):
+        return self._scorer(np.stack([token, words], axis=1), state)[:, 0]
 
 
 class _Places(_Reader):
@@ -635,28 +635,17 @@ class _Adaptive(_Reader):
         return np.concatenate(found)[: len(text)].astype("float64")
 
     def words_at(self, texts):
-        size = min(_CANDIDATES, self.vocabulary_size)
         for number, (token_ids, state) in enumerate(self._segments(texts.text)):
             place = number * _UPDATE
-            if place not in _PLACES:
-                continue
-            state = {
-                name: ops.repeat(value, size, axis=0)
-                for name, value in state.items()
-            }
-            first = np.full((size, 1), token_ids[0, 0])
+            if place in _PLACES:
+                yield f"place {place}", self._all_words(token_ids[0, 0], state)
 
-            def score(words, first=first, state=state):
-                # What is learned here is forgotten.
-                weights = self.model.weights
-                scores, _ = self.model.read(first, words[:, None], state)
-                self.model.weights = weights
-                return scores[:, 0]
-
-            yield (
-                f"place {place}",
-                _by_parts(score, self.vocabulary_size, size),
-            )
+    def _next(self, token, words, state):
+        # What is learned here is forgotten.
+        weights = self.model.weights
+        scores, _ = self.model.read(token[:, None], words[:, None], state)
+        self.model.weights = weights
+        return scores[:, 0]
 
 
 class _Function(_Reader):
@@ -758,14 +747,3 @@ def _of_shape(scores, texts):
             f"{texts.shape}. Received: the shape {scores.shape}"
         )
     return scores
-
-
-def _by_parts(score, vocabulary_size, size):
-    """Scores of all words `(V,)`, of which `size` are scored at once."""
-    found = []
-    for begin in range(0, vocabulary_size, size):
-        words = np.arange(begin, begin + size)
-        words = np.minimum(words, vocabulary_size - 1).astype("int32")
-        part = ops.convert_to_numpy(score(words))
-        found.append(part[: vocabulary_size - begin])
-    return np.concatenate(found).astype("float64")
