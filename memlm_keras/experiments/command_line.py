@@ -1,13 +1,15 @@
-"""The `memlm` command: its commands, their arguments and flags.
+"""The `memlm` command: commands with their arguments and flags.
 
 Keras is imported late: wrong use does not wait for it.
 """
 
 import argparse
+import collections.abc
 import dataclasses
-import functools
 import importlib
+import inspect
 import itertools
+import keyword
 import os
 import re
 import shlex
@@ -18,7 +20,6 @@ import textwrap
 from absl import flags
 
 from memlm_keras import children
-from memlm_keras import formats
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.options import Option
@@ -29,13 +30,6 @@ _STATUSES = """\
 Exit status: 0 if all is done; 1 if something failed; 2 if the command is wrong,
 such as a flag, or a file that is missing or not what it must be; 130 and 143 if
 it was interrupted (Ctrl-C, SIGTERM)."""
-# Errors of paths that are typed, and what stands before one that is no file,
-# and may be any word of a text.
-_OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_CALLED = (
-    r"(?:(?:file|folder|archive|directory:|no [\w ]+ at) "
-    r"|model (?=\S+ is not installed))"
-)
 # Characters of an error, which may quote the output of another process.
 _LONGEST = 800
 _EVERYWHERE = (
@@ -67,12 +61,23 @@ class _Positional(argparse.ArgumentParser):
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of `memlm`; a function of its name in `commands` runs it."""
+    """A command of `memlm`: a function with its arguments and options."""
 
-    name: str
+    function: object
     help: str
     places: dict  # how many arguments, as argparse's `nargs`, by their names
-    options: tuple
+    own: tuple  # options that are arguments of the function
+    groups: dict  # options that it takes as one dict, by the argument's name
+
+    @property
+    def name(self):
+        """Name of the command and of its function."""
+        return self.function.__name__
+
+    @property
+    def options(self):
+        """All options, without those of every command."""
+        return (*self.own, *itertools.chain(*self.groups.values()))
 
     @property
     def usage(self):
@@ -121,6 +126,23 @@ class Command:
             if given[name] is not None or option.default is not None
         }
 
+    def run(self, positional, values, typed):
+        """Calls the function; returns the exit status or `None`.
+
+        `typed` is the command line, for functions that record it."""
+        arguments = dict(vars(positional))
+        if "typed" in inspect.signature(self.function).parameters:
+            arguments["typed"] = typed
+        for name, group in self.groups.items():
+            given = {o.name: values.pop(o.name, o.default) for o in group}
+            arguments[name] = {
+                o.name: given[o.name]
+                for o in group
+                if given[o.name] != o.default
+            }
+        arguments |= {_parameter(name): value for name, value in values.items()}
+        return self.function(**arguments)
+
     def describe(self):
         """The text of `--help`."""
         lines = [f"usage: {self.usage} [flags]", "", *textwrap.wrap(self.help)]
@@ -135,6 +157,65 @@ class Command:
         return "\n".join(lines)
 
 
+def command(help, places, *own, **groups):
+    """Makes a `Command` of the function that it stands above.
+
+    Options are keyword arguments of the function, whose defaults are theirs;
+    groups of options are a dict each, without defaults."""
+
+    def make(function):
+        parameters = inspect.signature(function).parameters
+        defaults = {o: parameters[_parameter(o.name)].default for o in own}
+        options = tuple(
+            option
+            if default in (None, inspect.Parameter.empty) or default is False
+            else dataclasses.replace(option, default=default)
+            for option, default in defaults.items()
+        )
+        return Command(function, help, places, options, groups)
+
+    return make
+
+
+def _parameter(name):
+    """Name of the argument for an option."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+class _Commands(collections.abc.Mapping):
+    """Commands by name; the file of each is imported when it is asked for."""
+
+    _FILES = {
+        "presets": "presets",
+        "train": "train",
+        "evaluate": "evaluate",
+        "score": "read",
+        "surprisal": "surprisal",
+        "pairs": "checks",
+        "certify": "checks",
+        "generate": "read",
+        "attention": "read",
+        "export": "export",
+        "predict": "read",
+        "table": "table",
+    }
+
+    def __getitem__(self, name):
+        folder = "memlm_keras.experiments.commands"
+        return getattr(
+            importlib.import_module(f"{folder}.{self._FILES[name]}"), name
+        )
+
+    def __iter__(self):
+        return iter(self._FILES)
+
+    def __len__(self):
+        return len(self._FILES)
+
+
+COMMANDS = _Commands()
+
+
 def _describe(option):
     """Yields the lines of an option."""
     text = option.help
@@ -146,380 +227,6 @@ def _describe(option):
     yield from textwrap.wrap(
         text, 80, initial_indent=" " * 6, subsequent_indent=" " * 6
     )
-
-
-_RUN_DIR = Option("run_dir", str, "Folder of run folders.", default="runs")
-_OVERWRITE = Option(
-    "overwrite", bool, "Move an older run aside, and start again."
-)
-_seed = functools.partial(Option, "seed", int, at_least=0, at_most=2**32 - 1)
-_SEEDED = _seed("Seed of weights, dropout and shuffling.")
-_RATE = Option(
-    "rate",
-    float,
-    "Train on the text while reading it, by dynamic evaluation with this rate "
-    "of SGD.",
-    at_least=0,
-)
-_CACHE = Option(
-    "cache",
-    bool,
-    "With the neural cache that was chosen for RUN, as `memlm train` does for "
-    "your own text, and `memlm evaluate RUN --cache_size=500`.",
-)
-_FINISHED_ONLY = "Train nothing, and write the results of finished runs."
-_COMMANDS_ONLY = (
-    "Train nothing, and print the command of each missing run, one a line."
-)
-
-COMMANDS = {
-    command.name: command
-    for command in (
-        Command(
-            "presets",
-            "Lists the rows of the papers' tables: units, parameters and a "
-            "description; and trained models.",
-            {"PATTERN": "?"},
-            tuple(options.OVERRIDES[n] for n in ("vocabulary_size", "scale")),
-        ),
-        Command(
-            "train",
-            "Trains a model in a run folder, or continues an interrupted run. "
-            "Without PRESET, a model that suits the text is chosen. A trained "
-            "model, by name or folder, is trained further.",
-            {"PRESET": "?"},
-            (
-                options.DATASET,
-                Option(
-                    "as_published",
-                    bool,
-                    "Train a paper's preset on your own text with the paper's "
-                    "sizes and rates, which suit millions of words.",
-                ),
-                _RUN_DIR,
-                _OVERWRITE,
-                _SEEDED,
-                *options.OVERRIDES.values(),
-                *options.RUNNING,
-                *options.MEASURING,
-                *options.PICTURES,
-            ),
-        ),
-        Command(
-            "evaluate",
-            "Measures a trained model, or the average of several. A .keras "
-            "file without its run folder needs --dataset.",
-            {"RUN": "+"},
-            (
-                options.DATASET,
-                options.VERBOSE,
-                *options.READING,
-                *options.MEASURING,
-                *options.BY,
-            ),
-        ),
-        Command(
-            "score",
-            "Prints the log-probability of each token of sentences, and their "
-            "perplexity; without TEXT, of the lines of the standard input.",
-            {"RUN": None, "TEXT": "*"},
-            (_CACHE,),
-        ),
-        Command(
-            "surprisal",
-            "Prints surprisal, entropy and rank of each word of a text file "
-            "with one sentence a line, as a tab-separated table; for several "
-            "models, of their average. Several files, and the .txt files of a "
-            "folder, are documents, each read from the initial state. A .csv "
-            "or .tsv file with a column of sentences keeps its columns.",
-            {"RUN": "+", "FILE": "+"},
-            (
-                Option(
-                    "unit",
-                    str,
-                    "Unit of information.",
-                    default="bits",
-                    choices=("bits", "nats"),
-                ),
-                Option(
-                    "reset",
-                    bool,
-                    "Read each sentence from the initial state; by default so "
-                    "in .csv and .tsv files, and in others the state is "
-                    "carried through the file.",
-                ),
-                _CACHE,
-                _RATE,
-                Option(
-                    "segment_length",
-                    int,
-                    "For --rate: words to train on at once; by default 5, and "
-                    "with --reset a sentence.",
-                    at_least=1,
-                ),
-                Option(
-                    "tokens",
-                    bool,
-                    "A line for each piece of a word, for models of pieces.",
-                ),
-                Option(
-                    "document_start",
-                    str,
-                    "Regular expression that matches the first line of each "
-                    "document; by default each file is one.",
-                ),
-                Option(
-                    "shard",
-                    str,
-                    "PART/PARTS, such as 3/16: read this part of the documents "
-                    "alone, and write it to a file named after --out and the "
-                    "part; nothing is done if this file exists.",
-                ),
-                Option(
-                    "sentence",
-                    str,
-                    "For .csv and .tsv files: column of sentences; by default "
-                    "the one called sentence.",
-                ),
-                Option(
-                    "regions",
-                    str,
-                    "For .csv and .tsv files: column of positions of words "
-                    "(such as 7, or 3-4, 7), or `marked` for words between "
-                    "asterisks.",
-                ),
-                Option(
-                    "by",
-                    str,
-                    "For --regions: a row for each word, or sum and mean of "
-                    "each region.",
-                    choices=("word", "region"),
-                ),
-                Option(
-                    "frequency",
-                    str,
-                    "For .csv and .tsv files: text that words are counted in, "
-                    "a file, or `train` for the training text of the run.",
-                ),
-                Option(
-                    "spillover",
-                    int,
-                    "For .csv and .tsv files: words before each word that have "
-                    "columns too.",
-                    at_least=1,
-                ),
-                options.to_write(
-                    "out", help="File to write in place of the screen."
-                ),
-            ),
-        ),
-        Command(
-            "pairs",
-            "Prints how often models prefer the good sentence of minimal "
-            "pairs, by paradigm, phenomenon and field; or how often "
-            "predictions of SyntaxGym's suites hold, by circuit. PATH is a "
-            "file (BLiMP's .jsonl; .csv or .tsv with sentence_good and "
-            "sentence_bad; a suite as .json), a folder of files, or a .zip "
-            "archive.",
-            {"RUN": "+", "PATH": None},
-            (
-                Option(
-                    "method",
-                    str,
-                    "Whole sentences; or, for pairs with the fields of BLiMP, "
-                    "two words after one prefix, or one word after two.",
-                    default="simple",
-                    choices=("simple", "one_prefix", "two_prefix"),
-                ),
-                Option("eos", bool, "Score the end of the sentence too."),
-                Option(
-                    "mean",
-                    bool,
-                    "Compare means over tokens; by default sums.",
-                ),
-                options.to_write(
-                    "out",
-                    help="Table to write, a row for each pair, or for each "
-                    "region.",
-                ),
-                options.to_write(
-                    "plot",
-                    help="PNG picture of phenomena, or of circuits, to write.",
-                ),
-                Option(
-                    "published",
-                    str,
-                    "File of published accuracies: BLiMP's "
-                    "models_summary.jsonl, or a .csv with model, suite, item "
-                    "and correct.",
-                ),
-            ),
-        ),
-        Command(
-            "certify",
-            "Checks from outside that a model gives probabilities: causal, "
-            "normalised, and more; of several models, their average. RUN may "
-            "also be an exported .onnx or .tflite file, or the folder of a "
-            "SavedModel. The exit status is 1 if a check fails.",
-            {"RUN": "+"},
-            (
-                Option(
-                    "same_as",
-                    str,
-                    "Another RUN, such as the model of an exported file, which "
-                    "must give the same.",
-                ),
-                _CACHE,
-                _RATE,
-                Option(
-                    "tolerance",
-                    float,
-                    "Largest difference that passes, in nats.",
-                    default=1e-4,
-                    above=0,
-                ),
-                _seed("Seed of the texts to read.", default=0),
-                Option(
-                    "length",
-                    int,
-                    "Tokens of a text to read; by default more than the "
-                    "longest window and chunk of the model.",
-                    at_least=32,
-                ),
-                options.to_write("out", help="JSON file to write too."),
-            ),
-        ),
-        Command(
-            "generate",
-            "Continues a text.",
-            {"RUN": None, "PROMPT": "?"},
-            (
-                _CACHE,
-                Option(
-                    "max_length",
-                    int,
-                    "Maximum number of words, with those of the prompt.",
-                    default=50,
-                    at_least=1,
-                ),
-                Option(
-                    "sampler",
-                    str,
-                    "How words are chosen.",
-                    default="top_k",
-                    choices=("top_k", "top_p", "greedy", "beam", "random"),
-                ),
-                Option(
-                    "sentences",
-                    int,
-                    "Number of texts.",
-                    default=3,
-                    at_least=1,
-                ),
-                _seed("Seed of the sampler."),
-                Option("unknown", bool, "Write the unknown word too."),
-            ),
-        ),
-        Command(
-            "attention",
-            "Draws where a model attends, in its run folder; TEXT is a "
-            "sentence to draw as well. With --out, writes a page of TEXT.",
-            {"RUN": None, "TEXT": "?"},
-            (
-                *options.DRAWING,
-                options.to_write(
-                    "out",
-                    help="HTML file to write in place of pictures: pointing at "
-                    "a word of TEXT shows where the model attended.",
-                ),
-                options.VERBOSE,
-            ),
-        ),
-        Command(
-            "export",
-            "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
-            "(saved_models/NAME or saved_models/NAME/VERSION; by default the "
-            "next version, with the name of the run), or in another format.",
-            {"RUN": None, "FOLDER": "?"},
-            (
-                Option(
-                    "format",
-                    str,
-                    "Format to write; by default tf_saved_model.",
-                    choices=tuple(formats.formats()),
-                ),
-                _CACHE,
-                Option("overwrite", bool, "Replace an older export."),
-                Option(
-                    "quantize",
-                    str,
-                    "For --format=litert and web: weights of eight bits.",
-                    choices=("int8",),
-                ),
-                Option(
-                    "for",
-                    str,
-                    "Server whose model repository to write; the server keeps "
-                    "the state.",
-                    choices=("triton",),
-                ),
-                Option(
-                    "contract",
-                    str,
-                    "For --format=onnx: inputs and outputs as sherpa-onnx "
-                    "expects them, for shallow fusion or rescoring.",
-                    choices=("sherpa", "sherpa_offline"),
-                ),
-                Option(
-                    "tokens",
-                    str,
-                    "The recogniser's tokens.txt, which must agree with the "
-                    "model's vocabulary.",
-                ),
-            ),
-        ),
-        Command(
-            "predict",
-            "Prints the probability of each label of a pair; or a table with "
-            "those of the pairs of a FILE, a .tsv, .csv or .jsonl with the "
-            "columns premise and hypothesis.",
-            {"RUN": None, "FILE/PREMISE": None, "HYPOTHESIS": "?"},
-            (
-                options.to_write(
-                    "out", help="Table to write; by default it is printed."
-                ),
-            ),
-        ),
-        Command(
-            "table",
-            "Trains every row of a paper's table, and writes the table with "
-            "the paper's numbers. PAPER alone shows its tables, and the "
-            "commands of our results, and trains nothing.",
-            {"PAPER/TABLE": None, "SETTINGS": "*"},
-            (
-                options.DATASET,
-                _RUN_DIR,
-                _OVERWRITE,
-                Option("rows", str, "Rows, with commas; by default all."),
-                Option("seeds", str, "Seeds, such as 0,1,2.", default="0"),
-                Option("finished_only", bool, _FINISHED_ONLY),
-                Option("list", bool, _COMMANDS_ONLY),
-                Option(
-                    "grid",
-                    list,
-                    "SETTING=VALUE,VALUE ...: train each row with all "
-                    "combinations of values, and choose by the validation "
-                    "text.",
-                ),
-                *options.OVERRIDES.values(),
-                *(o for o in options.RUNNING if o is not options.VERBOSE),
-                *options.MEASURING,
-                options.PASSAGE,
-                options.SENTENCE,
-            ),
-        ),
-    )
-}
 
 
 def main(arguments=None):
@@ -577,9 +284,8 @@ def _run(arguments):
         if children.PARENT in os.environ:
             children.end_with_parent()
         process.choose_backend(values.pop("backend", None))
-        module = importlib.import_module("memlm_keras.experiments.commands")
         typed = shlex.join(["memlm", *arguments])
-        return getattr(module, name)(positional, values, typed) or 0
+        return command.run(positional, values, typed) or 0
 
 
 def _require_new_files(command, positional, values):
@@ -608,33 +314,19 @@ def _require_new_files(command, positional, values):
 
 
 def _status(error, arguments):
-    """Exit status of an error: 2 if it is about what was typed, which is a flag
-    or a path that is named in the message, and otherwise 1."""
-    if isinstance(error, UsageError):
-        return 2
-    of_path = isinstance(error, _OF_PATHS)
-    if not (of_path or isinstance(error, ValueError)):
-        return 1
-    text = _one_line(error)
-    for argument in arguments:
-        flag = _FLAG.fullmatch(argument)
-        if flag and f"`{flag[1]}`" in text:
-            return 2
-        values = argument.partition("=")[2] if flag else argument
-        for path in options.split_paths(values):
-            called = "" if os.path.isfile(path) else _CALLED
-            named = rf"(?<![\w/.-]){called}{re.escape(path)}(?![\w/-])"
-            if (of_path or os.path.exists(path)) and re.search(named, text):
-                return 2
-    return 1
+    """Exit status of an error: 2 if it is about what was typed, such as a path
+    that is not there, and otherwise 1."""
+    if isinstance(error, options.OF_PATHS) and error.filename is not None:
+        values = (
+            a.partition("=")[2] if _FLAG.fullmatch(a) else a for a in arguments
+        )
+        typed = itertools.chain(*map(options.split_paths, values))
+        return 2 if str(error.filename) in typed else 1
+    return 2 if isinstance(error, UsageError) else 1
 
 
 def _one_line(error):
-    text = str(error)
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        # Without the system's number.
-        text = f"{error.strerror}: {error.filename}"
-    line = " ".join(text.split()) or type(error).__name__
+    line = " ".join(options.text_of(error).split()) or type(error).__name__
     if len(line) > _LONGEST:
         half = _LONGEST // 2
         line = f"{line[:half]} ... {line[-half:]} (--traceback shows all)"

@@ -8,7 +8,6 @@ import re
 import numpy as np
 
 import memlm_keras as memlm
-from memlm_keras.data.corpus import UnspacedTextError
 from memlm_keras.data.pair_corpora import SUFFIXES
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
@@ -18,6 +17,7 @@ from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.options import split_paths
+from memlm_keras.experiments.options import wrong_use
 
 _SPLITS = (("train",), ("valid", "validation", "dev"), ("test",))
 _TREEBANK = ("train", "dev", "test")
@@ -80,10 +80,8 @@ class Dataset:
         """Loads the corpus; `None` builds a vocabulary of its training text,
         and finds the labels of pairs there. All of a `whole` file of pairs is
         for test."""
-        try:
+        with wrong_use():
             corpus = self._load(vocabulary, labels, whole)
-        except (UnspacedTextError, FileNotFoundError) as error:
-            raise UsageError(str(error)) from None
         lines = self.reading.get("training_lines")
         if lines is not None:
             corpus = corpus.with_first_lines(lines)

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import importlib
+import pathlib
 import shlex
 import statistics
 
@@ -29,6 +30,7 @@ from memlm_keras.experiments.options import MissingTextError
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.options import wrong_use
 from memlm_keras.experiments.run_folder import CONFIG
 from memlm_keras.experiments.run_folder import RunFolder
 from memlm_keras.presets import Measure
@@ -149,10 +151,9 @@ class Experiment:
     @property
     def name(self):
         """Name of the run's folder: dataset, row, overrides, seed."""
-        # Of the path of a trained model, no more than of a name.
-        parts = [self.dataset.label, *self.preset_name.split("/")[-2:]]
-        parts += name_parts(self.overrides)
-        return "-".join([*parts, f"seed{self.seed}"])
+        return run_name(
+            self.dataset.label, self.preset_name, self.overrides, self.seed
+        )
 
     @property
     def recipe(self):
@@ -282,6 +283,9 @@ class Experiment:
     def _warn(self, results, command, compared):
         """Prints what is wrong with results, if anything."""
 
+    def _go_on_as_1_0(self):
+        """Sets the defaults of version 1.0, which began the run."""
+
     # === Running ===
 
     def check(self, measures, pictures=None, devices=None):
@@ -302,7 +306,8 @@ class Experiment:
         for measurement in measurements.MEASUREMENTS:
             asked = any(option in measures for option in measurement.needs)
             if asked and measurement.check:
-                measurement.check(self, measures)
+                with wrong_use():
+                    measurement.check(self, measures)
 
     def run(
         self,
@@ -363,24 +368,31 @@ class Experiment:
                 run_folder.move_aside()
             # Before the folder is made, as this may raise.
             settings = self.settings
-        with files.hold(folder), process.quiet(verbose):
+        with self._using(folder), process.quiet(verbose):
             state = run_folder.open(settings, epochs, patience)
             if state == "finished":
                 print(f"{folder} is finished, and is not trained again.")
-                return self._measure_more(run_folder, None, measures, verbose)
+                return self._measure_more(None, measures, verbose)
             process.import_keras()
             import keras
 
             keras.utils.set_random_seed(self.seed)
             epochs, patience = self.epochs(epochs, patience)
-            run_folder.write_config(settings, self.recipe, self.kind, command)
-            if not self.is_trained:
-                results = self.estimate()
-                return run_folder.write_results(
-                    settings, results, epochs, patience, command
-                )
+            is_of_1_0 = run_folder.is_of_1_0
+            if is_of_1_0 and state == "interrupted":
+                self._go_on_as_1_0()
+            kind = None if is_of_1_0 else self.kind
             with scope:
-                model, callbacks = self.make()
+                # A size that is refused begins no run.
+                with wrong_use():
+                    made = self.make() if self.is_trained else None
+                run_folder.write_config(settings, self.recipe, kind, command)
+                if made is None:
+                    results = self.estimate()
+                    return run_folder.write_results(
+                        settings, results, epochs, patience, command
+                    )
+                model, callbacks = made
                 print(
                     f"{self.preset_name}: {model.count_params():,} parameters "
                     f"on {self.corpus.name}, run folder {folder}"
@@ -388,15 +400,17 @@ class Experiment:
                 if tensorboard:
                     path = run_folder.path / "tensorboard"
                     callbacks.append(keras.callbacks.TensorBoard(str(path)))
-                finite, improved = self._train(
+                finite, validation = self._fit(
                     model,
                     callbacks,
-                    run_folder,
                     epochs,
                     patience,
                     checkpoint_frequency,
                     verbose,
                 )
+                # Or the weights that it began with.
+                improved = self._keep_better(model, validation)
+                run_folder.save(model)
                 results = {
                     "parameters": model.count_params(),
                     "finite": finite,
@@ -413,7 +427,19 @@ class Experiment:
             run_folder.write_results(
                 settings, results, epochs, patience, command
             )
-            return self._measure_more(run_folder, model, measures, verbose)
+            return self._measure_more(model, measures, verbose)
+
+    @contextlib.contextmanager
+    def _using(self, folder):
+        """Context that holds a folder; a refused run leaves none."""
+        try:
+            with files.hold(folder):
+                yield
+        except UsageError:
+            # It stays if there is anything in it.
+            with contextlib.suppress(OSError):
+                pathlib.Path(folder).rmdir()
+            raise
 
     def scores(self, model, split, verbose=0):
         """Scores of a split by a trained language model.
@@ -459,14 +485,8 @@ class Experiment:
         with self._scope(None):
             model, callbacks = self.make()
             # No epoch is left to train.
-            self._fit(
-                model,
-                callbacks,
-                folder,
-                results["epochs"],
-                results["patience"],
-                last=True,
-            )
+            epochs, patience = results["epochs"], results["patience"]
+            self._fit(model, callbacks, epochs, patience, last=True)
         return model
 
     def _scope(self, devices):
@@ -479,8 +499,9 @@ class Experiment:
         except ValueError as error:
             raise UsageError(str(error)) from None
 
-    def _measure_more(self, run_folder, model, measures, verbose):
+    def _measure_more(self, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
+        run_folder = self.run_folder
         results = run_folder.results()
         for request in measurements.requests(self, measures, results):
             if not request.is_in(results):
@@ -507,24 +528,10 @@ class Experiment:
             speed: statistics.median(row[speed] for row in log),
         }
 
-    def _train(
-        self, model, callbacks, folder, epochs, patience, frequency, verbose
-    ):
-        """Trains or continues, and saves the best epoch; returns whether the
-        loss stayed finite, and whether an epoch is better than what the model
-        began with."""
-        finite, validation = self._fit(
-            model, callbacks, folder, epochs, patience, frequency, verbose
-        )
-        improved = self._keep_better(model, validation)
-        folder.save(model)
-        return finite, improved
-
     def _fit(
         self,
         model,
         callbacks,
-        folder,
         epochs,
         patience,
         frequency=None,
@@ -538,7 +545,7 @@ class Experiment:
         from memlm_keras.training.callbacks import CSVLogger
         from memlm_keras.training.callbacks import TimeEstimate
 
-        training = memlm.training
+        training, folder = memlm.training, self.run_folder
         batches, validation = self.training_batches(model)
         stop_on_nan = training.StopOnNaN()
         callbacks = [
@@ -626,6 +633,13 @@ def _set_dropout(model, rate):
             stated.append((layer["config"], "dropout"))
     for config, name in stated or [(model, "dropout")]:
         config[name] = rate
+
+
+def run_name(label, preset, overrides, seed):
+    """Name of a run's folder, from the label of its dataset."""
+    # Of the path of a trained model, no more than of a name.
+    parts = [label, *preset.split("/")[-2:], *name_parts(overrides)]
+    return "-".join([*parts, f"seed{seed}"])
 
 
 def name_parts(overrides):

@@ -11,6 +11,7 @@ from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import wrong_use
 
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 # Analyses of Tran et al. (2016, Section 5), and the names of their files.
@@ -353,4 +354,5 @@ def _parses(experiment, pictures):
             "treebank."
         )
     read = memlm.analysis.read_conllu
-    return paths[0].stem, [parse for path in paths for parse in read(path)]
+    with wrong_use():
+        return paths[0].stem, [each for path in paths for each in read(path)]

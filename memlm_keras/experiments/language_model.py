@@ -38,20 +38,11 @@ _OWN = "memlm/small"
 # is no better.
 _FURTHER_RATE, _FURTHER_EPOCHS, _FURTHER_PATIENCE = 0.001, 10, 1
 # Options that do not change its sizes and its vocabulary.
-_FURTHER_OPTIONS = {
-    "data_dir",
-    "document_start",
-    "cbt_train_on",
-    "documents",
-    "dropout",
-    "batch_size",
-    "segment_length",
-    "learning_rate",
-    "distribution",
-    "halve_after",
-    "linear_decay",
-    "halve",
-}
+_FURTHER_OPTIONS = set(
+    "data_dir document_start cbt_train_on documents dropout batch_size "
+    "segment_length learning_rate distribution halve_after linear_decay "
+    "halve".split()
+)
 
 
 class LanguageModelExperiment(Experiment):
@@ -312,6 +303,12 @@ class LanguageModelExperiment(Experiment):
 
     def _warn(self, results, command, compared):
         comparison.warn_if_little_is_learned(self, results, command, compared)
+
+    def _go_on_as_1_0(self):
+        smoothing = smoothing_of(self.preset["model"])
+        if smoothing is not None:
+            other_words = self.overrides.get("other_words", "mean")
+            smoothing["other_words"] = other_words
 
     def draw(self, model, folder, pictures=None, verbose=0):
         return figures.draw_language_model(

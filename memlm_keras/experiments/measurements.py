@@ -4,12 +4,10 @@
 """
 
 import dataclasses
-import functools
 import math
 import pathlib
 import zlib
 from collections.abc import Callable
-from typing import NamedTuple
 
 import memlm_keras as memlm
 from memlm_keras.experiments import comparison
@@ -57,14 +55,27 @@ class Measurement:
         return {key: asked[o] for o, key in self.needs.items() if key}
 
 
-class Request(NamedTuple):
-    """A requested measurement; `make(model, verbose, before)` returns plain
-    values."""
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A requested measurement of an experiment."""
 
-    name: str
+    experiment: object
+    measurement: Measurement
+    asked: dict  # all options, also those of the preset
     settings: dict
     typed: bool  # whether an option requested it, not the preset
-    make: Callable
+
+    @property
+    def name(self):
+        """Its key in results."""
+        return self.measurement.name
+
+    def make(self, model, verbose, before):
+        """Measures; returns plain values."""
+        found = self.measurement.function(
+            self.experiment, model, self.asked, verbose, before
+        )
+        return {**self.settings, **found}
 
     def is_in(self, results):
         """Whether results have it, made with the same settings."""
@@ -85,29 +96,15 @@ def requests(experiment, asked, before):
     if dynamic := experiment.preset.get("dynamic"):
         corpus = experiment.corpus
         tokens = len(corpus.validation) + len(corpus.test)
-        asked = {
-            "dynamic": tokens <= dynamic.get("most_tokens", tokens),
-            **asked,
-        }
-
-    def make(measure, settings, model, verbose, before):
-        values = measure.function(experiment, model, asked, verbose, before)
-        return {**settings, **values}
-
-    return [
-        Request(
-            measure.name,
-            settings,
-            by_option,
-            functools.partial(make, measure, settings),
-        )
-        for measure in MEASUREMENTS
-        if (settings := measure.settings(asked)) is not None
-        and (
-            (by_option := next(iter(measure.needs)) in typed)
-            or len(measure.needs) < 2
-        )
-    ]
+        most = dynamic.get("most_tokens", tokens)
+        asked = {"dynamic": tokens <= most, **asked}
+    found = []
+    for each in MEASUREMENTS:
+        settings = each.settings(asked)
+        by_option = next(iter(each.needs)) in typed
+        if settings is not None and (by_option or len(each.needs) < 2):
+            found.append(Request(experiment, each, asked, settings, by_option))
+    return found
 
 
 # === Perplexities ===
@@ -490,3 +487,37 @@ MEASUREMENTS = (
     ),
     Measurement("test_by_beams", _by_beams, {"beams": "beams"}, _beam_sampler),
 )
+
+
+# === Printing ===
+
+
+def print_requested(results, requests):
+    """Prints what was requested; the comparison has a table of its own, with
+    what the preset requests."""
+    compared = comparison.NAME in results
+    if compared:
+        print("\n".join(comparison.describe(results)))
+    print_numbers(
+        {
+            request.name: results[request.name]
+            for request in requests
+            if request.name != comparison.NAME
+            and (request.typed or not compared)
+        }
+    )
+
+
+def print_numbers(results):
+    """Prints the numbers of `results.json`, or of a part of it, one a line."""
+    for key, value in results.items():
+        if not isinstance(value, dict):
+            continue
+        if "validation" in value or "test" in value or key == "cbt":
+            print_numbers({f"{key}, {k}": v for k, v in value.items()})
+            continue
+        for name in NUMBERS:
+            if name in value:
+                print(f"{key}: {name.replace('_', ' ')} {value[name]:.3f}")
+        if bits := describe_bits(value):
+            print(f"{key}: {bits}")

@@ -3,6 +3,7 @@
 import os
 import re
 
+from memlm_keras import presets
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments.options import KNESER_NEY
@@ -24,7 +25,7 @@ def order_of(name):
 def folder_of_trained(name):
     """Folder of a trained model, by its name or path, or `None`; rows come
     first."""
-    if name in registry.names() or order_of(name):
+    if name in presets.names() or order_of(name):
         return None
     return trained.find(name)
 
@@ -40,7 +41,7 @@ def kind_of(name):
 
 def resolve(name):
     """Returns the full name of a preset; unique rows need no paper."""
-    names = [*registry.names(), *NGRAM_MODELS]
+    names = [*presets.names(), *NGRAM_MODELS]
     if name in names or order_of(name):
         return name
     matches = [full for full in names if full.partition("/")[2] == name]

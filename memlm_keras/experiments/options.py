@@ -3,6 +3,7 @@
 The flags of `memlm`, run folders, grids and `Experiment` follow from them.
 """
 
+import contextlib
 import dataclasses
 import difflib
 import functools
@@ -36,6 +37,28 @@ class NoUseError(UsageError):
     def __init__(self, option, message):
         super().__init__(message)
         self.option = option
+
+
+# Errors of paths that are typed.
+OF_PATHS = (FileNotFoundError, IsADirectoryError, NotADirectoryError)
+
+
+def text_of(error):
+    """The text of an error, that of the system without its number."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
+
+
+@contextlib.contextmanager
+def wrong_use():
+    """Makes errors of arguments, or of a file that is typed, `UsageError`s."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except (ValueError, *OF_PATHS) as error:
+        raise UsageError(text_of(error)) from error
 
 
 def nearest(name, names):
@@ -143,14 +166,6 @@ def read_options(options, values, kind=None):
             )
         given[name] = option.read(value)
     return given
-
-
-def take(options, values):
-    """Removes options from `values`; returns those that are not defaults."""
-    given = {option: values.pop(option.name, None) for option in options}
-    return read_options(
-        options, {o.name: v for o, v in given.items() if v != o.default}
-    )
 
 
 def as_flag(name, value):
@@ -410,8 +425,8 @@ OVERRIDES = {o.name: o for o in (*READING, *SIZES, *TRAINING)}
 VERBOSE = Option(
     "verbose",
     int,
-    "Progress: 0 none, and nothing but results is printed; 1 a bar; 2 a "
-    "line an epoch.",
+    "Progress: 0 none, and nothing but results is printed; 1 a bar; 2 a line "
+    "an epoch.",
     default=1,
     choices=(0, 1, 2),
 )
@@ -444,7 +459,6 @@ RUNNING = (
         bool,
         "Log for TensorBoard too; needs `pip install tensorflow tensorboard`.",
     ),
-    VERBOSE,
 )
 
 # What is measured of a trained model, by `measurements.MEASUREMENTS`.
@@ -526,6 +540,27 @@ BY = (
     ),
     to_write("out", help="For --by: JSON file to write too."),
     to_write("plot", help="For --by: PNG picture to write."),
+)
+
+# === Options of several commands ===
+
+RUN_DIR = Option("run_dir", str, "Folder of run folders.")
+OVERWRITE = Option(
+    "overwrite", bool, "Move an older run aside, and start again."
+)
+seed = functools.partial(Option, "seed", int, at_least=0, at_most=2**32 - 1)
+RATE = Option(
+    "rate",
+    float,
+    "Train on the text while reading it, by dynamic evaluation with this rate "
+    "of SGD.",
+    at_least=0,
+)
+CACHE = Option(
+    "cache",
+    bool,
+    "With the neural cache that was chosen for RUN, as `memlm train` does for "
+    "your own text, and `memlm evaluate RUN --cache_size=500`.",
 )
 
 SENTENCE = Option(

@@ -15,6 +15,7 @@ from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
+from memlm_keras.experiments.options import wrong_use
 from memlm_keras.presets import Measure
 
 # Rows of batches that are only measured.
@@ -117,9 +118,10 @@ class ClassifierExperiment(PairExperiment):
             halve = training.HalveOnDrop(self.monitor, epochs_of_a_pass)
             callbacks.append(halve)
         if "vectors" in overrides:
-            vectors = memlm.embeddings.read_vectors(
-                overrides["vectors"], self.corpus.vocabulary.tokens
-            )
+            with wrong_use():
+                vectors = memlm.embeddings.read_vectors(
+                    overrides["vectors"], self.corpus.vocabulary.tokens
+                )
             vectors.assign_to(model.embedding)
             number = int(vectors.found.sum())
             print(f"Vectors of {number:,} of {len(vectors.found):,} words.")

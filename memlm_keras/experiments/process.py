@@ -203,6 +203,23 @@ def quiet(verbose):
         yield
 
 
+@contextlib.contextmanager
+def writing(path):
+    """A file that is written whole or not at all, or the standard output."""
+    if path is None:
+        yield sys.stdout
+        return
+    with files.atomic_path(path) as temporary:
+        with open(temporary, "w", encoding="utf-8") as file:
+            yield file
+
+
+def print_notes(notes):
+    """Prints lines beside a table, which has the standard output."""
+    for note in notes:
+        print(note, file=sys.stderr)
+
+
 # === Provenance ===
 
 

@@ -6,15 +6,12 @@ import json
 import pathlib
 import shlex
 
-import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
-from memlm_keras import trained
 from memlm_keras.experiments.names import kind_of
 from memlm_keras.experiments.options import KINDS
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
-from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.process import provenance
 from memlm_keras.experiments.process import typed
@@ -35,8 +32,8 @@ _TYPES = {
     ),
     **dict.fromkeys(
         "epochs best_epoch most_epochs patience parameters perplexity accuracy "
-        "token_accuracy sequence_accuracy loss theta weight "
-        "predicted_tokens seconds_per_epoch tokens_per_second pairs_per_second "
+        "token_accuracy sequence_accuracy loss theta weight predicted_tokens "
+        "seconds_per_epoch tokens_per_second pairs_per_second "
         "bits_per_word bits_per_character".split(),
         (int, float),
     ),
@@ -148,6 +145,11 @@ class RunFolder:
         return {k: v for k, v in config.items() if k not in others}
 
     @property
+    def is_of_1_0(self):
+        """Whether version 1.0 began the run, which wrote no kind of model."""
+        return self.is_run and _KIND not in self._read(CONFIG)
+
+    @property
     def kind(self):
         """Kind of the run's model, also where a script registered its preset.
         Folders of older versions do not have it."""
@@ -218,7 +220,7 @@ class RunFolder:
             ValueError: if it cannot be read.
         """
         if self.model_path.exists():
-            return load_model(self.model_path)
+            return load_file(self.model_path)
         if self.results() is None:
             # Folders of older versions have no command.
             command = shlex.split(self._read(CONFIG).get(_COMMAND, ""))
@@ -249,7 +251,7 @@ class RunFolder:
         kind of its model, and a command, by default that of the process."""
         others = {
             _RECIPE: recipe,
-            _KIND: kind,
+            **({_KIND: kind} if kind else {}),
             _COMMAND: command or typed(),
         }
         write_json(self.path / CONFIG, settings | others)
@@ -296,63 +298,12 @@ class RunFolder:
         return files.read_json(self.path / name, what, _REMEDY, _TYPES)
 
 
-def load_model(path):
-    """Loads a model of this package, from a `.keras` file or by the name or the
-    folder of a trained model; it is not compiled."""
+def load_file(path):
+    """Loads a model of this package from a `.keras` file, not compiled."""
     import_keras()
     # Papers of other packages may have their own layers.
     registry.papers()
-    folder = trained.find(path)
-    if folder is not None:
-        kind = trained.read_metadata(folder)["kind"]
-        if kind not in KINDS:
-            raise ValueError(
-                f"The trained model {folder} is of an unknown kind: {kind!r}. "
-                "Was it written by another version?"
-            )
-        return getattr(memlm, kind).from_preset(path)
     return files.load_model(path, "trained model")
-
-
-def find(path):
-    """Returns the run folder of a path or of a file in it, or the only one in a
-    folder; `None` for a `.keras` file without its folder, and for the name or
-    the folder of a trained model."""
-    if trained.find(path) is not None:
-        return None
-    path = pathlib.Path(path)
-    if path.is_file():
-        folder = RunFolder(path.parent)
-        if path.suffix != ".keras":
-            raise UsageError(
-                f"RUN must be a run folder or a .keras file. Received: {path}"
-            )
-        return folder if folder.is_run and path == folder.model_path else None
-    if not path.is_dir():
-        if str(path) in registry.names():
-            raise UsageError(
-                f"The weights of {path} are random until it is trained: memlm "
-                f"train {path} --dataset=FILE"
-            )
-        # Runs that are there, or one folder further.
-        patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
-        runs = itertools.chain(*map(path.parent.glob, patterns))
-        known = [str(run.parent) for run in runs]
-        known += map(str, path.parent.glob("*.keras"))
-        known += [*trained.SOURCES, *trained.names()]
-        raise UsageError(
-            f"There is no run folder and no .keras file {path}, and no trained "
-            f"model of this name.{nearest(path, known)}"
-        )
-    if RunFolder(path).is_run:
-        return RunFolder(path)
-    runs = sorted(p.parent for p in path.glob(f"*/{CONFIG}"))
-    if len(runs) == 1:
-        return RunFolder(runs[0])
-    if runs:
-        names = ", ".join(map(str, runs[:9])) + ", ..." * (len(runs) > 9)
-        raise UsageError(f"{path} holds several runs; name one: {names}")
-    raise UsageError(f"{path} is no run folder: it has no {CONFIG}.")
 
 
 def write_json(path, values):

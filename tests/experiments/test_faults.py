@@ -16,14 +16,15 @@ from memlm_keras import files
 from memlm_keras import trained
 from memlm_keras.experiments import Experiment
 from memlm_keras.experiments import RunFolder
-from memlm_keras.experiments import commands
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import report
-from memlm_keras.experiments import run_folder
 from memlm_keras.experiments import runs
+from memlm_keras.experiments.commands.export import facts_of
+from memlm_keras.experiments.commands.presets import describe_trained
 from memlm_keras.experiments.experiment import experiment_of
+from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import write_json
 from memlm_keras.training import checkpoint
@@ -170,16 +171,17 @@ def mutations(values):
 
 def use_run(path):
     """Reads the files of a run as all commands do."""
-    folder = run_folder.find(path)
+    opened = open_run(path)
+    folder = opened.folder
     assert folder.kind and folder.recipe()
     experiment_of(folder)
     folder.finished_results()
     results = folder.results()
-    commands._facts_of(path, cache=True)
-    commands.print_numbers(results)
+    facts_of(opened, cache=True)
+    measurements.print_numbers(results)
     if comparison.NAME in results:
         assert comparison.describe(results)
-    commands._cache_of(folder)
+    opened.cache()
     report.outcome(results, experiment_of(folder).columns)
     for request in measurements.requests(experiment_of(folder), {}, results):
         request.is_in(results)
@@ -187,11 +189,12 @@ def use_run(path):
 
 def use_trained(path):
     """Reads the files of a trained model as all commands do."""
-    commands._describe_trained(str(path))
-    commands._facts_of(path, cache=False)
+    describe_trained(str(path))
+    opened = open_run(path)
+    facts_of(opened)
     Experiment(str(path))
     with pytest.raises(Loaded):
-        run_folder.load_model(path)
+        assert opened.model
 
 
 class Loaded(Exception):

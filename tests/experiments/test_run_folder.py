@@ -3,6 +3,7 @@ import json
 import pytest
 
 from memlm_keras.experiments import run_folder
+from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
 
@@ -110,19 +111,19 @@ def test_a_log_counts_a_repeated_epoch_once(run):
 
 
 def test_finding_the_run_that_a_path_means(run, tmp_path):
-    assert run_folder.find(run.path).path == run.path
-    assert run_folder.find(tmp_path).path == run.path
+    assert open_run(run.path).folder.path == run.path
+    assert open_run(tmp_path).folder.path == run.path
     run.model_path.touch()
-    assert run_folder.find(run.model_path).path == run.path
+    assert open_run(run.model_path).folder.path == run.path
     alone = tmp_path / "alone.keras"
     alone.touch()
-    assert run_folder.find(alone) is None
+    assert open_run(alone).folder is None
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text(json.dumps(SETTINGS))
     with pytest.raises(UsageError, match="holds several runs"):
-        run_folder.find(tmp_path)
+        open_run(tmp_path)
     with pytest.raises(UsageError, match="Did you mean .*run?"):
-        run_folder.find(tmp_path / "runn")
+        open_run(tmp_path / "runn")
 
 
 def test_a_damaged_model_is_one_line(run):

@@ -9,7 +9,7 @@ import logs
 import programs
 from memlm_keras import presets
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import commands
+from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.table import TableRuns
@@ -52,7 +52,7 @@ def runs_of(step):
         positional.table,
         values["dataset"],
         rows=values["rows"].split(",") if "rows" in values else None,
-        grid=commands._grid([*values.get("grid", []), *positional.settings]),
+        grid=read_grid([*values.get("grid", []), *positional.settings]),
         overrides=overrides,
     )
     return {

@@ -1,0 +1,1 @@
+"""Commands of `memlm`: functions, each with its options."""

@@ -1,0 +1,299 @@
+"""`memlm pairs` and `memlm certify`: tests of what a model knows and of what it
+gives."""
+
+import dataclasses
+import json
+import math
+import statistics
+import time
+
+import memlm_keras as memlm
+from memlm_keras import files
+from memlm_keras.data import tables
+from memlm_keras.data.tables import table_text
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.opened import average
+from memlm_keras.experiments.opened import open_run
+from memlm_keras.experiments.opened import require_different
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments.report import markdown_table
+
+# Columns of tables, and the attributes of accuracies.
+_COLUMNS = {
+    "pairs": "pairs",
+    "items": "items",
+    "accuracy": "accuracy",
+    "95% interval": "interval",
+    "half credit": "half_credit",
+    "ties": "ties",
+    "same": "same",
+    "of the rest": "accuracy_of_rest",
+    "unknown": "unknown",
+}
+_NOTE = (
+    "accuracy: share of pairs whose good sentence scores higher; of several "
+    "paradigms, their mean. same: ties whose sentences are the same for the "
+    "model, by unknown words. of the rest: accuracy without these pairs."
+)
+_NOTE_OF_SUITES = (
+    "accuracy: share of items whose predictions all hold; of several suites, "
+    "their mean. ties: items in which < or > compares equal numbers. unknown: "
+    "items with a word that is not in the vocabulary."
+)
+
+
+@command(
+    "Prints how often models prefer the good sentence of minimal pairs, by "
+    "paradigm, phenomenon and field; or how often predictions of SyntaxGym's "
+    "suites hold, by circuit. PATH is a file (BLiMP's .jsonl; .csv or .tsv "
+    "with sentence_good and sentence_bad; a suite as .json), a folder of "
+    "files, or a .zip archive.",
+    {"RUN": "+", "PATH": None},
+    Option(
+        "method",
+        str,
+        "Whole sentences; or, for pairs with the fields of BLiMP, two words "
+        "after one prefix, or one word after two.",
+        choices=("simple", "one_prefix", "two_prefix"),
+    ),
+    Option("eos", bool, "Score the end of the sentence too."),
+    Option(
+        "mean",
+        bool,
+        "Compare means over tokens; by default sums.",
+    ),
+    options.to_write(
+        "out",
+        help="Table to write, a row for each pair, or for each region.",
+    ),
+    options.to_write(
+        "plot",
+        help="PNG picture of phenomena, or of circuits, to write.",
+    ),
+    Option(
+        "published",
+        str,
+        "File of published accuracies: BLiMP's models_summary.jsonl, or a .csv "
+        "with model, suite, item and correct.",
+    ),
+)
+def pairs(
+    run: list,
+    path: str,
+    method: str = "simple",
+    eos: bool = False,
+    mean: bool = False,
+    out: str | None = None,
+    plot: str | None = None,
+    published: str | None = None,
+):
+    require_different(run)
+    process.import_keras()
+    from memlm_keras.linguistics import plots
+    from memlm_keras.linguistics.minimal_pairs import read_published
+
+    with wrong_use():
+        measure, note = _reader(path, method, eos, mean)
+        theirs = {}
+        if published is not None:
+            theirs = read_published(published)
+    opened, measured = [*map(open_run, run)], {}
+    for each in opened:
+        model = each.model_that("score")
+        begin = time.monotonic()
+        with wrong_use():
+            result = measure(model, each.vocabulary)
+        measured[each.path] = result
+        seconds = time.monotonic() - begin
+        print(
+            f"# {each.path}\n\n{result.accuracy}\n\n{result.protocol}", end=""
+        )
+        print(f"; {len(result)} in {seconds:.1f} s\n", flush=True)
+        print("\n".join(_table(result, theirs)), end="\n\n")
+    print("\n".join([note, *_over_seeds(opened, measured)]))
+    if out is not None:
+        with files.atomic_path(out) as temporary:
+            temporary.write_text(_rows(measured), encoding="utf-8")
+    if plot is not None:
+        plots.draw_accuracies(measured, plot, theirs)
+
+
+def _reader(path, method, eos, mean):
+    """A function that measures a model on the pairs or the suites of a path,
+    and a note."""
+    from memlm_keras.linguistics.minimal_pairs import SUFFIXES
+
+    linguistics = memlm.linguistics
+    names = [name for name, _ in tables.read_texts(path, (".json", *SUFFIXES))]
+    kinds = {name.suffix.lower() == ".json" for name in names}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{path} has both suites (.json) and pairs. Measure one at a time."
+        )
+    if True in kinds:
+        if eos or mean or method != "simple":
+            raise UsageError("Suites take no --method, --eos and --mean.")
+        suites = linguistics.read_suites(path)
+
+        def measure(model, vocabulary):
+            return linguistics.suite_results(
+                model, suites, vocabulary, verbose=0
+            )
+
+        return measure, _NOTE_OF_SUITES
+    pairs = linguistics.read_minimal_pairs(path)
+
+    def measure(model, vocabulary):
+        result = linguistics.minimal_pairs(
+            model,
+            pairs,
+            vocabulary,
+            method=method,
+            eos=eos,
+            mean=mean,
+            verbose=0,
+        )
+        if left_out := len(pairs) - len(result):
+            print(f"{left_out} pairs lack the fields of the method.")
+        return result
+
+    return measure, _NOTE
+
+
+def _table(result, published):
+    """Lines of the accuracies of one run, overall and by level."""
+    from memlm_keras.linguistics.minimal_pairs import published_mean
+
+    columns = {
+        column: name
+        for column, name in _COLUMNS.items()
+        if hasattr(result.accuracy, name)
+    }
+    lowest = result.levels[-1]
+    every = set().union(*result.paradigms(lowest).values())
+    rows = [("overall", result.accuracy, every)]
+    for level in result.levels:
+        paradigms = result.paradigms(level)
+        for value, accuracy in result.by(level).items():
+            rows.append((f"{level} {value}", accuracy, paradigms[value]))
+    cells = []
+    for name, accuracy, paradigms in rows:
+        means = [published_mean(p, paradigms) for p in published.values()]
+        values = [getattr(accuracy, column) for column in columns.values()]
+        cells.append([name, *map(_cell, [*values, *means])])
+    return markdown_table(["", *columns, *published], cells)
+
+
+def _cell(value):
+    """A number, an interval or `None` as text."""
+    if isinstance(value, tuple):
+        return " to ".join(map(_cell, value))
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "" if value is None else value
+
+
+def _over_seeds(opened, measured):
+    """Lines with the mean of runs that differ in their seed alone."""
+    from scipy import special
+
+    settings = {}
+    for run in opened:
+        result = measured[run.path]
+        if run.folder is not None:
+            recipe = {**run.folder.recipe()}
+            seed = recipe.pop("seed", 0)
+            seeds = settings.setdefault(json.dumps(recipe, sort_keys=True), {})
+            seeds[seed] = result.accuracy.accuracy
+    for recipe, seeds in settings.items():
+        if len(seeds) > 1:
+            values = list(seeds.values())
+            mean, number = statistics.mean(values), len(values)
+            error = statistics.stdev(values) / math.sqrt(number)
+            half = special.stdtrit(number - 1, 0.975) * error
+            yield (
+                f"{json.loads(recipe)['preset']}, seeds "
+                f"{', '.join(map(str, seeds))}: accuracy {mean:.4f}, 95% "
+                f"interval over seeds {mean - half:.4f} to {mean + half:.4f}"
+            )
+
+
+def _rows(measured):
+    """Rows of all pairs; of several runs, each row names its own."""
+    text = []
+    for run, result in measured.items():
+        columns = result.columns()
+        if len(measured) > 1:
+            columns = {"run": [str(run)] * len(result), **columns}
+        header, *lines = table_text(columns).splitlines(keepends=True)
+        text += lines if text else [header, *lines]
+    return "".join(text)
+
+
+@command(
+    "Checks from outside that a model gives probabilities: causal, normalised, "
+    "and more; of several models, their average. RUN may also be an exported "
+    ".onnx or .tflite file, or the folder of a SavedModel. The exit status is "
+    "1 if a check fails.",
+    {"RUN": "+"},
+    Option(
+        "same_as",
+        str,
+        "Another RUN, such as the model of an exported file, which must give "
+        "the same.",
+    ),
+    options.CACHE,
+    options.RATE,
+    Option(
+        "tolerance", float, "Largest difference that passes, in nats.", above=0
+    ),
+    options.seed("Seed of the texts to read."),
+    Option(
+        "length",
+        int,
+        "Tokens of a text to read; by default more than the longest window and "
+        "chunk of the model.",
+        at_least=32,
+    ),
+    options.to_write("out", help="JSON file to write too."),
+)
+def certify(
+    run: list,
+    same_as: str | None = None,
+    cache: bool = False,
+    rate: float | None = None,
+    tolerance: float = 1e-4,
+    seed: int = 0,
+    length: int | None = None,
+    out: str | None = None,
+):
+    process.import_keras()
+    from memlm_keras.serving.exported import find_exported
+
+    def load(paths, rate=None):
+        if rate is None and len(paths) == 1:
+            with wrong_use():
+                if find_exported(paths[0]):
+                    return memlm.serving.load(paths[0])
+        return average([*map(open_run, paths)], rate, cache)
+
+    model, other = load(run, rate), same_as and load([same_as])
+    with wrong_use():
+        certificate = memlm.linguistics.certify(
+            model,
+            same_as=other,
+            tolerance=tolerance,
+            seed=seed,
+            length=length,
+        )
+    certificate = dataclasses.replace(
+        certificate, model=f"{' '.join(run)}: {certificate.model}"
+    )
+    print(certificate)
+    if out is not None:
+        certificate.write(out)
+    return 0 if certificate.passed else 1

@@ -1,0 +1,349 @@
+"""`memlm evaluate`."""
+
+import functools
+import os
+
+import numpy as np
+
+import memlm_keras as memlm
+from memlm_keras import files
+from memlm_keras.experiments import datasets
+from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.experiment import experiment_of
+from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.opened import Opened
+from memlm_keras.experiments.opened import open_run
+from memlm_keras.experiments.opened import require_different
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import read_options
+from memlm_keras.experiments.report import markdown_table
+from memlm_keras.experiments.run_folder import write_json
+
+# Sentences that a bidirectional model reads at once, and the multiple that
+# lengths are padded to: neither changes what it predicts.
+_ROWS, _MULTIPLE = 64, 8
+_NOTE = (
+    "Tokens by how many tokens back the same one last stood in its document. "
+    "Unknown words and ends of sentences are in no other line."
+)
+
+
+@command(
+    "Measures a trained model, or the average of several. A .keras file "
+    "without its run folder needs --dataset.",
+    {"RUN": "+"},
+    options.VERBOSE,
+    text=(options.DATASET, *options.READING),
+    measures=options.MEASURING,
+    parts=options.BY,
+)
+def evaluate(
+    run: list,
+    verbose: int,
+    text: dict,
+    measures: dict,
+    parts: dict,
+    typed: str,
+):
+    runs = [*map(_measured_run, run)]
+    if "by" in parts:
+        return _evaluate_by(runs, text, parts, measures, verbose, typed)
+    for name, value in parts.items():
+        raise UsageError(f"{name} needs --by=recency. Received: {name}={value}")
+    if len(runs) > 1:
+        _evaluate_mean(runs, {**text, **measures}, verbose)
+    elif runs[0].folder is None:
+        _evaluate_file(runs[0], text, measures, verbose)
+    elif text:
+        _evaluate_run(runs[0], text, measures, verbose)
+    else:
+        # Measurements are added to the results of the run.
+        with files.hold(runs[0].folder.path):
+            _evaluate_run(runs[0], text, measures, verbose)
+
+
+def _measured_run(path):
+    """Opens a run, or, where a script registered its preset, its model."""
+    opened = open_run(path)
+    if opened.folder is not None and opened.folder.model_path.exists():
+        try:
+            resolve(opened.folder.recipe()["preset"])
+        except UsageError:
+            return Opened(str(opened.folder.model_path), None)
+    return opened
+
+
+def _evaluate_run(opened, text, measures, verbose):
+    """Measures a run, on its own text or on another."""
+    folder = opened.folder
+    measures = read_options(options.MEASURING, measures, folder.kind)
+    with process.quiet(verbose):
+        experiment, model = _experiment_and_model(opened, text, verbose)
+        experiment.check_measures(measures)
+        results = experiment.measure(model, verbose)
+        before = {} if text else folder.results() or {}
+        requests = measurements.requests(experiment, measures, before)
+        known = before | results
+        for request in requests:
+            if not request.is_in(before):
+                known[request.name] = request.make(model, verbose, known)
+    if before:
+        folder.add_results(known)
+    measurements.print_numbers(results)
+    requested = {request.name: known[request.name] for request in requests}
+    preset = {"preset": experiment.preset_name}
+    measurements.print_requested(preset | results | requested, requests)
+
+
+def _experiment_and_model(opened, text, verbose):
+    """The experiment of a run, on another text if one is given, and its model.
+
+    Another text is read with the model's vocabulary."""
+    folder = opened.folder
+    if opened.counts:
+        # No file keeps the model, as counting takes seconds.
+        experiment = opened.experiment
+        _, model = experiment.count(verbose)
+        vocabulary = experiment.corpus.vocabulary
+    else:
+        model = opened.model
+        vocabulary = model.vocabulary
+    if not text:
+        return opened.experiment, model
+    experiment = experiment_of(folder, **text)
+    trained_on = os.path.realpath(folder.recipe().get("dataset", ""))
+    corpus = experiment.dataset.load(
+        vocabulary,
+        getattr(model, "labels", None),
+        whole=os.path.realpath(experiment.dataset.name) != trained_on,
+    )
+    return experiment.with_corpus(corpus), model
+
+
+def _evaluate_file(opened, text, measures, verbose):
+    """Measures a language model without its run folder."""
+    _require_no_measures(opened, measures)
+    with process.quiet(verbose):
+        model, corpus, batches = _file_and_text(opened, text)
+        results = measurements.perplexities(model, batches, verbose, corpus)
+    measurements.print_numbers(results)
+
+
+def _require_no_measures(opened, measures):
+    for name, value in measures.items():
+        raise UsageError(
+            f"{name} needs the run folder of a preset. Received: "
+            f"{name}={value} and {opened.path}"
+        )
+
+
+def _file_and_text(opened, text):
+    """A language model without its run folder, the corpus of `text`, and a
+    function from a split to batches."""
+    path = opened.path
+    if "dataset" not in text:
+        raise UsageError(
+            f"{path} is a model without the run folder of a preset, which "
+            "would say what text to measure it on. Give --dataset, or name the "
+            "run folder."
+        )
+    reading = {**text}
+    dataset = reading.pop("dataset")
+    kind = options.LANGUAGE_MODEL
+    reading = read_options(options.READING, reading, kind)
+    model = opened.model
+    if not hasattr(model, "score_batches"):
+        raise UsageError(
+            f"{path} is of class {type(model).__name__}. Without its run "
+            "folder, only a language model can be measured; name the run "
+            "folder."
+        )
+    corpus = datasets.Dataset(dataset, kind, reading=reading).load(
+        opened.vocabulary
+    )
+    documents = reading.get("documents", False)
+    way = "the text as a single stream"
+    if not model.causal:
+        way = "each sentence by itself"
+    elif datasets.has_documents(corpus, documents):
+        way += " (--documents begins each afresh)"
+        way = "each document by itself" if documents else way
+    print(f"No preset says how {path} was trained to read: it reads {way}.")
+
+    def batches(split):
+        if model.causal:
+            return corpus.batches(split, 1, 100, documents=documents)
+        return corpus.sentence_batches(split, _ROWS, length_multiple=_MULTIPLE)
+
+    return model, corpus, batches
+
+
+def _evaluate_mean(runs, given, verbose):
+    """Measures the average of the predictions of several models."""
+    for name, value in given.items():
+        raise UsageError(
+            f"--{name} needs a single RUN: several are measured by the "
+            "perplexity of their average, on their own text. "
+            f"Received: --{name}={value} and {len(runs)} runs"
+        )
+    if any(run.folder is None for run in runs):
+        raise UsageError("Several models must be run folders of presets.")
+    if len({run.folder.path.resolve() for run in runs}) < len(runs):
+        paths = " ".join(run.path for run in runs)
+        raise UsageError(
+            f"Several runs must be different ones. Received: {paths}"
+        )
+    with process.quiet(verbose):
+        first, *_ = experiments = [run.experiment for run in runs]
+    for run, experiment in zip(runs, experiments):
+        if experiment.kind != options.LANGUAGE_MODEL:
+            raise UsageError(f"{run.path} is not a language model.")
+        if experiment.corpus.fingerprint != first.corpus.fingerprint:
+            raise UsageError(
+                f"{run.path} and {runs[0].path} were trained on different "
+                "texts or vocabularies."
+            )
+        if experiment.dataset.sentences != first.dataset.sentences:
+            raise UsageError(
+                "Models that all read sentences can be averaged, or that none "
+                f"does. Received: {runs[0].path} and {run.path}"
+            )
+    ensemble = memlm.Ensemble([run.model for run in runs])
+    batches = functools.partial(datasets.evaluation_batches, first, ensemble)
+    results = measurements.perplexities(
+        ensemble, batches, verbose, first.corpus
+    )
+    count = ensemble.count_params()
+    print(f"Average of {len(runs)} models, {count:,} parameters:")
+    measurements.print_numbers(results)
+
+
+def _evaluate_by(runs, text, parts, measures, verbose, typed):
+    """Measures runs side by side, by how far back each word occurred."""
+    for name, value in measures.items():
+        if name != "cache_size":
+            raise UsageError(
+                f"{name} is not measured by recency. Received: {name}={value}"
+            )
+    require_different([run.path for run in runs])
+    for run in runs:
+        if run.folder is not None:
+            read_options(options.BY, parts, run.folder.kind)
+            if len(runs) == 1:
+                read_options(options.MEASURING, measures, run.folder.kind)
+    process.import_keras()
+    _compare(
+        _side_by_side(runs, text, measures, verbose),
+        parts.get("split", "test"),
+        verbose,
+        typed,
+        parts.get("out"),
+        parts.get("plot"),
+    )
+
+
+def _side_by_side(runs, text, measures, verbose):
+    """Yields name, model, corpus and a function from a split to batches of each
+    run, and with `cache_size` those of models with a cache: of runs without a
+    mixture of their own."""
+    names = [run.name for run in runs]
+    if len({*names}) < len(names):
+        names = [run.path for run in runs]
+    for name, run in zip(names, runs):
+        if run.folder is None:
+            _require_no_measures(run, measures)
+            yield name, *_file_and_text(run, text)
+            continue
+        experiment, model = _experiment_and_model(run, text, verbose)
+        batches = functools.partial(
+            datasets.evaluation_batches, experiment, model
+        )
+        yield name, model, experiment.corpus, batches
+        alone = getattr(model, "mixture", model) is None
+        if measures and (alone or len(runs) == 1):
+            experiment.check_measures(measures)
+            before = {} if text else run.folder.results() or {}
+            cached, _ = measurements.add_cache(
+                experiment, model, measures, verbose, before.get("cache")
+            )
+            yield f"{name} with a cache", cached, experiment.corpus, batches
+
+
+def _compare(runs, split, verbose, command, out=None, plot=None):
+    """Measures models on the same text, and prints a table.
+
+    `runs` yields the name, model, corpus and a function from a split to batches
+    of each; `out` and `plot` are paths of files to write, or `None`."""
+    from memlm_keras.linguistics.plots import draw_recency
+
+    results, first = {}, None
+    with process.quiet(verbose):
+        for name, model, corpus, batches in runs:
+            first = first or (name, corpus)
+            if corpus.fingerprint != first[1].fingerprint:
+                raise UsageError(
+                    f"{name} and {first[0]} were trained on different texts or "
+                    "vocabularies."
+                )
+            result = memlm.linguistics.perplexity_by_recency(
+                model, batches(split), verbose=0
+            )
+            results[name] = result
+            print(f"{name}: {result.total}", flush=True)
+    print("\n".join(["", *_table(results), "", _NOTE]))
+    if out is not None:
+        found = {
+            "corpus": first[1].name,
+            "split": split,
+            "bins": result.bins,
+            "tokens": result.tokens.tolist(),
+            "runs": {name: _values(each) for name, each in results.items()},
+            **process.provenance(command),
+        }
+        write_json(out, found)
+    if plot is not None:
+        draw_recency(results, plot, f"{first[1].name}, {split}")
+
+
+def _table(results):
+    """Lines of the perplexities, a column for each run."""
+    one = next(iter(results.values()))
+    rows = [
+        [bin, f"{tokens:,}", f"{share:.1%}", *map(_cell, perplexities)]
+        for bin, tokens, share, *perplexities in zip(
+            one.bins,
+            one.tokens,
+            one.shares,
+            *(each.perplexities for each in results.values()),
+        )
+    ]
+    totals = [each.total for each in results.values()]
+    rows.append(
+        [
+            "all",
+            f"{one.tokens.sum():,}",
+            "100.0%",
+            *(_cell(total.perplexity) for total in totals),
+        ]
+    )
+    return markdown_table(["tokens back", "tokens", "share", *results], rows)
+
+
+def _cell(perplexity):
+    return "" if np.isnan(perplexity) else f"{perplexity:,.2f}"
+
+
+def _values(result):
+    """A `RecencyPerplexity` as plain values; an empty bin has no perplexity."""
+    return {
+        "perplexity": result.total.perplexity,
+        "loss": result.total.loss,
+        "protocol": result.total.protocol,
+        "losses": result.losses.tolist(),
+        "perplexities": [
+            None if np.isnan(each) else each for each in result.perplexities
+        ],
+    }

@@ -1,0 +1,151 @@
+"""`memlm export`."""
+
+import shlex
+
+import memlm_keras as memlm
+from memlm_keras import registry
+from memlm_keras import trained
+from memlm_keras.experiments import options
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.opened import open_run
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import wrong_use
+
+_TOP_K = 10
+# Programs that read a format, and where it is written by default.
+_FORMATS = {
+    "tf_saved_model": ("TensorFlow Serving", "saved_models/{}"),
+    "onnx": ("onnxruntime", "{}.onnx"),
+    "litert": ("LiteRT", "{}.tflite"),
+    "triton": ("Triton", "model_repository/{}"),
+    "web": ("browsers", "pages/{}"),
+    "hf": ("transformers", "huggingface/{}"),
+}
+
+
+@command(
+    "Writes a model as a SavedModel for TensorFlow Serving, in FOLDER "
+    "(saved_models/NAME or saved_models/NAME/VERSION; by default the next "
+    "version, with the name of the run), or in another format.",
+    {"RUN": None, "FOLDER": "?"},
+    Option(
+        "format",
+        str,
+        "Format to write; by default tf_saved_model.",
+        choices=(
+            "tf_saved_model",
+            "onnx",
+            "triton",
+            "litert",
+            "web",
+            "hf",
+        ),
+    ),
+    options.CACHE,
+    Option("overwrite", bool, "Replace an older export."),
+    Option(
+        "quantize",
+        str,
+        "For --format=litert and web: weights of eight bits.",
+        choices=("int8",),
+    ),
+    Option(
+        "for",
+        str,
+        "Server whose model repository to write; the server keeps the state.",
+        choices=("triton",),
+    ),
+    Option(
+        "contract",
+        str,
+        "For --format=onnx: inputs and outputs as sherpa-onnx expects them, "
+        "for shallow fusion or rescoring.",
+        choices=("sherpa", "sherpa_offline"),
+    ),
+    Option(
+        "tokens",
+        str,
+        "The recogniser's tokens.txt, which must agree with the model's "
+        "vocabulary.",
+    ),
+)
+def export(
+    run: str,
+    folder: str | None,
+    format: str | None = None,
+    cache: bool = False,
+    overwrite: bool = False,
+    quantize: str | None = None,
+    for_: str | None = None,
+    contract: str | None = None,
+    tokens: str | None = None,
+):
+    if for_ is not None and format is not None:
+        raise UsageError("--for says the format: leave out --format.")
+    format = for_ or format or "tf_saved_model"
+    opened = open_run(run)
+    model = opened.model_that(cache=cache)
+    server, default = _FORMATS[format]
+    path = folder or default.format(opened.name + "-cache" * cache)
+    with wrong_use():
+        memlm.serving.check_path(path, overwrite, format)
+    is_saved = format == "tf_saved_model"
+    with wrong_use():
+        path = memlm.serving.export(
+            model,
+            path,
+            top_k=min(_TOP_K, model.vocabulary_size),
+            overwrite=overwrite,
+            format=format,
+            quantize=quantize,
+            contract=contract,
+            tokens=tokens,
+            card=facts_of(opened, cache) if is_saved else None,
+        )
+    print(f"Exported for {server}: {path}")
+    parent = shlex.quote(str(path.parent.resolve()))
+    if format == "triton":
+        print(f"  tritonserver --model-repository={parent}")
+    elif format == "web":
+        folder = shlex.quote(str(path.resolve()))
+        print(f"  python -m http.server --bind=127.0.0.1 --directory={folder}")
+    elif format == "hf":
+        folder = shlex.quote(str(path))
+        print(
+            "  lm_eval run --model hf --tasks blimp --model_args "
+            f"pretrained={folder},trust_remote_code=True"
+        )
+    elif format == "tf_saved_model":
+        print(
+            "  tensorflow_model_server --rest_api_port=8501 "
+            f"--model_name={shlex.quote(path.resolve().parent.name)} "
+            f"--model_base_path={parent}"
+        )
+
+
+def facts_of(opened, cache=False):
+    """Facts of a model for its card, from its folder, if any."""
+    if opened.preset is not None:
+        return trained.read_metadata(opened.preset)["card"]
+    results = opened.folder and opened.folder.results()
+    if not results:
+        return {}
+    paper = registry.papers().get(results["preset"].partition("/")[0])
+    found = results["cache"] if cache else results
+    facts = {
+        "preset": results["preset"],
+        "paper": paper and paper.source(),
+        "data": results["dataset"],
+        "seed": results.get("seed"),
+        **{
+            f"{split} {name}": f"{found[split][name]:.2f}"
+            for split in ("validation", "test")
+            for name in ("perplexity", "accuracy")
+            if name in found.get(split, {})
+        },
+        # The tokens that the perplexity is over.
+        "perplexity": results.get("test", {}).get("protocol"),
+        "trained": f"{results['date']}, {results['backend']}",
+    }
+    return {key: value for key, value in facts.items() if value is not None}

@@ -1,0 +1,136 @@
+"""`memlm presets`."""
+
+import fnmatch
+import itertools
+import re
+
+import memlm_keras as memlm
+from memlm_keras import registry
+from memlm_keras import trained
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.datasets import smoothing_of
+from memlm_keras.experiments.options import OVERRIDES
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
+
+
+@command(
+    "Lists the rows of the papers' tables: units, parameters and a "
+    "description; and trained models.",
+    {"PATTERN": "?"},
+    OVERRIDES["vocabulary_size"],
+    OVERRIDES["scale"],
+)
+def presets(
+    pattern: str | None,
+    vocabulary_size: int | None = None,
+    scale: float | None = None,
+):
+    pattern, size = pattern or "*", vocabulary_size or 10_000
+    names = [*memlm.presets.names(), *trained.SOURCES, *trained.names()]
+    names = list(dict.fromkeys(names))
+    matches = [
+        name
+        for name in names
+        if pattern in name or fnmatch.fnmatch(name, pattern)
+    ]
+    if not matches:
+        raise UsageError(
+            f"No preset matches {pattern!r}.{nearest(pattern, names)}"
+        )
+    rows = set(memlm.presets.names())
+    sizes = {} if scale is None else {"scale": scale}
+    width = max(map(len, matches))
+    print(
+        f"{'preset':{width}} {'units':>5} {f'V={size:,}':>12}  "
+        "what it is; its weights are random until it is trained"
+    )
+    last = None
+    for name in filter(rows.__contains__, matches):
+        paper, row = registry.find(name)
+        if paper is not last:
+            print(f"\n{paper.source()}")
+            last = paper
+        if registry.resized(name, row, sizes).parameters is None:
+            # They are counted in a model.
+            process.import_keras()
+        preset = registry.get(name, **sizes)
+        count = memlm.presets.count_params(name, size, **sizes)
+        print(
+            f"{name:{width}} {preset['units']:>5} {count:>12,}  "
+            f"{describe(preset)}",
+            flush=True,
+        )
+    matches = [name for name in matches if name not in rows]
+    if matches:
+        print("\nTrained models, each with its own vocabulary")
+    for name in matches:
+        count, words = describe_trained(name)
+        print(f"{name:{width}} {'':>5} {count:>12}  {words}")
+
+
+def describe_trained(name):
+    """Parameters of a trained model, and its size and quality in words."""
+    if name not in trained.names():
+        return "", f"not installed. {trained.SOURCES[name]}"
+    folder = trained.find(name)
+    metadata = trained.read_metadata(folder)
+    card = metadata["card"]
+    words = f"{trained.size_of(folder) / 1e6:.1f} MB"
+    if "perplexity" in card:
+        words += f", perplexity {card['perplexity']:.2f}"
+    if "text" in card:
+        words += f", {card['text']}"
+    return f"{metadata['parameters']:,}", words
+
+
+def describe(preset):
+    """Describes a preset: 'LSTM 834, key value predict of window 5'."""
+    model = preset["model"]
+    parts = [model[key] for key in ("encoder", "decoder") if key in model]
+    layers = model.get("recurrent", parts)
+    layers = layers if isinstance(layers, list) else [layers]
+    layers += [
+        model[k] for k in ("recurrent_hypothesis", "top") if model.get(k)
+    ]
+    layers += model.get("recurrent_above") or []
+    words = []
+    for text, equal in itertools.groupby(map(_describe_layer, layers)):
+        count = len(list(equal))
+        words.append(text if count == 1 else f"{count} x {text}")
+    words += [
+        _describe_layer(model[part])
+        for part in ("memory", "mixture")
+        if model.get(part) is not None
+    ]
+    for kind, noise in (
+        ("smoothing", smoothing_of(model)),
+        ("data noising", preset.get("noise")),
+    ):
+        if noise:
+            scheme = noise["scheme"].replace("_", " ")
+            each = "element-wise " * noise.get("element_wise", False)
+            words.append(f"{each}{scheme} {kind}")
+    if model.get("tie_embeddings"):
+        words.append("tied embeddings")
+    return ", ".join(words)
+
+
+def _describe_layer(layer):
+    """Name and main size of a serialized layer."""
+    while "cell" in layer["config"]:
+        layer = layer["config"]["cell"]
+    name = layer["class_name"].removesuffix("Cell")
+    # Camel case as words, except names in capitals.
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]+", name)
+    text = " ".join(w if w.isupper() else w.lower() for w in words)
+    config = layer["config"]
+    kind = config.get("composition") or config.get("score")
+    text = f"{kind} {text}" if kind else text
+    if "units" in config:
+        return f"{text} {config['units']}"
+    for size in ("window", "order", "size"):
+        if config.get(size) is not None:
+            return f"{text} of {size} {config[size]}"
+    return text

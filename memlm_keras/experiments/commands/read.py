@@ -1,0 +1,216 @@
+"""Commands that read a text with a model, and show what it gives."""
+
+import math
+import os
+import sys
+
+import memlm_keras as memlm
+from memlm_keras import files
+from memlm_keras.data.text_store import EnteredText
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.opened import open_run
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments.pairs import predict_pairs
+
+_TOP_K = 10
+
+
+@command(
+    "Prints the log-probability of each token of sentences, and their "
+    "perplexity; without TEXT, of the lines of the standard input.",
+    {"RUN": None, "TEXT": "*"},
+    options.CACHE,
+)
+def score(run: str, text: list, cache: bool = False):
+    for each in text:
+        if os.path.isfile(each):
+            raise UsageError(
+                f"TEXT must be a sentence, and {each} is a file. memlm score "
+                "RUN < FILE scores its lines, and memlm surprisal RUN FILE "
+                "writes a table."
+            )
+    model = open_run(run).model_that("score", cache)
+    vocabulary = model.vocabulary
+    total, length, count = 0.0, 0, 0
+    entered = EnteredText(vocabulary)
+    for line in map(entered.line, text or _typed_lines()):
+        scores = list(map(float, model.score(line)))
+        words = vocabulary.decode(vocabulary.encode_sentence(line))
+        width = max(map(len, words))
+        for word, value in zip(words, scores, strict=True):
+            print(f"{word:{width}} {value:10.4f} nats")
+        print(_summary(sum(scores), len(scores)), end="\n\n")
+        total, length = total + sum(scores), length + len(scores)
+        count += 1
+    if count > 1:
+        print(f"{count} sentences: {_summary(total, length)}")
+    process.print_notes(entered.notes())
+
+
+def _typed_lines():
+    if sys.stdin.isatty():
+        print("Type sentences, one a line, and end with Ctrl-D:")
+    for line in sys.stdin:
+        if line.strip():
+            yield line.rstrip("\n")
+
+
+def _summary(total, length):
+    found = memlm.evaluation.Perplexity(-total, length, length, "")
+    return (
+        f"log-probability {total:.4f} nats ({total / math.log(2):.4f} bits), "
+        f"{length} predicted tokens, perplexity "
+        f"{found.perplexity:.2f}"
+    )
+
+
+@command(
+    "Continues a text.",
+    {"RUN": None, "PROMPT": "?"},
+    options.CACHE,
+    Option(
+        "max_length",
+        int,
+        "Maximum number of words, with those of the prompt.",
+        at_least=1,
+    ),
+    Option(
+        "sampler",
+        str,
+        "How words are chosen.",
+        choices=("top_k", "top_p", "greedy", "beam", "random"),
+    ),
+    Option("sentences", int, "Number of texts.", at_least=1),
+    options.seed("Seed of the sampler."),
+    Option("unknown", bool, "Write the unknown word too."),
+)
+def generate(
+    run: str,
+    prompt: str | None,
+    cache: bool = False,
+    max_length: int = 50,
+    sampler: str = "top_k",
+    sentences: int = 3,
+    seed: int | None = None,
+    unknown: bool = False,
+):
+    model = open_run(run).model_that("generate", cache)
+    if seed is not None:
+        import keras
+
+        keras.utils.set_random_seed(seed)
+    words, prompt = model.vocabulary, prompt or ""
+    ids = list(words.encode(prompt))
+    if number := ids.count(words.unknown_id):
+        process.print_notes(
+            [
+                f"{number} of the prompt's {len(ids)} tokens are read as "
+                f"{words.unknown}."
+            ]
+        )
+    with wrong_use():
+        texts = model.generate(
+            [prompt] * sentences,
+            max_length,
+            sampler,
+            suppress_token_ids=[] if unknown else [words.unknown_id],
+        )
+    for text in texts:
+        print(text)
+
+
+@command(
+    "Draws where a model attends, in its run folder; TEXT is a sentence to "
+    "draw as well. With --out, writes a page of TEXT.",
+    {"RUN": None, "TEXT": "?"},
+    options.to_write(
+        "out",
+        help="HTML file to write in place of pictures: pointing at a word of "
+        "TEXT shows where the model attended.",
+    ),
+    options.VERBOSE,
+    pictures=options.DRAWING,
+)
+def attention(
+    run: str,
+    text: str | None,
+    verbose: int,
+    pictures: dict,
+    out: str | None = None,
+):
+    if out is not None:
+        if text is None or pictures:
+            raise UsageError(
+                "--out needs a TEXT, and no other option: memlm attention RUN "
+                '"some words" --out=map.html'
+            )
+        return _write_page(open_run(run), text, out)
+    if text is not None:
+        pictures = {"sentence": text, **pictures}
+    opened = open_run(run)
+    with process.quiet(verbose):
+        experiment = opened.experiment
+    if pictures:
+        figures.check_pictures(experiment, pictures)
+    folder = opened.folder.path
+    with files.hold(folder), process.quiet(verbose):
+        paths = experiment.draw(opened.model, folder, pictures, verbose)
+    if not paths:
+        raise UsageError(
+            f"{experiment.preset_name} attends to nothing that could be drawn."
+        )
+    print("\n".join(map(str, paths)))
+
+
+def _write_page(opened, text, out):
+    """Writes the page of one text."""
+    model = opened.model_that("attention")
+    # Classifiers attend from one sentence to another, and have no such page.
+    if getattr(model, "attending", None) is None:
+        raise UsageError(
+            f"{opened.path} attends to nothing that could be drawn."
+        )
+    predictions = memlm.analysis.sentence_predictions(
+        model, text, top=min(_TOP_K, model.vocabulary_size)
+    )
+    memlm.analysis.write_sentence_page(
+        predictions, out, f"Attention of {opened.name}"
+    )
+    print(out)
+
+
+@command(
+    "Prints the probability of each label of a pair; or a table with those of "
+    "the pairs of a FILE, a .tsv, .csv or .jsonl with the columns premise and "
+    "hypothesis.",
+    {"RUN": None, "FILE/PREMISE": None, "HYPOTHESIS": "?"},
+    options.to_write("out", help="Table to write; by default it is printed."),
+)
+def predict(
+    run: str, premise: str, hypothesis: str | None, out: str | None = None
+):
+    if hypothesis is None and not os.path.isfile(premise):
+        raise UsageError(
+            "memlm predict RUN needs a file of pairs, or a PREMISE and a "
+            f"HYPOTHESIS. Received: {premise}, which is no file"
+        )
+    if hypothesis is not None and out is not None:
+        raise UsageError("--out needs a file of pairs.")
+    model = open_run(run).model_that("classify")
+    with wrong_use():
+        if hypothesis is not None:
+            labels = model.classify(premise, hypothesis)
+        else:
+            table, notes = predict_pairs(model, premise)
+    if hypothesis is None:
+        with process.writing(out) as file:
+            file.write(table)
+        process.print_notes(notes)
+        return
+    for label, probability in sorted(labels.items(), key=lambda i: -i[1]):
+        print(f"{probability:.3f} {label}")

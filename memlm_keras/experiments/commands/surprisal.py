@@ -1,0 +1,296 @@
+"""`memlm surprisal`."""
+
+import contextlib
+import pathlib
+import re
+import sys
+
+import memlm_keras as memlm
+from memlm_keras.data.tables import naming
+from memlm_keras.data.tables import table_text
+from memlm_keras.data.text_store import EnteredText
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.opened import average
+from memlm_keras.experiments.opened import open_run
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import wrong_use
+
+# Options for tables of sentences.
+_TABLES = (".csv", ".tsv")
+_STIMULI = (
+    Option(
+        "sentence",
+        str,
+        "For .csv and .tsv files: column of sentences; by default the one "
+        "called sentence.",
+    ),
+    Option(
+        "regions",
+        str,
+        "For .csv and .tsv files: column of positions of words (such as 7, or "
+        "3-4, 7), or `marked` for words between asterisks.",
+    ),
+    Option(
+        "by",
+        str,
+        "For --regions: a row for each word, or sum and mean of each region.",
+        choices=("word", "region"),
+    ),
+    Option(
+        "frequency",
+        str,
+        "For .csv and .tsv files: text that words are counted in, a file, or "
+        "`train` for the training text of the run.",
+    ),
+    Option(
+        "spillover",
+        int,
+        "For .csv and .tsv files: words before each word that have columns "
+        "too.",
+        at_least=1,
+    ),
+)
+
+
+@command(
+    "Prints surprisal, entropy and rank of each word of a text file with one "
+    "sentence a line, as a tab-separated table; for several models, of their "
+    "average. Several files, and the .txt files of a folder, are documents, "
+    "each read from the initial state. A .csv or .tsv file with a column of "
+    "sentences keeps its columns.",
+    {"RUN": "+", "FILE": "+"},
+    Option(
+        "unit",
+        str,
+        "Unit of information.",
+        choices=("bits", "nats"),
+    ),
+    Option(
+        "reset",
+        bool,
+        "Read each sentence from the initial state; by default so in .csv and "
+        ".tsv files, and in others the state is carried through the file.",
+    ),
+    options.CACHE,
+    options.RATE,
+    Option(
+        "segment_length",
+        int,
+        "For --rate: words to train on at once; by default 5, and with --reset "
+        "a sentence.",
+        at_least=1,
+    ),
+    Option(
+        "tokens",
+        bool,
+        "A line for each piece of a word, for models of pieces.",
+    ),
+    Option(
+        "document_start",
+        str,
+        "Regular expression that matches the first line of each document; by "
+        "default each file is one.",
+    ),
+    Option(
+        "shard",
+        str,
+        "PART/PARTS, such as 3/16: read this part of the documents alone, and "
+        "write it to a file named after --out and the part; nothing is done if "
+        "this file exists.",
+    ),
+    options.to_write("out", help="File to write in place of the screen."),
+    stimuli=_STIMULI,
+)
+def surprisal(
+    run: list,
+    file: list,
+    stimuli: dict,
+    unit: str = "bits",
+    reset: bool | None = None,
+    cache: bool = False,
+    rate: float | None = None,
+    segment_length: int | None = None,
+    tokens: bool = False,
+    document_start: str | None = None,
+    shard: str | None = None,
+    out: str | None = None,
+):
+    if segment_length is not None and rate is None:
+        raise UsageError("--segment_length is for --rate.")
+    paths = [*run, *file]
+    # The last path is a text, and so are all from the first file that is no
+    # model on.
+    first = 1
+    while first < len(paths) - 1 and not (
+        pathlib.Path(paths[first]).is_file()
+        and _suffix(paths[first]) != ".keras"
+    ):
+        first += 1
+    runs, texts = paths[:first], paths[first:]
+    has_documents = (
+        len(texts) > 1
+        or pathlib.Path(texts[0]).is_dir()
+        or document_start is not None
+    )
+    tables = [path for path in texts if _suffix(path) in _TABLES]
+    for name in stimuli:
+        if not tables:
+            raise UsageError(f"--{name} needs a .csv or .tsv file.")
+    if tables and (has_documents or shard is not None):
+        raise UsageError(
+            f"A table is read alone and whole, and {tables[0]} is a table. "
+            "Several files, folders, --document_start and --shard are of texts."
+        )
+    part = (1, 1)
+    if shard is not None:
+        if not has_documents:
+            raise UsageError(
+                f"--shard divides documents, and {texts[0]} is one. Give "
+                "several files, a folder of .txt files, or --document_start."
+            )
+        part, out = _shard(shard, out)
+        if out.exists():
+            print(f"{out} is finished. Delete it to make it again.")
+            return
+    opened = [*map(open_run, runs)]
+    if tables and tokens:
+        raise UsageError("--tokens needs a text file, not a table.")
+    model = average(opened, rate, cache)
+    vocabulary = opened[0].vocabulary
+    reading = {"unit": unit, "segment_length": segment_length}
+    if tables:
+        reading["reset"] = True if reset is None else reset
+        return _write_stimuli(
+            texts[0], opened[0], model, vocabulary, reading, out, **stimuli
+        )
+    reading["reset"] = bool(reset)
+    store = memlm.data.text_store
+    with wrong_use():
+        if has_documents:
+            documents = store.read_documents(texts, document_start, *part)
+        else:
+            # It may be a pipe.
+            documents = [(texts[0], list(store.read_lines(texts[0])))]
+    count = unknown = 0
+    entered = EnteredText(vocabulary)
+    with (
+        process.writing(out) as written,
+        # The table alone goes to the standard output.
+        contextlib.redirect_stdout(sys.stderr),
+    ):
+        for name, lines in documents:
+            lines = [*map(entered.line, lines)]
+            if not any(map(vocabulary.tokenizer.tokenize, lines)):
+                continue
+            found = memlm.evaluation.surprisal(
+                model, lines, vocabulary, **reading
+            )
+            if not tokens:
+                found = found.by_word(vocabulary)
+            columns = found.columns()
+            if has_documents:
+                columns = {"document": [name] * len(found), **columns}
+            header, _, rows = table_text(columns).partition("\n")
+            written.write(rows if count else f"{header}\n{rows}")
+            count += len(found)
+            unknown += found.unknown.sum()
+        if not count:
+            raise UsageError(f"There is no word in {' '.join(texts)}.")
+    notes = entered.notes()
+    if unknown:
+        known = f"{unknown} of {count} tokens are read as {vocabulary.unknown}."
+        notes = [known, *notes]
+    process.print_notes(notes)
+
+
+def _suffix(path):
+    return pathlib.Path(path).suffix.lower()
+
+
+def _shard(text, out):
+    """The numbers of `--shard`, and the file of the shard."""
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    part, parts = map(int, match.groups()) if match else (0, 0)
+    if not 1 <= part <= parts:
+        raise UsageError(
+            "--shard must be a part and the number of parts, such as 3/16. "
+            f"Received: {text!r}"
+        )
+    if out is None:
+        raise UsageError(
+            "--shard needs --out: --out=words.tsv writes part 3 of 16 to "
+            "words-03-of-16.tsv."
+        )
+    out = pathlib.Path(out)
+    name = f"{out.stem}-{part:0{len(str(parts))}}-of-{parts}{out.suffix}"
+    return (part, parts), out.with_name(name)
+
+
+def _write_stimuli(
+    path,
+    opened,
+    model,
+    vocabulary,
+    reading,
+    out,
+    sentence=None,
+    regions=None,
+    by="word",
+    frequency=None,
+    spillover=0,
+):
+    """Writes a table of the words or regions of a table of sentences."""
+    if by != "word" and regions is None:
+        raise UsageError("--by needs --regions.")
+    linguistics = memlm.linguistics
+    with wrong_use():
+        rows = linguistics.read_stimuli(path)
+    if sentence is None:
+        names = [name for name in rows[0] if name.lower() == "sentence"]
+        sentence = names[0] if names else None
+    if sentence is None:
+        raise UsageError(
+            f"{path} has no column called sentence: name one with "
+            f"--sentence. Received: {', '.join(rows[0])}"
+        )
+    counts = None
+    if frequency is not None:
+        text = _counted_text(frequency, opened)
+        counts = linguistics.count_words(text, vocabulary)
+    with wrong_use(), naming(path):
+        result = linguistics.stimulus_surprisal(
+            model,
+            rows,
+            vocabulary,
+            sentence=sentence,
+            regions=regions,
+            counts=counts,
+            spillover=spillover,
+            **reading,
+        )
+    if out is not None:
+        result.write(out, by)
+    else:
+        print(result.to_tsv(by), end="")
+    if unknown := result.words.unknown.sum():
+        process.print_notes(
+            [f"{unknown} of {len(result.words)} words have unknown tokens."]
+        )
+
+
+def _counted_text(frequency, opened):
+    """The text that words are counted in."""
+    if frequency != "train":
+        with wrong_use():
+            return [*memlm.data.text_store.read_lines(frequency)]
+    if opened.folder is None:
+        raise UsageError(
+            f"{opened.path} has no run folder, which would say what text it "
+            "was trained on. Give --frequency=FILE."
+        )
+    # The table alone goes to the standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        return opened.experiment.corpus.train

@@ -1,0 +1,139 @@
+"""`memlm table`."""
+
+import math
+import shlex
+import sys
+
+from memlm_keras import registry
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+
+
+@command(
+    "Trains every row of a paper's table, and writes the table with the "
+    "paper's numbers. PAPER alone shows its tables, and the commands of our "
+    "results, and trains nothing.",
+    {"PAPER/TABLE": None, "SETTINGS": "*"},
+    options.DATASET,
+    options.RUN_DIR,
+    options.OVERWRITE,
+    Option("rows", str, "Rows, with commas; by default all."),
+    Option("seeds", str, "Seeds, such as 0,1,2."),
+    Option(
+        "finished_only",
+        bool,
+        "Train nothing, and write the results of finished runs.",
+    ),
+    Option(
+        "list",
+        bool,
+        "Train nothing, and print the command of each missing run, one a line.",
+    ),
+    Option(
+        "grid",
+        list,
+        "SETTING=VALUE,VALUE ...: train each row with all combinations of "
+        "values, and choose by the validation text.",
+    ),
+    overrides=tuple(options.OVERRIDES.values()),
+    running=(*options.RUNNING, options.PASSAGE, options.SENTENCE),
+    measures=options.MEASURING,
+)
+def table(
+    table: str,
+    settings: list,
+    overrides: dict,
+    running: dict,
+    measures: dict,
+    typed: str,
+    dataset: str | None = None,
+    run_dir: str = "runs",
+    overwrite: bool = False,
+    rows: str | None = None,
+    seeds: str = "0",
+    finished_only: bool = False,
+    list: bool = False,
+    grid: list = (),
+):
+    if table in registry.papers():
+        return _show_tables(table, shlex.split(typed)[3:])
+    process.import_keras()
+    from memlm_keras.experiments.table import TableRuns
+
+    if settings and not grid:
+        raise UsageError(
+            f"Unexpected argument {settings[0]!r}: settings need --grid."
+        )
+    numbers = _integers(seeds)
+    if list and (finished_only or overwrite):
+        raise UsageError(
+            "--list prints the commands of missing runs, and does nothing "
+            "else. Leave out --finished_only and --overwrite."
+        )
+    runs = TableRuns(
+        table,
+        dataset,
+        run_dir=run_dir,
+        rows=None if rows is None else rows.split(","),
+        grid=read_grid([*grid, *settings]),
+        overrides=overrides,
+        measures=measures,
+    )
+    if dataset is None and runs.dataset == "embedded":
+        print(
+            "No --dataset was given: the runs of this table read the small "
+            "text that comes with the package, of 75 words. --dataset=FILE "
+            "reads your own.",
+            file=sys.stderr,
+        )
+    if list:
+        runs.list_missing(numbers, running)
+        return 0
+    failed = runs.fill(numbers, running, finished_only, overwrite, typed)
+    return 1 if failed else 0
+
+
+def _show_tables(paper, others):
+    """Prints the tables of a paper."""
+    tables = {f"{paper}/{t.name}": t for t in registry.papers()[paper].tables}
+    if others:
+        raise UsageError(
+            f"memlm table {paper} shows the paper's tables, and trains nothing."
+            f" Name one to train it: {', '.join(tables)}. Received: {others[0]}"
+        )
+    print(registry.papers()[paper].source())
+    print("\nTables of the paper, at its sizes:")
+    for name, found in tables.items():
+        rows = sum(math.prod(map(len, row.grid.values())) for row in found.rows)
+        print(f"\n  {found.title}; {rows} runs a seed")
+        print(f"    memlm table {name} --dataset={found.dataset or 'FILE'}")
+    return 0
+
+
+def read_grid(texts):
+    """`SETTING=VALUE,VALUE` as a dict of lists."""
+    grid = {}
+    for text in texts:
+        name, _, values = text.partition("=")
+        if not values:
+            raise UsageError(
+                "--grid lists settings, such as learning_rate=0.1,1. "
+                f"Received: {text!r}"
+            )
+        grid[name.lstrip("-")] = values.split(",")
+    return grid
+
+
+def _integers(text):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(str.isdecimal, parts)) or len({*map(int, parts)}) < len(
+        parts
+    ):
+        raise UsageError(
+            "--seeds must list different integers, such as 0,1,2. Received: "
+            f"{text!r}"
+        )
+    return [int(part) for part in parts]

@@ -1,0 +1,192 @@
+"""`memlm train`."""
+
+import pathlib
+import shlex
+
+from memlm_keras.experiments import datasets
+from memlm_keras.experiments import figures
+from memlm_keras.experiments import measurements
+from memlm_keras.experiments import options
+from memlm_keras.experiments import process
+from memlm_keras.experiments.choice import SMALLEST
+from memlm_keras.experiments.choice import choose_preset
+from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.experiment import Experiment
+from memlm_keras.experiments.experiment import run_name
+from memlm_keras.experiments.options import NoUseError
+from memlm_keras.experiments.options import Option
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import as_flag
+from memlm_keras.experiments.report import outcome
+
+_ENGLISH = "memlm/english"
+# Options that a paper's row may have and still be fitted to a text.
+_FITTED_TOO = ("halve", "optimizer", "distribution")
+
+
+@command(
+    "Trains a model in a run folder, or continues an interrupted run. Without "
+    "PRESET, a model that suits the text is chosen. A trained model, by name "
+    "or folder, is trained further.",
+    {"PRESET": "?"},
+    options.DATASET,
+    Option(
+        "as_published",
+        bool,
+        "Train a paper's preset on your own text with the paper's sizes and "
+        "rates, which suit millions of words.",
+    ),
+    options.RUN_DIR,
+    options.OVERWRITE,
+    options.seed("Seed of weights, dropout and shuffling."),
+    options.VERBOSE,
+    overrides=tuple(options.OVERRIDES.values()),
+    running=options.RUNNING,
+    measures=options.MEASURING,
+    pictures=options.PICTURES,
+)
+def train(
+    preset: str | None,
+    verbose: int,
+    overrides: dict,
+    running: dict,
+    measures: dict,
+    pictures: dict,
+    typed: str,
+    dataset: str | None = None,
+    as_published: bool = False,
+    run_dir: str = "runs",
+    overwrite: bool = False,
+    seed: int | None = None,
+):
+    values = overrides if seed is None else {"seed": seed, **overrides}
+    with process.quiet(verbose):
+        if dataset is None:
+            dataset = "embedded"
+            print(
+                "No --dataset was given: this run reads the small text that "
+                "comes with the package. --dataset=FILE reads your own."
+            )
+        if as_published and preset is None:
+            raise UsageError(
+                "--as_published needs the name of a paper's preset."
+            )
+        # Refuses wrong options before a text is read.
+        experiment = Experiment(preset or SMALLEST, dataset, **values)
+        name, choice = experiment.name, None
+        own_text = dataset not in options.TEXTS
+        sized = any(
+            o.name in values
+            for o in (*options.SIZES, *options.TRAINING)
+            if o.name not in _FITTED_TOO
+        )
+        if preset is None or (own_text and not (as_published or sized)):
+            experiment.check(measures, pictures, running.get("devices"))
+            choice = choose_preset(dataset, preset, **values, **running)
+        if choice is not None:
+            label = experiment.dataset.label
+            name = run_name(
+                label, choice.preset, experiment.overrides, experiment.seed
+            )
+            name += "" if choice.is_own else "-fitted"
+            experiment = Experiment(
+                choice.preset,
+                dataset,
+                corpus=choice.corpus,
+                **values,
+                **choice.options,
+            )
+        language_model = experiment.kind == options.LANGUAGE_MODEL
+        if choice is not None:
+            experiment.check_measures(measures)
+            _print_choice(choice, preset, dataset, values, running)
+            running = {**choice.running, **running}
+        elif "trained" in experiment.preset:
+            if as_published:
+                raise UsageError(
+                    "--as_published is for a paper's preset. Received: "
+                    f"{preset}, a trained model"
+                )
+            print(f"{preset} is trained further, and keeps its vocabulary.")
+        elif own_text and sized and language_model and not as_published:
+            print(
+                "You gave a size or a rate, so the others stay as published. "
+                "Without any, all are fitted to the text."
+            )
+        if own_text and language_model:
+            if datasets.can_be_counted(experiment.corpus):
+                measures = {"compare": True, **measures}
+        folder = pathlib.Path(run_dir, name)
+        results = experiment.run(
+            folder,
+            **running,
+            verbose=verbose,
+            measures=measures,
+            pictures=pictures,
+            overwrite=overwrite,
+            command=typed,
+        )
+    _print_results(experiment, results, measures, verbose)
+    print(f"All of it is in {folder}")
+    if not results.get("finite", True):
+        kept = results["best_epoch"]
+        raise RuntimeError(
+            f"Training diverged in epoch {results['epochs']}: its loss or "
+            f"perplexity was not finite. {folder} holds the weights "
+            f"{f'of epoch {kept}' if kept else 'from before training'}. Try a "
+            "lower --learning_rate."
+        )
+    path = shlex.quote(str(folder))
+    lines = experiment.examples(path)
+    if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
+        lines.insert(1, f"memlm attention {path}")
+    if lines and verbose:
+        print("\n  ".join(["Next, for instance:", *lines]))
+
+
+def _print_choice(choice, preset, dataset, values, running):
+    """Prints what was chosen, and why."""
+    print("\n".join(choice.reasons))
+    chosen = {**values, **choice.options, **choice.running, **running}
+    print(f"Chosen: {_command(choice.preset, dataset, chosen)}")
+    if preset is None:
+        print("To change a choice, give its flag (memlm train --help).")
+        if choice.is_english and (further := _further(dataset, values)):
+            print(
+                "This is English. For prose such as novels, a trained model "
+                f"can be trained further: {further}"
+            )
+
+
+def _command(preset, dataset, values):
+    """The command that trains with these options."""
+    flags = [as_flag(name, value) for name, value in values.items()]
+    return shlex.join(
+        ["memlm", "train", preset, f"--dataset={dataset}", *flags]
+    )
+
+
+def _further(dataset, values):
+    """The command that trains the English model further, without the options
+    that it refuses, or `None`."""
+    try:
+        Experiment(_ENGLISH, dataset, **values)
+    except NoUseError as error:
+        rest = {k: v for k, v in values.items() if k != error.option}
+        return _further(dataset, rest)
+    except UsageError:
+        return None
+    return _command(_ENGLISH, dataset, values)
+
+
+def _print_results(experiment, results, measures, verbose):
+    print(outcome(results, experiment.columns))
+    if bits := measurements.describe_bits(results.get("test", {})):
+        print(f"test: {bits}")
+    requests = measurements.requests(experiment, measures, results)
+    measurements.print_requested(results, requests)
+    if "cache" in results and verbose:
+        print(
+            "`memlm score`, `surprisal`, `generate` and `export` use its cache "
+            "with --cache."
+        )

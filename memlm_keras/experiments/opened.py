@@ -1,0 +1,203 @@
+"""Runs and models as commands name them, each looked up once."""
+
+import contextlib
+import functools
+import itertools
+import pathlib
+import shlex
+import sys
+
+import memlm_keras as memlm
+from memlm_keras import registry
+from memlm_keras import trained
+from memlm_keras.experiments import measurements
+from memlm_keras.experiments.experiment import reopen
+from memlm_keras.experiments.options import KINDS
+from memlm_keras.experiments.options import KNESER_NEY
+from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments.process import import_keras
+from memlm_keras.experiments.run_folder import CONFIG
+from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.run_folder import load_file
+
+
+def open_run(path):
+    """Finds a run folder or a folder with one, a `.keras` file, or a trained
+    model by name or folder; returns an `Opened`."""
+    with wrong_use():
+        preset = trained.find(path)
+    folder = None if preset else _find_run(pathlib.Path(path))
+    return Opened(str(path), folder, preset)
+
+
+class Opened:
+    """A run folder or a model without one, as `open_run` finds it.
+
+    Attributes:
+        path: string, as it was typed.
+        folder: `RunFolder`, or `None` for a model without one.
+        preset: path of the folder of a trained model, or `None`.
+    """
+
+    def __init__(self, path, folder, preset=None):
+        self.path = path
+        self.folder = folder
+        self.preset = preset
+
+    @property
+    def name(self):
+        """Name of the run folder, or of the file of the model."""
+        if self.folder is None:
+            return pathlib.Path(self.path).resolve().stem
+        return self.folder.path.resolve().name
+
+    @property
+    def counts(self):
+        """Whether it is an n-gram model, which is counted for each use."""
+        return self.folder is not None and self.folder.kind == KNESER_NEY
+
+    @functools.cached_property
+    def experiment(self):
+        """The experiment of the run, on the text that it was trained on."""
+        if self.folder is None:
+            raise UsageError(
+                f"{self.path} is a model without its run folder, which this "
+                "needs."
+            )
+        return reopen(self.folder)
+
+    @functools.cached_property
+    def model(self):
+        """The model, not compiled."""
+        import_keras()
+        # Papers of other packages may have their own layers.
+        registry.papers()
+        if self.counts:
+            # Tables alone go to the standard output.
+            with contextlib.redirect_stdout(sys.stderr):
+                return self.experiment.count(verbose=0)[1]
+        if self.folder is not None:
+            return self.folder.model()
+        if self.preset is None:
+            with wrong_use():
+                return load_file(self.path)
+        kind = trained.read_metadata(self.preset)["kind"]
+        if kind not in KINDS:
+            raise ValueError(
+                f"The trained model {self.preset} is of an unknown kind: "
+                f"{kind!r}. Was it written by another version?"
+            )
+        return getattr(memlm, kind).from_preset(str(self.preset))
+
+    @property
+    def vocabulary(self):
+        """The vocabulary of the model."""
+        if self.counts:
+            return self.experiment.corpus.vocabulary
+        if self.model.vocabulary is None:
+            raise UsageError(
+                f"{self.path} does not know its words: it was made without "
+                "`vocabulary`."
+            )
+        return self.model.vocabulary
+
+    def model_that(self, method=None, cache=False):
+        """The model, which must have a method and a vocabulary, with the cache
+        that was chosen for it if that is asked for."""
+        if self.counts and cache:
+            raise UsageError(
+                f"{self.path} is an n-gram model; a neural cache needs a "
+                "neural model. A run of the preset kneser_ney_5_cache has a "
+                "cache of its own."
+            )
+        if self.counts and method != "score":
+            with wrong_use():
+                # It says that there is no file.
+                self.folder.model()
+        model = self.model
+        if method is not None and not hasattr(model, method):
+            raise UsageError(
+                f"{self.path} is of class {type(model).__name__}, which cannot "
+                f"{method}."
+            )
+        if self.vocabulary and cache:
+            return model.with_mixture(self.cache())
+        return model
+
+    def cache(self):
+        """The cache that was chosen for the run."""
+        if self.folder is None:
+            raise UsageError(
+                "--cache needs a run folder, in which `memlm train` keeps the "
+                f"cache that it chose. Received: {self.path}, a model without "
+                "one"
+            )
+        path = self.folder.path
+        found = (self.folder.results() or {}).get("cache")
+        if found is None:
+            raise UsageError(
+                f"No cache was chosen for {path}: memlm evaluate "
+                f"{shlex.quote(str(path))} --cache_size=500"
+            )
+        try:
+            return measurements.cache_of(found)
+        except ValueError as error:
+            raise ValueError(f"The cache of {path}: {error}") from None
+
+
+def average(runs, rate=None, cache=False):
+    """The model of an `Opened`, or the average of several, which may learn from
+    what it reads."""
+    models = [run.model_that("score", cache) for run in runs]
+    model = models[0] if len(models) == 1 else memlm.Ensemble(models)
+    if rate is not None:
+        with wrong_use():
+            model = memlm.evaluation.DynamicEvaluator(model, rate)
+    return model
+
+
+def require_different(paths):
+    """Raises `UsageError` if a path is typed twice."""
+    if len({*paths}) < len(paths):
+        raise UsageError(
+            f"Several runs must be different ones. Received: {' '.join(paths)}"
+        )
+
+
+def _find_run(path):
+    """The run folder of a path or of a file in it, or the only one in a folder;
+    `None` for a `.keras` file without its folder."""
+    if path.is_file():
+        folder = RunFolder(path.parent)
+        if path.suffix != ".keras":
+            raise UsageError(
+                f"RUN must be a run folder or a .keras file. Received: {path}"
+            )
+        return folder if folder.is_run and path == folder.model_path else None
+    if not path.is_dir():
+        if str(path) in registry.names():
+            raise UsageError(
+                f"The weights of {path} are random until it is trained: memlm "
+                f"train {path} --dataset=FILE"
+            )
+        # Runs that are there, or one folder further.
+        patterns = f"*/{CONFIG}", f"*/*/{CONFIG}"
+        runs = itertools.chain(*map(path.parent.glob, patterns))
+        known = [str(run.parent) for run in runs]
+        known += map(str, path.parent.glob("*.keras"))
+        known += [*trained.SOURCES, *trained.names()]
+        raise UsageError(
+            f"There is no run folder and no .keras file {path}, and no trained "
+            f"model of this name.{nearest(path, known)}"
+        )
+    if RunFolder(path).is_run:
+        return RunFolder(path)
+    runs = sorted(p.parent for p in path.glob(f"*/{CONFIG}"))
+    if len(runs) == 1:
+        return RunFolder(runs[0])
+    if runs:
+        names = ", ".join(map(str, runs[:9])) + ", ..." * (len(runs) > 9)
+        raise UsageError(f"{path} holds several runs; name one: {names}")
+    raise UsageError(f"{path} is no run folder: it has no {CONFIG}.")
