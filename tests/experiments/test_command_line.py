@@ -1,3 +1,4 @@
+import inspect
 import json
 import os
 import pathlib
@@ -687,6 +688,20 @@ def test_wrong_use_is_one_line(arguments, message, memlm, folder):
     assert message in told.err
     assert told.err.count("\n") == 1 and told.err.startswith("memlm: ")
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_functions_take_their_options(name):
+    command = command_line.COMMANDS[name]
+    parameters = inspect.signature(command.function).parameters
+    places = [place.rpartition("/")[2].lower() for place in command.places]
+    own = [command_line._parameter(option.name) for option in command.own]
+    every = {*places, *own, *command.groups}
+    assert {*parameters} - {"typed"} == every
+    assert len(every) == len(places) + len(own) + len(command.groups)
+    for option, parameter in zip(command.own, own):
+        annotation = parameters[parameter].annotation
+        assert annotation in (option.type, option.type | None)
 
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)

@@ -287,6 +287,28 @@ def test_a_run_of_a_version_with_other_defaults(folder):
         Experiment(*small, **sizes).run("run", epochs=2, verbose=0)
 
 
+def test_a_run_of_1_0_goes_on_with_its_other_words(folder):
+    """That version wrote no kind of model, and its presets had means."""
+    arguments = {"scale": 0.02, "batch_size": 4, "output_bias": True}
+    experiment = Experiment("kong2019/vs_kneser_ney_512", "text", **arguments)
+    experiment.run("run", epochs=1, verbose=0)
+    run = RunFolder("run")
+    assert run.model().smoothing.other_words == "mode"
+    config = json.loads((run.path / "config.json").read_text())
+    del config["kind"]
+    write_json(run.path / "config.json", config)
+    for epochs in (2, 3):
+        again = Experiment("kong2019/vs_kneser_ney_512", "text", **arguments)
+        again.run("run", epochs=epochs, verbose=0)
+        assert run.model().smoothing.other_words == "mean"
+
+
+def test_a_refused_size_begins_no_run(memlm, folder):
+    told = memlm("train", "key_value_predict", "--units=7", *SMALL[1:])
+    assert told.status == 2 and "units" in told.err, told
+    assert not any((folder / "runs").glob("*"))
+
+
 @pytest.mark.backend
 @pytest.mark.parametrize("preset", ["daniluk2017/lstm", "memlm/small"])
 def test_divergence_is_one_line(preset, memlm, folder):

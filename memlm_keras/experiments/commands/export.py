@@ -3,6 +3,7 @@
 import shlex
 
 import memlm_keras as memlm
+from memlm_keras import formats
 from memlm_keras import registry
 from memlm_keras import trained
 from memlm_keras.experiments import options
@@ -13,15 +14,6 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
 
 _TOP_K = 10
-# Programs that read a format, and where it is written by default.
-_FORMATS = {
-    "tf_saved_model": ("TensorFlow Serving", "saved_models/{}"),
-    "onnx": ("onnxruntime", "{}.onnx"),
-    "litert": ("LiteRT", "{}.tflite"),
-    "triton": ("Triton", "model_repository/{}"),
-    "web": ("browsers", "pages/{}"),
-    "hf": ("transformers", "huggingface/{}"),
-}
 
 
 @command(
@@ -33,14 +25,7 @@ _FORMATS = {
         "format",
         str,
         "Format to write; by default tf_saved_model.",
-        choices=(
-            "tf_saved_model",
-            "onnx",
-            "triton",
-            "litert",
-            "web",
-            "hf",
-        ),
+        choices=tuple(formats.formats()),
     ),
     options.CACHE,
     Option("overwrite", bool, "Replace an older export."),
@@ -86,12 +71,11 @@ def export(
     format = for_ or format or "tf_saved_model"
     opened = open_run(run)
     model = opened.model_that(cache=cache)
-    server, default = _FORMATS[format]
-    path = folder or default.format(opened.name + "-cache" * cache)
-    with wrong_use():
-        memlm.serving.check_path(path, overwrite, format)
+    about = formats.formats()[format]
+    path = folder or about.place.format(name=opened.name + "-cache" * cache)
     is_saved = format == "tf_saved_model"
     with wrong_use():
+        memlm.serving.check_path(path, overwrite, format)
         path = memlm.serving.export(
             model,
             path,
@@ -103,25 +87,15 @@ def export(
             tokens=tokens,
             card=facts_of(opened, cache) if is_saved else None,
         )
-    print(f"Exported for {server}: {path}")
-    parent = shlex.quote(str(path.parent.resolve()))
-    if format == "triton":
-        print(f"  tritonserver --model-repository={parent}")
-    elif format == "web":
-        folder = shlex.quote(str(path.resolve()))
-        print(f"  python -m http.server --bind=127.0.0.1 --directory={folder}")
-    elif format == "hf":
-        folder = shlex.quote(str(path))
-        print(
-            "  lm_eval run --model hf --tasks blimp --model_args "
-            f"pretrained={folder},trust_remote_code=True"
+    print(f"Exported for {about.server}: {path}")
+    if about.start:
+        parent = path.resolve().parent
+        start = about.start.format(
+            path=shlex.quote(str(path)),
+            folder=shlex.quote(str(parent)),
+            name=shlex.quote(parent.name),
         )
-    elif format == "tf_saved_model":
-        print(
-            "  tensorflow_model_server --rest_api_port=8501 "
-            f"--model_name={shlex.quote(path.resolve().parent.name)} "
-            f"--model_base_path={parent}"
-        )
+        print(f"  {start}")
 
 
 def facts_of(opened, cache=False):
