@@ -113,9 +113,8 @@ class Opened:
                 "cache of its own."
             )
         if self.counts and method != "score":
-            with wrong_use():
-                # It says that there is no file.
-                self.folder.model()
+            # It says that there is no file.
+            self.folder.model()
         model = self.model
         if method is not None and not hasattr(model, method):
             raise UsageError(
