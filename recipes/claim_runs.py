@@ -12,13 +12,13 @@ import logs
 import paper_claims
 from memlm_keras.evaluation import sentence_losses
 from memlm_keras.experiments import RunFolder
-from memlm_keras.experiments import runs
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.experiment import reopen
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import as_flag
-from memlm_keras.experiments.table import experiment_of
+from memlm_keras.experiments.tables import runs
+from memlm_keras.experiments.tables.table import experiment_of
 from paper_claims import Setting
 
 

@@ -53,7 +53,7 @@ def main(names):
     process.import_keras(FLAGS.backend)
     import claim_runs
     import verdicts
-    from memlm_keras.experiments import runs
+    from memlm_keras.experiments.tables import runs
 
     out = pathlib.Path(FLAGS.out)
     logs = out / "logs"

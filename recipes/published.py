@@ -234,7 +234,7 @@ def main(names):
     # Keras is imported with a backend.
     process.import_keras(FLAGS.backend)
     import claim_runs
-    from memlm_keras.experiments import runs
+    from memlm_keras.experiments.tables import runs
 
     found = list(runs_of(chosen(names)))
     every = []

@@ -17,9 +17,9 @@ from memlm_keras import files
 from memlm_keras.arguments import require_positive_integer
 from memlm_keras.data import recall
 from memlm_keras.experiments import figures
-from memlm_keras.experiments import report
-from memlm_keras.experiments import runs
 from memlm_keras.experiments.process import provenance
+from memlm_keras.experiments.tables import report
+from memlm_keras.experiments.tables import runs
 from memlm_keras.models import LanguageModel
 from recall_rows import PUBLISHED
 from recall_rows import ROWS

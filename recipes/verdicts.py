@@ -15,7 +15,7 @@ import logs
 import paper_claims
 from claim_runs import labels
 from memlm_keras import presets
-from memlm_keras.experiments import report
+from memlm_keras.experiments.tables import report
 
 HOLDS = "holds"
 DOES_NOT_HOLD = "does not hold"

@@ -10,7 +10,7 @@ __all__ = ["Experiment", "RunFolder", "TableRuns", "choose_preset"]
 _MODULES = {
     "Experiment": "experiment",
     "RunFolder": "run_folder",
-    "TableRuns": "table",
+    "TableRuns": "tables.table",
     "choose_preset": "choice",
 }
 

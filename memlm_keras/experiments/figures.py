@@ -7,11 +7,11 @@ import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.experiments import report
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.options import wrong_use
+from memlm_keras.experiments.tables import report
 
 MEAN_ATTENTION, CURVE = "mean_attention.csv", "curve.png"
 # Analyses of Tran et al. (2016, Section 5), and the names of their files.

@@ -17,7 +17,7 @@ from memlm_keras.data import embedded
 from memlm_keras.data import embedded_pairs
 from memlm_keras.experiments import command_line
 from memlm_keras.experiments import experiment
-from memlm_keras.experiments import table
+from memlm_keras.experiments.tables import table
 
 ROOT = pathlib.Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"

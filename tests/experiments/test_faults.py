@@ -19,14 +19,14 @@ from memlm_keras.experiments import RunFolder
 from memlm_keras.experiments import comparison
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
-from memlm_keras.experiments import report
-from memlm_keras.experiments import runs
 from memlm_keras.experiments.commands.export import facts_of
 from memlm_keras.experiments.commands.presets import describe_trained
 from memlm_keras.experiments.experiment import experiment_of
 from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import write_json
+from memlm_keras.experiments.tables import report
+from memlm_keras.experiments.tables import runs
 from memlm_keras.training import checkpoint
 
 from .conftest import SMALL

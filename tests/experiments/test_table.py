@@ -11,11 +11,11 @@ from corpus_files import write_documents
 from written_files import read_csv
 
 from memlm_keras import presets
-from memlm_keras.experiments import report
-from memlm_keras.experiments import runs as running
-from memlm_keras.experiments import table as tables
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.tables import report
+from memlm_keras.experiments.tables import runs as running
+from memlm_keras.experiments.tables import table as tables
 
 from .conftest import results_of
 
@@ -179,12 +179,12 @@ def test_the_best_of_a_grid_is_chosen_by_validation(fill, capsys):
 
 def test_measures_that_are_asked_for_are_required():
     table = tables.TableRuns("baselines/ptb", measures={"cache_size": 9})
-    cached = {m.name: m for m in table.measures}["test, cache"]
+    cached = {m.name: m for m in table.columns}["test, cache"]
     results = {"cache": {"size": 8, "test": {"perplexity": 3.0}}}
     assert not cached.optional and not cached.is_in(results)
     results["cache"]["size"] = 9
     assert cached.is_in(results)
-    plain = tables.TableRuns("baselines/ptb").measures
+    plain = tables.TableRuns("baselines/ptb").columns
     assert {m.name: m for m in plain}["test, cache"].optional
 
 

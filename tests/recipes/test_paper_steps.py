@@ -12,9 +12,9 @@ from memlm_keras.experiments import command_line
 from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import OVERRIDES
-from memlm_keras.experiments.table import TableRuns
-from memlm_keras.experiments.table import experiment_of
-from memlm_keras.experiments.table import preset_of
+from memlm_keras.experiments.tables.table import TableRuns
+from memlm_keras.experiments.tables.table import experiment_of
+from memlm_keras.experiments.tables.table import preset_of
 from paper_steps import STEPS
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"

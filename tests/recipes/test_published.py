@@ -12,8 +12,8 @@ import claim_runs
 import logs
 import memlm_keras as memlm
 from memlm_keras.experiments import command_line
-from memlm_keras.experiments import runs
 from memlm_keras.experiments.options import UsageError
+from memlm_keras.experiments.tables import runs
 from paper_claims import CLAIMS
 from paper_claims import Setting
 

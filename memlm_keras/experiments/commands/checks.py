@@ -20,7 +20,7 @@ from memlm_keras.experiments.opened import require_different
 from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
-from memlm_keras.experiments.report import markdown_table
+from memlm_keras.experiments.tables.report import markdown_table
 
 # Columns of tables, and the attributes of accuracies.
 _COLUMNS = {

@@ -19,8 +19,8 @@ from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import read_options
-from memlm_keras.experiments.report import markdown_table
 from memlm_keras.experiments.run_folder import write_json
+from memlm_keras.experiments.tables.report import markdown_table
 
 # Sentences that a bidirectional model reads at once, and the multiple that
 # lengths are padded to: neither changes what it predicts.

@@ -61,7 +61,7 @@ def table(
     if table in registry.papers():
         return _show_tables(table, shlex.split(typed)[3:])
     process.import_keras()
-    from memlm_keras.experiments.table import TableRuns
+    from memlm_keras.experiments.tables.table import TableRuns
 
     if settings and not grid:
         raise UsageError(

@@ -17,7 +17,7 @@ from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import as_flag
-from memlm_keras.experiments.report import outcome
+from memlm_keras.experiments.tables.report import outcome
 
 _ENGLISH = "memlm/english"
 # Options that a paper's row may have and still be fitted to a text.

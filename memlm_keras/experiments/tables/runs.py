@@ -20,7 +20,7 @@ from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.process import import_keras
 from memlm_keras.experiments.run_folder import RunFolder
 
-_PACKAGE = pathlib.Path(__file__).parents[2]
+_PACKAGE = pathlib.Path(__file__).parents[3]
 _LINES_OF_A_FAILURE = 8
 
 

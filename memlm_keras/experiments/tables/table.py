@@ -16,8 +16,6 @@ from memlm_keras import files
 from memlm_keras import presets
 from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
-from memlm_keras.experiments import report
-from memlm_keras.experiments import runs
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
 from memlm_keras.experiments.names import kind_of
@@ -28,6 +26,8 @@ from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
 from memlm_keras.experiments.options import split_paths
 from memlm_keras.experiments.run_folder import RunFolder
+from memlm_keras.experiments.tables import report
+from memlm_keras.experiments.tables import runs
 
 
 class TableRuns:
@@ -71,14 +71,16 @@ class TableRuns:
         self.dataset = dataset or self.table.dataset or "embedded"
         self._check_dataset()
         self.overrides = dict(overrides or {})
-        self.asked = dict(measures or {})
+        self.measures = dict(measures or {})
         self.grid = {k: _grid_values(k, v) for k, v in (grid or {}).items()}
         self.rows = [
             point for row in self._chosen(rows) for point in self._points(row)
         ]
         if not self.rows:
             raise UsageError(f"No row of {name} has what the grid asks for.")
-        self.measures = [_required(m, self.asked) for m in self.table.measures]
+        self.columns = [
+            _required(m, self.measures) for m in self.table.measures
+        ]
         classifies = kind_of(preset_of(self.rows[0])) == CLASSIFIER
         self.speed = f"{'pairs' if classifies else 'tokens'}_per_second"
         paper = presets.papers()[name.partition("/")[0]]
@@ -99,8 +101,8 @@ class TableRuns:
         """The measure that chooses the best of a grid, or `None`."""
         if not (self.grid or any(row.grid for row in self.table.rows)):
             return None
-        by_name = {measure.name: measure for measure in self.measures}
-        return by_name.get(self.table.choose_by, self.measures[0])
+        by_name = {measure.name: measure for measure in self.columns}
+        return by_name.get(self.table.choose_by, self.columns[0])
 
     def fill(
         self,
@@ -175,7 +177,7 @@ class TableRuns:
         # Reads corpora and makes models, which takes memory.
         described = runs.in_fresh_process(describe, recipes)
         return [
-            TableRun(self, row, found, {**(running or {}), **self.asked})
+            TableRun(self, row, found, {**(running or {}), **self.measures})
             for row, found in zip(rows, described, strict=True)
         ]
 
@@ -247,7 +249,7 @@ class TableRuns:
         for row in self.rows:
             results = [r.results for r in queue if r.row is row and r.results]
             means = {}
-            for each in self.measures:
+            for each in self.columns:
                 summary = report.summarize(map(each.of, results))
                 means[each.name] = "" if summary is None else summary.mean
             if means[measure.name] != "":
@@ -265,7 +267,7 @@ class TableRuns:
             )
             numbers = ", ".join(
                 f"{m.name} {means[m.name]:.{m.digits}f}"
-                for m in self.measures
+                for m in self.columns
                 if means[m.name] != ""
             )
             print(f"Chosen: {row.label}: {numbers}")
@@ -296,7 +298,7 @@ class TableRuns:
         if self.table.lines is None:
             return []
         detail, name = self.table.lines
-        measure = next(m for m in self.measures if m.name == name)
+        measure = next(m for m in self.columns if m.name == name)
         panels = {self.dataset: {}, "paper": {}}
         for row in self.rows:
             x = row.details.get(detail)
@@ -357,7 +359,7 @@ class TableRun(runs.Run):
         if not folder.is_run or folder.changed(self.settings):
             return
         results = folder.results() if any_epochs else folder.finished_results()
-        required = [m for m in self.table.measures if not m.optional]
+        required = [m for m in self.table.columns if not m.optional]
         if results and all(measure.is_in(results) for measure in required):
             self.results = results
 
@@ -370,7 +372,7 @@ class TableRun(runs.Run):
         return failure
 
     def outcome(self):
-        return report.outcome(self.results, self.table.measures)
+        return report.outcome(self.results, self.table.columns)
 
 
 def preset_of(row):

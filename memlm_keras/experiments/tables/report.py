@@ -29,11 +29,11 @@ def better(monitor):
     return max if monitor.endswith("accuracy") else min
 
 
-def outcome(results, measures):
-    """Returns the results of a run in one line, with the given measures."""
+def outcome(results, columns):
+    """Returns the results of a run in one line, with the given columns."""
     line = ", ".join(
         f"{measure.name} {measure.of(results):.{measure.digits}f}"
-        for measure in measures
+        for measure in columns
         if measure.is_in(results)
     )
     line += f"; best of {results['epochs']} epochs: {results['best_epoch']}"
@@ -140,7 +140,7 @@ def _record_and_cells(table, row, runs):
     record["best_epoch"] = cells["best epoch"] = " ".join(
         f"{r['best_epoch']}/{r['epochs']}" for r in results
     )
-    for measure in table.measures:
+    for measure in table.columns:
         summary = summarize(measure.of(r) for r in results)
         for field in dataclasses.fields(Summary):
             value = getattr(summary, field.name, None)
@@ -157,7 +157,7 @@ def _record_and_cells(table, row, runs):
         cells[head] = _rounded(record[name])
     if table.has_published:
         published = row.published_on(table.dataset)
-        for measure in table.measures:
+        for measure in table.columns:
             value = published.get(measure.name)
             value = "" if value is None else value
             record[f"paper_{measure.name}"] = value
@@ -216,7 +216,7 @@ def _facts(table, results):
             yield f"* {key.replace('_', ' ')}: {'; '.join(texts)}"
     protocols = dict.fromkeys(
         measure.protocol(r)
-        for measure in table.measures
+        for measure in table.columns
         if measure.path
         for r in results
         if measure.is_in(r)
