@@ -327,10 +327,10 @@ class ResultTable:
         """Returns `columns()` as text: a header, and a line for each row."""
         return table_text(self.columns())
 
-    def write(self, path, *arguments):
-        """Writes `to_tsv(*arguments)` to a file, whole or not at all."""
+    def write(self, path, **options):
+        """Writes `to_tsv(**options)` to a file, whole or not at all."""
         with files.atomic_path(path) as temporary:
-            temporary.write_text(self.to_tsv(*arguments), encoding="utf-8")
+            temporary.write_text(self.to_tsv(**options), encoding="utf-8")
 
 
 def table_text(columns):

@@ -67,13 +67,14 @@ def test_words_are_those_of_surprisal(reset):
     assert columns["memlm_position"].tolist()[:6] == [1, 2, 3, 4, 5, 1]
 
 
-def test_regions():
+def test_regions(tmp_path):
     model = shared("lstm", "none")
     counts = {"w2": 3, "w3": 5, "w4": 1}
     found = stimulus_surprisal(
         model, ROWS, VOCABULARY, regions="at", counts=counts, spillover=2
     )
-    notes, rows = read(found.to_tsv("region"))
+    found.write(tmp_path / "regions.tsv", by="region")
+    notes, rows = read((tmp_path / "regions.tsv").read_text())
     assert "each sentence is read from the initial state" in notes[0]
     assert all(note.startswith("# ") for note in notes)
     assert [row["item"] for row in rows] == ["1", "2", "4", "4"]

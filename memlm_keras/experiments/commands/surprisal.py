@@ -272,7 +272,7 @@ def _write_stimuli(
             **reading,
         )
     if out is not None:
-        result.write(out, by)
+        result.write(out, by=by)
     else:
         print(result.to_tsv(by), end="")
     if unknown := result.words.unknown.sum():
