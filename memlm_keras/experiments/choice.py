@@ -12,9 +12,7 @@ from memlm_keras.data.corpus import split_for
 from memlm_keras.data.text_store import TextSource
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import unit_of
-from memlm_keras.experiments.names import folder_of_trained
-from memlm_keras.experiments.names import kind_of
-from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import READING
 from memlm_keras.experiments.options import TEXTS
@@ -112,9 +110,8 @@ def choose_preset(dataset, preset=None, **given):
     'memlm/small'
     """
     if preset is not None:
-        preset = resolve(preset)
-        is_trained = folder_of_trained(preset) is not None
-        if is_trained or kind_of(preset) != LANGUAGE_MODEL:
+        preset, kind, is_trained, _ = find_preset(preset)
+        if is_trained or kind != LANGUAGE_MODEL:
             return None
     reading = {o.name: given[o.name] for o in READING if o.name in given}
     options, reasons = {}, []

@@ -17,8 +17,7 @@ from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
 from memlm_keras.experiments.datasets import evaluation_batches
 from memlm_keras.experiments.datasets import reads_sentences
-from memlm_keras.experiments.names import kind_of
-from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import KNESER_NEY
@@ -98,19 +97,19 @@ class Experiment:
     is_trained = True  # whether there are epochs
 
     def __new__(cls, preset, *args, **kwargs):
+        found = find_preset(preset)
         if cls is Experiment:
-            name = resolve(preset)
-            kind = kind_of(name)
-            if kind not in _CLASSES:
+            if found.kind not in _CLASSES:
                 raise UsageError(
-                    f"{name} is of a {kind}; experiments are of "
+                    f"{found.name} is of a {found.kind}; experiments are of "
                     f"{', '.join(_CLASSES)}."
                 )
-            module, name = _CLASSES[kind]
-            cls = getattr(
-                importlib.import_module(f"{__package__}.{module}"), name
-            )
-        return super().__new__(cls)
+            module, name = _CLASSES[found.kind]
+            module = importlib.import_module(f"{__package__}.{module}")
+            cls = getattr(module, name)
+        self = super().__new__(cls)
+        self._found = found
+        return self
 
     def __init__(
         self,
@@ -124,7 +123,7 @@ class Experiment:
     ):
         self._scores = None, {}
         self.run_folder = run_folder
-        self.preset_name = resolve(preset)
+        self.preset_name = self._found.name
         self.seed = int(seed)
         self.overrides = read_options(
             OVERRIDES.values(), overrides, kind=self.kind

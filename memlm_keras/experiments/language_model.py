@@ -19,7 +19,6 @@ from memlm_keras.experiments.datasets import sentence_batches
 from memlm_keras.experiments.datasets import smoothing_of
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import read_preset
-from memlm_keras.experiments.names import folder_of_trained
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import NoUseError
 from memlm_keras.experiments.options import UsageError
@@ -52,9 +51,8 @@ class LanguageModelExperiment(Experiment):
 
     def _make_preset(self):
         name, overrides = self.preset_name, self.overrides
-        folder = folder_of_trained(name)
-        if folder is not None:
-            return _preset_of_trained(name, folder, overrides)
+        if self._found.trained is not None:
+            return _preset_of_trained(name, self._found.trained, overrides)
         sizes = dict(overrides)
         window = sizes.pop("window", None) if "memory" in sizes else None
         preset = read_preset(name, sizes)

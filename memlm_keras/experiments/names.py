@@ -1,7 +1,9 @@
 """Names of presets, n-gram models and trained models, as users type them."""
 
 import os
+import pathlib
 import re
+from typing import NamedTuple
 
 from memlm_keras import presets
 from memlm_keras import registry
@@ -10,58 +12,50 @@ from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import LANGUAGE_MODEL
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import nearest
+from memlm_keras.experiments.options import wrong_use
 
 # The n-gram models of Tran et al. (2016, Table 2); other orders are accepted.
 NGRAM_MODELS = ("kneser_ney_5", "kneser_ney_5_cache")
 _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 
 
-def order_of(name):
-    """Order of an n-gram model by its name, or `None`."""
-    match = _NGRAM_MODEL.fullmatch(name)
-    return match and int(match[1])
+class Preset(NamedTuple):
+    """What a name stands for."""
+
+    name: str  # the full one
+    kind: str  # of its model
+    trained: pathlib.Path | None = None  # folder of a trained model
+    order: int | None = None  # of an n-gram model
 
 
-def folder_of_trained(name):
-    """Folder of a trained model, by its name or path, or `None`; rows come
-    first."""
-    if name in presets.names() or order_of(name):
-        return None
-    return trained.find(name)
-
-
-def kind_of(name):
-    """Kind of the model of a preset, by its full name."""
-    if order_of(name):
-        return KNESER_NEY
-    if folder_of_trained(name) is not None:
-        return LANGUAGE_MODEL
-    return registry.find(name)[1].kind
-
-
-def resolve(name):
-    """Returns the full name of a preset; unique rows need no paper."""
-    names = [*presets.names(), *NGRAM_MODELS]
-    if name in names or order_of(name):
-        return name
-    matches = [full for full in names if full.partition("/")[2] == name]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
+def find_preset(name):
+    """Returns the `Preset` of a name; unique rows need no paper, and rows come
+    before trained models."""
+    if ngrams := _NGRAM_MODEL.fullmatch(name):
+        return Preset(name, KNESER_NEY, order=int(ngrams[1]))
+    rows = {}
+    for full in presets.names():
+        rows.setdefault(full.partition("/")[2], []).append(full)
+    names = [name] if name in presets.names() else rows.get(name, [])
+    if len(names) == 1:
+        return Preset(names[0], registry.find(names[0])[1].kind)
+    if names:
         raise UsageError(
-            f"Several papers have a row {name}: {', '.join(matches)}. Name "
-            "the paper too."
+            f"Several papers have a row {name}: {', '.join(names)}. Name the "
+            "paper too."
         )
-    if trained.find(name) is not None:
+    with wrong_use():
+        folder = trained.find(name)
+    if folder is not None:
         # A run goes on from any folder.
-        return name if name in trained.names() else os.path.abspath(name)
+        full = name if name in trained.names() else os.path.abspath(name)
+        return Preset(full, LANGUAGE_MODEL, folder)
     if os.path.isabs(name) and not os.path.exists(name):
         raise UsageError(f"There is no trained model at {name}.")
-    rows = {full.partition("/")[2]: full for full in names}
-    hint = nearest(
-        name, [*names, *trained.names()] if "/" in name else [*rows, *names]
-    )
-    for row, full in rows.items():
+    known = [*presets.names(), *NGRAM_MODELS]
+    more = trained.names() if "/" in name else rows
+    hint = nearest(name, [*more, *known])
+    for row, (*_, full) in rows.items():
         hint = hint.replace(f" mean {row}?", f" mean {full}?")
     if os.path.exists(name):
         hint = f" A text is read by memlm train --dataset={name}"

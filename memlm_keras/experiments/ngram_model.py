@@ -5,7 +5,6 @@ import time
 import memlm_keras as memlm
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments.experiment import Experiment
-from memlm_keras.experiments.names import order_of
 from memlm_keras.experiments.options import KNESER_NEY
 
 
@@ -19,7 +18,7 @@ class NgramExperiment(Experiment):
         return {
             "name": self.preset_name,
             "kind": self.kind,
-            "order": order_of(self.preset_name),
+            "order": self._found.order,
             "data": {"sentences": True},
         }
 

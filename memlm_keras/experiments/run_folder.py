@@ -8,7 +8,7 @@ import shlex
 
 from memlm_keras import files
 from memlm_keras import registry
-from memlm_keras.experiments.names import kind_of
+from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.options import KINDS
 from memlm_keras.experiments.options import KNESER_NEY
 from memlm_keras.experiments.options import UsageError
@@ -153,7 +153,8 @@ class RunFolder:
     def kind(self):
         """Kind of the run's model, also where a script registered its preset.
         Folders of older versions do not have it."""
-        kind = self._read(CONFIG).get(_KIND) or kind_of(self.recipe()["preset"])
+        kind = self._read(CONFIG).get(_KIND)
+        kind = kind or find_preset(self.recipe()["preset"]).kind
         if kind not in KINDS:
             raise ValueError(
                 f"{self.path / CONFIG} has an unknown kind of model: {kind!r}. "

@@ -13,7 +13,7 @@ from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.experiment import experiment_of
-from memlm_keras.experiments.names import resolve
+from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.opened import Opened
 from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.opened import require_different
@@ -70,7 +70,7 @@ def _measured_run(path):
     opened = open_run(path)
     if opened.folder is not None and opened.folder.model_path.exists():
         try:
-            resolve(opened.folder.recipe()["preset"])
+            find_preset(opened.folder.recipe()["preset"])
         except UsageError:
             return Opened(str(opened.folder.model_path), None)
     return opened

@@ -39,8 +39,8 @@ from memlm_keras.experiments.options import UsageError
         "values, and choose by the validation text.",
     ),
     overrides=tuple(options.OVERRIDES.values()),
-    running=(*options.RUNNING, options.PASSAGE, options.SENTENCE),
     measures=options.MEASURING,
+    running=(*options.RUNNING, options.PASSAGE, options.SENTENCE),
 )
 def table(
     table: str,
@@ -56,7 +56,7 @@ def table(
     seeds: str = "0",
     finished_only: bool = False,
     list: bool = False,
-    grid: list = (),
+    grid: list | None = None,
 ):
     if table in registry.papers():
         return _show_tables(table, shlex.split(typed)[3:])
@@ -78,7 +78,7 @@ def table(
         dataset,
         run_dir=run_dir,
         rows=None if rows is None else rows.split(","),
-        grid=read_grid([*grid, *settings]),
+        grid=read_grid([*(grid or ()), *settings]),
         overrides=overrides,
         measures=measures,
     )

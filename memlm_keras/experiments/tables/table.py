@@ -18,7 +18,7 @@ from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import name_parts
-from memlm_keras.experiments.names import kind_of
+from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import NoUseError
@@ -81,7 +81,7 @@ class TableRuns:
         self.columns = [
             _required(m, self.measures) for m in self.table.measures
         ]
-        classifies = kind_of(preset_of(self.rows[0])) == CLASSIFIER
+        classifies = find_preset(preset_of(self.rows[0])).kind == CLASSIFIER
         self.speed = f"{'pairs' if classifies else 'tokens'}_per_second"
         paper = presets.papers()[name.partition("/")[0]]
         self.title = f"{paper.citation}, {self.table.title}"
