@@ -654,15 +654,12 @@ def name_parts(overrides):
     return parts
 
 
-def experiment_of(folder, corpus=None, **changes):
+def experiment_of(folder, **changes):
     """Returns the experiment of a `RunFolder`, with some arguments changed."""
     recipe = folder.recipe()
     try:
-        return Experiment(
-            **{**recipe, **changes},
-            corpus=corpus,
-            run_folder=None if changes else folder,
-        )
+        own = None if changes else folder
+        return Experiment(**{**recipe, **changes}, run_folder=own)
     except MissingTextError:
         if "dataset" in changes:
             raise

@@ -20,7 +20,7 @@ _NGRAM_MODEL = re.compile(r"kneser_ney_([1-9])(_cache)?")
 
 
 class Preset(NamedTuple):
-    """What a name stands for."""
+    """A preset, an n-gram model or a trained model, by its name."""
 
     name: str  # the full one
     kind: str  # of its model
