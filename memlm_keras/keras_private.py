@@ -24,10 +24,11 @@ try:
     from keras.src.utils import module_utils
     from keras.src.utils.summary_utils import weight_memory_size
 except ImportError as error:
+    what = str(error).partition(" (")[0]
     raise ImportError(
-        f"memlm_keras was tested with Keras 3.15, and Keras "
-        f"{keras.__version__} lacks a private function of it ({error}). "
-        f"Install it: pip install 'keras==3.15.*'"
+        "memlm_keras was tested with Keras 3.15, and Keras "
+        f"{keras.__version__} lacks a private name: {what}. Install the "
+        "version that has it: pip install 'keras==3.15.*'"
     ) from error
 
 if keras.backend.backend() == "torch":
