@@ -18,7 +18,7 @@ from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.options import as_flag
 from memlm_keras.experiments.tables import runs
-from memlm_keras.experiments.tables.table import experiment_of
+from memlm_keras.experiments.tables.table import row_experiment
 from paper_claims import Setting
 
 
@@ -40,7 +40,7 @@ class Model:
             for values in ({**options, "data_dir": data_dir}, self.changes)
         ]
         running = {k: v for k, v in flags.items() if k not in OVERRIDES}
-        experiment = experiment_of(
+        experiment = row_experiment(
             self.preset, self.setting.dataset, seed, overrides, changes
         )
         study = pathlib.Path(folder, f"{self.setting.size}.jsonl")

@@ -493,10 +493,8 @@ class Experiment:
         if "distribution" not in self.overrides:
             return contextlib.nullcontext()
         process.import_keras()
-        try:
+        with wrong_use():
             return memlm.training.data_parallel(devices)
-        except ValueError as error:
-            raise UsageError(str(error)) from None
 
     def _measure_more(self, model, measures, verbose):
         """Adds missing measurements to the results; returns all of them."""
@@ -610,10 +608,8 @@ def read_preset(name, overrides):
                 size,
                 f"{name} has no {size}. Received: {size}={sizes[size]}",
             )
-    try:
+    with wrong_use():
         preset = registry.get(name, **sizes)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
     if "dropout" in overrides:
         _set_dropout(preset["model"], overrides["dropout"])
     return preset

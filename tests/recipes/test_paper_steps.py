@@ -13,7 +13,7 @@ from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.tables.table import TableRuns
-from memlm_keras.experiments.tables.table import experiment_of
+from memlm_keras.experiments.tables.table import row_experiment
 from memlm_keras.experiments.tables.table import preset_of
 from paper_steps import STEPS
 
@@ -57,7 +57,7 @@ def runs_of(step):
     )
     return {
         identity(
-            experiment_of(
+            row_experiment(
                 preset_of(row), table.dataset, seed, overrides, row.changes
             ),
             values,

@@ -424,7 +424,7 @@ def _required(measure, asked):
     return dataclasses.replace(measure, optional=False, made_with=made_with)
 
 
-def experiment_of(preset, dataset, seed, overrides, changes):
+def row_experiment(preset, dataset, seed, overrides, changes):
     """Makes an `Experiment` without the `overrides` that its preset does not
     use; it must use all `changes`."""
     overrides = {**overrides, **changes}
@@ -439,12 +439,12 @@ def experiment_of(preset, dataset, seed, overrides, changes):
 
 def describe(recipes):
     """Returns names, recipes and settings of experiments from the arguments of
-    `experiment_of`; raises `UsageError` for an override that no row uses."""
+    `row_experiment`; raises `UsageError` for an override that no row uses."""
     described, used, corpora = [], set(), {}
     # Commands alone go to the standard output.
     with contextlib.redirect_stdout(sys.stderr):
         for recipe in recipes:
-            experiment = experiment_of(**recipe)
+            experiment = row_experiment(**recipe)
             used |= set(experiment.overrides)
             key = (experiment.dataset.sentences, experiment.kind)
             if key in corpora:
