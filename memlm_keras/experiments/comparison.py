@@ -4,10 +4,9 @@ They are made in seconds. A model that predicts no better has learned too
 little, whatever its perplexity is.
 """
 
+import math
 import re
 import warnings
-
-import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras.experiments.datasets import can_be_counted
@@ -22,7 +21,7 @@ _WORDS, _OFTEN = 8, 3
 # Bits saved each time that are worth printing, with one digit.
 _LEAST = 0.05
 _LINES, _LONGEST = 3, 25
-_BITS = np.log(2.0)
+_BITS = math.log(2.0)
 # Models above this share of the perplexity of frequencies learned little.
 _LEARNED = 0.8
 
@@ -30,6 +29,8 @@ _LEARNED = 0.8
 def compare(experiment, model, asked, verbose, before):
     """Perplexities of n-gram models, the words that the model gained most on,
     and generated lines."""
+    import numpy as np
+
     from memlm_keras.models.streaming import concatenate_batches
     from memlm_keras.ngrams.mixture import mixed
     from memlm_keras.ngrams.mixture import mixture_weights
@@ -141,6 +142,8 @@ def _flags(command):
 
 def _gained(vocabulary, words, nats):
     """Words by the bits that were gained on all of their occurrences."""
+    import numpy as np
+
     counts = np.bincount(words, minlength=len(vocabulary))
     sums = np.bincount(words, nats, minlength=len(vocabulary)) / _BITS
     sums[[vocabulary.unknown_id, vocabulary.end_of_sentence_id]] = 0

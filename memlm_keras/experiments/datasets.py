@@ -5,10 +5,7 @@ import functools
 import pathlib
 import re
 
-import numpy as np
-
 import memlm_keras as memlm
-from memlm_keras.data.pair_corpora import SUFFIXES
 from memlm_keras.experiments.options import AUTOENCODER
 from memlm_keras.experiments.options import CLASSIFIER
 from memlm_keras.experiments.options import PAIRS
@@ -46,7 +43,7 @@ class Dataset:
         path = self.paths[0]
         if len(self.paths) > 1:
             return path.resolve().parent.name
-        is_file = path.suffix.lower() in SUFFIXES
+        is_file = path.suffix.lower() in memlm.data.pair_corpora.SUFFIXES
         return path.stem if is_file else path.resolve().name
 
     @functools.cached_property
@@ -151,7 +148,7 @@ class Dataset:
                     f"There is no file, folder or corpus {missing[0]}; corpora "
                     f"are {', '.join(corpora)}.{nearest(missing[0], corpora)}"
                 )
-            suffixes = {*SUFFIXES} - {".txt"}
+            suffixes = {*memlm.data.pair_corpora.SUFFIXES} - {".txt"}
             tables = [p for p in self.paths if p.suffix.lower() in suffixes]
             for path in self.paths:
                 if not (path.is_file() or path.is_dir()):
@@ -234,7 +231,7 @@ def _describe(corpus, is_counted):
     if corpus.description:
         print(corpus.description)
     known = corpus.vocabulary
-    unknown = np.mean(np.asarray(corpus.train.tokens) == known.unknown_id)
+    unknown = (corpus.train.tokens == known.unknown_id).mean()
     rarer = (
         ", as it is written there or for rarer words (--minimum_count and "
         "--vocabulary_size say which)"

@@ -11,7 +11,6 @@ import statistics
 import memlm_keras as memlm
 from memlm_keras import files
 from memlm_keras import registry
-from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import process
 from memlm_keras.experiments.datasets import Dataset
@@ -296,6 +295,8 @@ class Experiment:
                 f"devices={devices}"
             )
         if pictures:
+            from memlm_keras.experiments import figures
+
             figures.check_pictures(self, pictures)
         return read_options(MEASURING, measures, self.kind)
 
@@ -419,6 +420,8 @@ class Experiment:
             if finite:
                 self._warn(results, command, measures.get("compare"))
             # Before the results, with which the run is finished.
+            from memlm_keras.experiments import figures
+
             curve = run_folder.path / figures.CURVE
             title = f"{self.preset_name} on {self.corpus.name}"
             figures.draw_curve(log, self.monitor, curve, title)

@@ -8,8 +8,6 @@ import inspect
 import random
 from typing import ClassVar
 
-import numpy as np
-
 
 def serialized(path, /, **config):
     """An object of the class at a public path, as `keras.saving` serializes it;
@@ -310,6 +308,8 @@ def _concise(value):
     rate = config.get("learning_rate")
     if isinstance(rate, float):
         # The number that the optimizer was given, which it has in float32.
+        import numpy as np
+
         config["learning_rate"] = float(str(np.float32(rate)))
     return {**value, "config": config}
 

@@ -13,8 +13,8 @@ from memlm_keras.experiments.commands.table import read_grid
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.options import OVERRIDES
 from memlm_keras.experiments.tables.table import TableRuns
-from memlm_keras.experiments.tables.table import row_experiment
 from memlm_keras.experiments.tables.table import preset_of
+from memlm_keras.experiments.tables.table import row_experiment
 from paper_steps import STEPS
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"

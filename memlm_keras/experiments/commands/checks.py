@@ -9,8 +9,6 @@ import time
 
 import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.data import tables
-from memlm_keras.data.tables import table_text
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
@@ -128,7 +126,10 @@ def _reader(path, method, eos, mean):
     from memlm_keras.linguistics.minimal_pairs import SUFFIXES
 
     linguistics = memlm.linguistics
-    names = [name for name, _ in tables.read_texts(path, (".json", *SUFFIXES))]
+    names = [
+        name
+        for name, _ in memlm.data.tables.read_texts(path, (".json", *SUFFIXES))
+    ]
     kinds = {name.suffix.lower() == ".json" for name in names}
     if len(kinds) > 1:
         raise UsageError(
@@ -229,7 +230,9 @@ def _rows(measured):
         columns = result.columns()
         if len(measured) > 1:
             columns = {"run": [str(run)] * len(result), **columns}
-        header, *lines = table_text(columns).splitlines(keepends=True)
+        header, *lines = memlm.data.tables.table_text(columns).splitlines(
+            keepends=True
+        )
         text += lines if text else [header, *lines]
     return "".join(text)
 

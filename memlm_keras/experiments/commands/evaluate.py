@@ -1,9 +1,8 @@
 """`memlm evaluate`."""
 
 import functools
+import math
 import os
-
-import numpy as np
 
 import memlm_keras as memlm
 from memlm_keras import files
@@ -333,7 +332,7 @@ def _table(results):
 
 
 def _cell(perplexity):
-    return "" if np.isnan(perplexity) else f"{perplexity:,.2f}"
+    return "" if math.isnan(perplexity) else f"{perplexity:,.2f}"
 
 
 def _values(result):
@@ -344,6 +343,6 @@ def _values(result):
         "protocol": result.total.protocol,
         "losses": result.losses.tolist(),
         "perplexities": [
-            None if np.isnan(each) else each for each in result.perplexities
+            None if math.isnan(each) else each for each in result.perplexities
         ],
     }

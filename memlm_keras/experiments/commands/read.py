@@ -6,8 +6,6 @@ import sys
 
 import memlm_keras as memlm
 from memlm_keras import files
-from memlm_keras.data.text_store import EnteredText
-from memlm_keras.experiments import figures
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
@@ -15,7 +13,6 @@ from memlm_keras.experiments.opened import open_run
 from memlm_keras.experiments.options import Option
 from memlm_keras.experiments.options import UsageError
 from memlm_keras.experiments.options import wrong_use
-from memlm_keras.experiments.pairs import predict_pairs
 
 _TOP_K = 10
 
@@ -37,7 +34,7 @@ def score(run: str, text: list, cache: bool = False):
     model = open_run(run).model_that("score", cache)
     vocabulary = model.vocabulary
     total, length, count = 0.0, 0, 0
-    entered = EnteredText(vocabulary)
+    entered = memlm.data.text_store.EnteredText(vocabulary)
     for line in map(entered.line, text or _typed_lines()):
         scores = list(map(float, model.score(line)))
         words = vocabulary.decode(vocabulary.encode_sentence(line))
@@ -143,6 +140,8 @@ def attention(
     pictures: dict,
     out: str | None = None,
 ):
+    from memlm_keras.experiments.figures import check_pictures
+
     if out is not None:
         if text is None or pictures:
             raise UsageError(
@@ -156,7 +155,7 @@ def attention(
     with process.quiet(verbose):
         experiment = opened.experiment
     if pictures:
-        figures.check_pictures(experiment, pictures)
+        check_pictures(experiment, pictures)
     folder = opened.folder.path
     with files.hold(folder), process.quiet(verbose):
         paths = experiment.draw(opened.model, folder, pictures, verbose)
@@ -201,6 +200,8 @@ def predict(
         )
     if hypothesis is not None and out is not None:
         raise UsageError("--out needs a file of pairs.")
+    from memlm_keras.experiments.pairs import predict_pairs
+
     model = open_run(run).model_that("classify")
     with wrong_use():
         if hypothesis is not None:

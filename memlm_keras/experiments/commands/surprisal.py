@@ -6,9 +6,6 @@ import re
 import sys
 
 import memlm_keras as memlm
-from memlm_keras.data.tables import naming
-from memlm_keras.data.tables import table_text
-from memlm_keras.data.text_store import EnteredText
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
@@ -175,7 +172,7 @@ def surprisal(
             # It may be a pipe.
             documents = [(texts[0], list(store.read_lines(texts[0])))]
     count = unknown = 0
-    entered = EnteredText(vocabulary)
+    entered = store.EnteredText(vocabulary)
     with (
         process.writing(out) as written,
         # The table alone goes to the standard output.
@@ -193,7 +190,9 @@ def surprisal(
             columns = found.columns()
             if has_documents:
                 columns = {"document": [name] * len(found), **columns}
-            header, _, rows = table_text(columns).partition("\n")
+            header, _, rows = memlm.data.tables.table_text(columns).partition(
+                "\n"
+            )
             written.write(rows if count else f"{header}\n{rows}")
             count += len(found)
             unknown += found.unknown.sum()
@@ -260,7 +259,7 @@ def _write_stimuli(
     if frequency is not None:
         text = _counted_text(frequency, opened)
         counts = linguistics.count_words(text, vocabulary)
-    with wrong_use(), naming(path):
+    with wrong_use(), memlm.data.tables.naming(path):
         result = linguistics.stimulus_surprisal(
             model,
             rows,

@@ -4,12 +4,9 @@ import pathlib
 import shlex
 
 from memlm_keras.experiments import datasets
-from memlm_keras.experiments import figures
 from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
-from memlm_keras.experiments.choice import SMALLEST
-from memlm_keras.experiments.choice import choose_preset
 from memlm_keras.experiments.command_line import command
 from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import run_name
@@ -59,6 +56,10 @@ def train(
     overwrite: bool = False,
     seed: int | None = None,
 ):
+    from memlm_keras.experiments.choice import SMALLEST
+    from memlm_keras.experiments.choice import choose_preset
+    from memlm_keras.experiments.figures import CURVE
+
     values = overrides if seed is None else {"seed": seed, **overrides}
     with process.quiet(verbose):
         if dataset is None:
@@ -138,7 +139,7 @@ def train(
         )
     path = shlex.quote(str(folder))
     lines = experiment.examples(path)
-    if {picture.name for picture in folder.glob("*.png")} - {figures.CURVE}:
+    if {picture.name for picture in folder.glob("*.png")} - {CURVE}:
         lines.insert(1, f"memlm attention {path}")
     if lines and verbose:
         print("\n  ".join(["Next, for instance:", *lines]))
