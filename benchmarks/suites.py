@@ -98,6 +98,22 @@ _LARGE_VOCABULARY = Case(
     units=300,
     embedding=300,
 )
+# What an update costs before it computes anything.
+_SMALL = Case(
+    "small_update",
+    "Two LSTM layers of 24 units over a vocabulary of 200, 20 rows of 35 steps",
+    (
+        Contender("pytorch", "torch"),
+        Contender("handwritten_jax", "jax"),
+        *_package(),
+    ),
+    batch=20,
+    vocabulary=200,
+    units=24,
+    embedding=24,
+    layers=2,
+    tied=True,
+)
 _ASSOCIATIVE = Case(
     "associative_layer",
     "Recurrent layers alone, forward and backward, of 100 units",
@@ -199,6 +215,20 @@ CASES = {
     case.name: case
     for case in (
         _ZAREMBA,
+        _SMALL,
+        dataclasses.replace(
+            _SMALL,
+            name="small_memory",
+            title="The same with one layer, alone and with a memory",
+            contenders=(
+                *_pytorch("lstm_3_parts", "key_value_predict"),
+                *_package("lstm_3_parts", "key_value_predict"),
+            ),
+            kind="memories",
+            layers=1,
+            tied=False,
+            over=_OVER,
+        ),
         Case(
             "zaremba_medium_bfloat16",
             "The same layers in mixed bfloat16, float32 and autocast",
