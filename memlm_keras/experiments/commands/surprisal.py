@@ -273,7 +273,7 @@ def _write_stimuli(
     if out is not None:
         result.write(out, by=by)
     else:
-        print(result.to_tsv(by), end="")
+        print(result.to_tsv(by=by), end="")
     if unknown := result.words.unknown.sum():
         process.print_notes(
             [f"{unknown} of {len(result.words)} words have unknown tokens."]
