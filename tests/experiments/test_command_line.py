@@ -815,6 +815,7 @@ def test_commands_that_need_no_keras(without_keras, train):
     told = without_keras("presets", "tran2016/rm*")
     assert told.status == 0, told.err
     assert "tran2016/rm_tm_gated" in told.out
+    assert "kong2019/grid" in without_keras("table", "kong2019").out
     assert without_keras("train", "--help").status == 0
 
 

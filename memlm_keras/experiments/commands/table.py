@@ -4,7 +4,7 @@ import math
 import shlex
 import sys
 
-from memlm_keras import registry
+from memlm_keras import presets
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
@@ -14,8 +14,7 @@ from memlm_keras.experiments.options import UsageError
 
 @command(
     "Trains every row of a paper's table, and writes the table with the "
-    "paper's numbers. PAPER alone shows its tables, and the commands of our "
-    "results, and trains nothing.",
+    "paper's numbers. PAPER alone shows its tables, and trains nothing.",
     {"PAPER/TABLE": None, "SETTINGS": "*"},
     options.DATASET,
     options.RUN_DIR,
@@ -58,7 +57,7 @@ def table(
     list: bool = False,
     grid: list | None = None,
 ):
-    if table in registry.papers():
+    if table in presets.papers():
         return _show_tables(table, shlex.split(typed)[3:])
     process.import_keras()
     from memlm_keras.experiments.tables.table import TableRuns
@@ -98,13 +97,13 @@ def table(
 
 def _show_tables(paper, others):
     """Prints the tables of a paper."""
-    tables = {f"{paper}/{t.name}": t for t in registry.papers()[paper].tables}
+    tables = {f"{paper}/{t.name}": t for t in presets.papers()[paper].tables}
     if others:
         raise UsageError(
             f"memlm table {paper} shows the paper's tables, and trains nothing."
             f" Name one to train it: {', '.join(tables)}. Received: {others[0]}"
         )
-    print(registry.papers()[paper].source())
+    print(presets.papers()[paper].source())
     print("\nTables of the paper, at its sizes:")
     for name, found in tables.items():
         rows = sum(math.prod(map(len, row.grid.values())) for row in found.rows)
