@@ -95,7 +95,9 @@ class Experiment:
     ]
     is_trained = True  # whether there are epochs
 
-    def __new__(cls, preset, *args, **kwargs):
+    def __new__(cls, preset=None, *args, **kwargs):
+        if preset is None:  # It is copied.
+            return super().__new__(cls)
         found = find_preset(preset)
         if cls is Experiment:
             if found.kind not in _CLASSES:

@@ -1,5 +1,7 @@
 """Experiments in Python: datasets, settings, measures and pictures."""
 
+import pickle
+
 import keras
 import numpy as np
 import pytest
@@ -57,6 +59,14 @@ def test_an_experiment_is_the_same_in_whatever_order_it_is_asked_for(folder):
         "text-daniluk2017-key_value_predict-scale0.02-window2-dropout0.5-"
         "batch_size4-seed0"
     }
+
+
+def test_copies_are_equal(folder):
+    experiment = Experiment("daniluk2017/lstm", "text", scale=0.02)
+    copied = pickle.loads(pickle.dumps(experiment))
+    assert type(copied) is type(experiment) and copied.name == experiment.name
+    other = experiment.with_corpus(experiment.corpus)
+    assert other.settings == experiment.settings == copied.settings
 
 
 def test_it_trains_what_one_would_train_by_hand(folder):
