@@ -177,7 +177,7 @@ RINGS = {
     "integrations": ("integrations", 760),
 }
 # Words: of all pages of `docs`, of one, and of a page of results.
-DOCS, PAGE, RESULT = 56500, 5800, 5800
+DOCS, PAGE, RESULT = 45000, 1800, 1200
 LOG_FILES = 30
 
 
