@@ -24,15 +24,22 @@ SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
     "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
     "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
-    "memlm/english_large": "Copy it from `memlm_keras/presets/trained` of a "
-    "clone",
+    # Too large for a wheel.
+    **dict.fromkeys(
+        (
+            "memlm/english_large",
+            "tran2016/rm_tm_gated_ptb",
+            "weissenborn2016/am_gru_shared_sick",
+        ),
+        "Copy it from `memlm_keras/presets/trained` of a clone",
+    ),
 }
 _SCALES = "scales"
 # Types of facts, by name.
 _TYPES = {
-    **dict.fromkeys(("sha256", "card"), dict),
+    **dict.fromkeys(("sha256", "card", "experiment"), dict),
     **dict.fromkeys((CONFIG, WEIGHTS, "kind", "text", "dtype"), str),
-    **dict.fromkeys(("parameters", "perplexity"), (int, float)),
+    **dict.fromkeys(("parameters", "perplexity", "accuracy"), (int, float)),
 }
 _OWN = pathlib.Path(__file__).parent / "presets" / "trained"
 
@@ -186,8 +193,10 @@ def _widen(path, widened):
 # === Saving ===
 
 
-def save(model, folder, dtype, card):
-    """Writes a model as a folder that `load` reads, whole or not at all."""
+def save(model, folder, dtype, card, experiment=None):
+    """Writes a model as a folder that `load` reads, whole or not at all;
+    `experiment` has the arguments of the `Experiment` that trained it, which
+    say how `memlm evaluate` measures it."""
     import keras
 
     folder = pathlib.Path(folder)
@@ -223,6 +232,8 @@ def save(model, folder, dtype, card):
             "sha256": {f: _sha256(temporary / f) for f in (CONFIG, WEIGHTS)},
             "card": card,
         }
+        if experiment is not None:
+            metadata["experiment"] = experiment
         text = json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
         (temporary / METADATA).write_text(text, encoding="utf-8")
         page = _page(folder.resolve().name, metadata)

@@ -1,9 +1,34 @@
-"""Writes a trained model with what its test text shows, for other recipes."""
+"""Makes trained models, with what their test text shows.
+
+    python recipes/model_card.py runs/NAME --out=FOLDER/PAPER/ROW_CORPUS
+
+writes the model of a finished run folder as a trained model, which `memlm
+evaluate` measures as it measures the run. Other recipes use `save_trained`.
+"""
 
 import math
+import pathlib
+import shlex
+
+from absl import app
+from absl import flags
 
 import memlm_keras as memlm
+from memlm_keras import trained
 from memlm_keras.experiments import process
+
+FLAGS = flags.FLAGS
+# Texts of the papers, as cards name them, and what may be done with the weights.
+TEXTS = {
+    "ptb": (
+        "Penn Treebank as prepared by Mikolov, not part of this package",
+        "Apache-2.0, as the package; the text is licensed by the LDC",
+    ),
+    "sick": (
+        "SICK, 4,500 pairs of sentences, not part of this package",
+        "CC BY-NC-SA 3.0, as the text",
+    ),
+}
 
 
 def save_trained(model, folder, dtype, batches, card):
@@ -21,13 +46,78 @@ def save_trained(model, folder, dtype, batches, card):
         "bits per character": round(test.loss / math.log(2.0) / characters, 3),
         "perplexity of": f"test text, {test.predicted_tokens:,} tokens",
         "protocol": test.protocol,
-        "backend": f"{facts['backend']}, Keras {facts['keras']}",
-        "commit": facts["memlm_keras"],
-        "hardware": facts["hardware"],
-        "date": facts["date"],
+        **_origin(facts),
     }
     if test.words is not None:
         card["perplexity per word"] = round(test.per_word, 3)
         card["words"] = "separated by white space, and ends of lines"
     stored.save_to_preset(folder, dtype, card)
     return test
+
+
+def save_run(path, folder, dtype):
+    """Writes the model of a run folder as a trained model; returns its card."""
+    from memlm_keras.experiments.opened import open_run
+
+    run = open_run(path)
+    results, experiment = run.folder.results(), run.experiment
+    run.model.save_to_preset(folder, dtype)
+    stored = type(run.model).from_preset(folder)
+    found = {
+        split: values
+        for split, values in experiment.measure(stored).items()
+        if split in ("validation", "test")
+    }
+    measure = "accuracy" if "accuracy" in found["test"] else "perplexity"
+    paper = memlm.presets.papers()[experiment.preset_name.partition("/")[0]]
+    text, licence = TEXTS[experiment.dataset.name]
+    here = ("--data_dir", "--run_dir", "--backend", "--verbose")
+    command = shlex.split(results["command"])
+    command = [part for part in command if not part.startswith(here)]
+    card = {
+        "description": f"`{experiment.preset_name}` of {paper.citation}, "
+        f"{paper.title}, at its published size.",
+        "text": text,
+        "licence": licence,
+        "command": shlex.join([*command, f"--data_dir={_FOLDER}"]),
+        "epoch": f"{results['best_epoch']} of {results['epochs']}",
+        measure: round(found["test"][measure], 3),
+        f"{measure} before storing": round(results["test"][measure], 3),
+        f"validation {measure}": round(found["validation"][measure], 3),
+        "protocol": found["test"]["protocol"],
+        "measured by": f"memlm evaluate {'/'.join(folder.parts[-2:])} "
+        f"--data_dir={_FOLDER}",
+        **_origin(results),
+    }
+    # Folders of this machine say nothing elsewhere.
+    recipe = {k: v for k, v in run.recipe.items() if k != "data_dir"}
+    trained.save(stored, folder, dtype, card, recipe)
+    return card
+
+
+_FOLDER = "FOLDER_OF_THE_TEXT"
+
+
+def _origin(facts):
+    """Where and when a model was trained, from `process.provenance`."""
+    return {
+        "backend": f"{facts['backend'].split()[0]}, Keras {facts['keras']}",
+        "commit": facts["memlm_keras"],
+        "hardware": facts["hardware"],
+        "date": facts["date"],
+    }
+
+
+def main(argv):
+    process.import_keras(FLAGS.backend)
+    folder = pathlib.Path(FLAGS.out)
+    for name, value in save_run(argv[1], folder, FLAGS.dtype).items():
+        print(f"{name}: {value}")
+    print(f"Written: {folder}, {trained.size_of(folder) / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("out", None, "Folder to write.", required=True)
+    flags.DEFINE_enum("dtype", "int8", trained.DTYPES, "Of matrices.")
+    flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
+    app.run(main)

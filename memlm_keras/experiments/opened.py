@@ -59,6 +59,23 @@ class Opened:
         return self.folder is not None and self.folder.kind == KNESER_NEY
 
     @functools.cached_property
+    def recipe(self):
+        """Arguments of the `Experiment` that trained it, or `None` if they are
+        unknown."""
+        if self.folder is not None:
+            return self.folder.recipe()
+        if self.preset is not None:
+            return trained.read_metadata(self.preset).get("experiment")
+        return None
+
+    @property
+    def kind(self):
+        """Kind of a model whose recipe is known."""
+        if self.folder is not None:
+            return self.folder.kind
+        return trained.read_metadata(self.preset)["kind"]
+
+    @functools.cached_property
     def experiment(self):
         """The experiment of the run, on the text that it was trained on."""
         if self.folder is None:

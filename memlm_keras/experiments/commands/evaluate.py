@@ -11,6 +11,7 @@ from memlm_keras.experiments import measurements
 from memlm_keras.experiments import options
 from memlm_keras.experiments import process
 from memlm_keras.experiments.command_line import command
+from memlm_keras.experiments.experiment import Experiment
 from memlm_keras.experiments.experiment import experiment_of
 from memlm_keras.experiments.names import find_preset
 from memlm_keras.experiments.opened import Opened
@@ -54,9 +55,9 @@ def evaluate(
         raise UsageError(f"{name} needs --by=recency. Received: {name}={value}")
     if len(runs) > 1:
         _evaluate_mean(runs, {**text, **measures}, verbose)
-    elif runs[0].folder is None:
+    elif runs[0].recipe is None:
         _evaluate_file(runs[0], text, measures, verbose)
-    elif text:
+    elif text or runs[0].folder is None:
         _evaluate_run(runs[0], text, measures, verbose)
     else:
         # Measurements are added to the results of the run.
@@ -76,14 +77,14 @@ def _measured_run(path):
 
 
 def _evaluate_run(opened, text, measures, verbose):
-    """Measures a run, on its own text or on another."""
+    """Measures a run or a trained model, on its own text or on another."""
     folder = opened.folder
-    measures = read_options(options.MEASURING, measures, folder.kind)
+    measures = read_options(options.MEASURING, measures, opened.kind)
     with process.quiet(verbose):
         experiment, model = _experiment_and_model(opened, text, verbose)
         experiment.check_measures(measures)
         results = experiment.measure(model, verbose)
-        before = {} if text else folder.results() or {}
+        before = _results_before(opened, text)
         requests = measurements.requests(experiment, measures, before)
         known = before | results
         for request in requests:
@@ -101,7 +102,6 @@ def _experiment_and_model(opened, text, verbose):
     """The experiment of a run, on another text if one is given, and its model.
 
     Another text is read with the model's vocabulary."""
-    folder = opened.folder
     if opened.counts:
         # No file keeps the model, as counting takes seconds.
         experiment = opened.experiment
@@ -110,16 +110,26 @@ def _experiment_and_model(opened, text, verbose):
     else:
         model = opened.model
         vocabulary = model.vocabulary
-    if not text:
+    if opened.folder is None:
+        experiment = Experiment(**{**opened.recipe, **text})
+    elif text:
+        experiment = experiment_of(opened.folder, **text)
+    else:
         return opened.experiment, model
-    experiment = experiment_of(folder, **text)
-    trained_on = os.path.realpath(folder.recipe().get("dataset", ""))
+    trained_on = os.path.realpath(opened.recipe.get("dataset", ""))
     corpus = experiment.dataset.load(
         vocabulary,
         getattr(model, "labels", None),
         whole=os.path.realpath(experiment.dataset.name) != trained_on,
     )
     return experiment.with_corpus(corpus), model
+
+
+def _results_before(opened, text):
+    """What was measured before on the same text."""
+    if text or opened.folder is None:
+        return {}
+    return opened.folder.results() or {}
 
 
 def _evaluate_file(opened, text, measures, verbose):
@@ -229,10 +239,10 @@ def _evaluate_by(runs, text, parts, measures, verbose, typed):
             )
     require_different([run.path for run in runs])
     for run in runs:
-        if run.folder is not None:
-            read_options(options.BY, parts, run.folder.kind)
+        if run.recipe is not None:
+            read_options(options.BY, parts, run.kind)
             if len(runs) == 1:
-                read_options(options.MEASURING, measures, run.folder.kind)
+                read_options(options.MEASURING, measures, run.kind)
     process.import_keras()
     _compare(
         _side_by_side(runs, text, measures, verbose),
@@ -252,7 +262,7 @@ def _side_by_side(runs, text, measures, verbose):
     if len({*names}) < len(names):
         names = [run.path for run in runs]
     for name, run in zip(names, runs):
-        if run.folder is None:
+        if run.recipe is None:
             _require_no_measures(run, measures)
             yield name, *_file_and_text(run, text)
             continue
@@ -264,7 +274,7 @@ def _side_by_side(runs, text, measures, verbose):
         alone = getattr(model, "mixture", model) is None
         if measures and (alone or len(runs) == 1):
             experiment.check_measures(measures)
-            before = {} if text else run.folder.results() or {}
+            before = _results_before(run, text)
             cached, _ = measurements.add_cache(
                 experiment, model, measures, verbose, before.get("cache")
             )

@@ -78,8 +78,9 @@ def describe_trained(name):
     metadata = trained.read_metadata(folder)
     card = metadata["card"]
     words = f"{trained.size_of(folder) / 1e6:.1f} MB"
-    if "perplexity" in card:
-        words += f", perplexity {card['perplexity']:.2f}"
+    for measure in ("perplexity", "accuracy"):
+        if measure in card:
+            words += f", {measure} {card[measure]:.2f}"
     if "text" in card:
         words += f", {card['text']}"
     return f"{metadata['parameters']:,}", words
