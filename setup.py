@@ -37,7 +37,7 @@ setup(
     package_data={
         "memlm_keras.analysis": ["*.html"],
         "memlm_keras.integrations.web": ["page/*"],
-        "memlm_keras.presets": ["trained/*/*/*"],
+        "memlm_keras.presets": ["trained/memlm/*/*"],
     },
     # Too large for a wheel; a clone has it.
     exclude_package_data={

@@ -1,24 +1,22 @@
 """Makes trained models, with what their test text shows.
 
-    python recipes/model_card.py runs/NAME --out=FOLDER/PAPER/ROW_CORPUS
+    python recipes/model_card.py RUN_FOLDER FOLDER/PAPER/ROW_CORPUS [int8]
 
-writes the model of a finished run folder as a trained model, which `memlm
-evaluate` measures as it measures the run. Other recipes use `save_trained`.
+writes the model of a finished run as a trained model, which `memlm evaluate`
+measures as it measures the run. Other programs use `save_trained`.
 """
 
 import math
 import pathlib
 import shlex
 
-from absl import app
-from absl import flags
-
 import memlm_keras as memlm
+import programs
 from memlm_keras import trained
 from memlm_keras.experiments import process
+from memlm_keras.experiments.options import UsageError
 
-FLAGS = flags.FLAGS
-# Texts of the papers, as cards name them, and what may be done with the weights.
+# Texts as cards name them, and the licence of what was trained on them.
 TEXTS = {
     "ptb": (
         "Penn Treebank as prepared by Mikolov, not part of this package",
@@ -29,6 +27,7 @@ TEXTS = {
         "CC BY-NC-SA 3.0, as the text",
     ),
 }
+_FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def save_trained(model, folder, dtype, batches, card):
@@ -55,12 +54,13 @@ def save_trained(model, folder, dtype, batches, card):
     return test
 
 
-def save_run(path, folder, dtype):
-    """Writes the model of a run folder as a trained model; returns its card."""
+def save_run(path, folder, dtype="int8"):
+    """Writes the model of a finished run of `TEXTS` as a trained model, and
+    returns its card; folder is a `Path`, PAPER/ROW_CORPUS in another."""
     from memlm_keras.experiments.opened import open_run
 
     run = open_run(path)
-    results, experiment = run.folder.results(), run.experiment
+    experiment, results = run.experiment, run.folder.results()
     run.model.save_to_preset(folder, dtype)
     stored = type(run.model).from_preset(folder)
     found = {
@@ -85,17 +85,14 @@ def save_run(path, folder, dtype):
         f"{measure} before storing": round(results["test"][measure], 3),
         f"validation {measure}": round(found["validation"][measure], 3),
         "protocol": found["test"]["protocol"],
-        "measured by": f"memlm evaluate {'/'.join(folder.parts[-2:])} "
-        f"--data_dir={_FOLDER}",
+        "measured by": f"memlm evaluate {folder.parent.name}/{folder.name} "
+        f"--dataset={experiment.dataset.name} --data_dir={_FOLDER}",
         **_origin(results),
     }
     # Folders of this machine say nothing elsewhere.
     recipe = {k: v for k, v in run.recipe.items() if k != "data_dir"}
     trained.save(stored, folder, dtype, card, recipe)
     return card
-
-
-_FOLDER = "FOLDER_OF_THE_TEXT"
 
 
 def _origin(facts):
@@ -108,16 +105,15 @@ def _origin(facts):
     }
 
 
-def main(argv):
-    process.import_keras(FLAGS.backend)
-    folder = pathlib.Path(FLAGS.out)
-    for name, value in save_run(argv[1], folder, FLAGS.dtype).items():
+def main(arguments):
+    if len(arguments) not in (2, 3):
+        raise UsageError(f"Received: {arguments}. {__doc__}")
+    process.import_keras()
+    path, folder, *dtype = arguments
+    for name, value in save_run(path, pathlib.Path(folder), *dtype).items():
         print(f"{name}: {value}")
     print(f"Written: {folder}, {trained.size_of(folder) / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("out", None, "Folder to write.", required=True)
-    flags.DEFINE_enum("dtype", "int8", trained.DTYPES, "Of matrices.")
-    flags.DEFINE_enum("backend", None, process.BACKENDS, "Keras backend.")
-    app.run(main)
+    programs.run(main)

@@ -26,8 +26,10 @@ PACKAGE = {
     str(path.relative_to(ROOT))
     for path in (ROOT / "memlm_keras").rglob("*")
     if path.is_file()
-    # The larger model is in a clone only.
-    and not {"__pycache__", "english_large"}.intersection(path.parts)
+    and "__pycache__" not in path.parts
+    # Larger models and those of papers are in a clone only.
+    and "english_large" not in path.parts
+    and ("trained" not in path.parts or path.parts[-3] == "memlm")
 }
 
 

@@ -140,7 +140,7 @@ def test_the_larger_english_model_of_a_clone():
         assert better.sum() > worse.sum()
 
 
-def test_the_larger_english_model_is_in_no_wheel(tmp_path):
+def test_larger_models_and_those_of_papers_are_in_no_wheel(tmp_path):
     pytest.importorskip("setuptools")
     root = pathlib.Path(memlm.__file__).parents[1]
     subprocess.run(
@@ -152,6 +152,7 @@ def test_the_larger_english_model_is_in_no_wheel(tmp_path):
     built = tmp_path / "memlm_keras" / "presets" / "trained" / "memlm"
     assert (built / "english" / "model.weights.h5").is_file()
     assert not (built / "english_large").exists()
+    assert [path.name for path in built.parent.iterdir()] == ["memlm"]
 
 
 def test_matrices_of_int8_have_a_scale_for_each_row_or_column():

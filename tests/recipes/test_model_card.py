@@ -1,0 +1,118 @@
+"""Trained models of run folders, and those of papers' rows in a clone."""
+
+import pathlib
+import re
+
+import keras
+import pytest
+from corpus_files import write_sick
+from corpus_files import write_splits
+
+import memlm_keras as memlm
+import model_card
+from memlm_keras import trained
+from memlm_keras.experiments import command_line
+
+ROOT = pathlib.Path(__file__).parents[2]
+REAL = ROOT.parent / "shared" / "data"
+PTB, SICK = "tran2016/rm_tm_gated_ptb", "weissenborn2016/am_gru_shared_sick"
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capfd):
+    """`call(*arguments)`: what a command prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KERAS_BACKEND", keras.backend.backend())
+
+    def call(*arguments):
+        capfd.readouterr()
+        status = command_line.main(list(map(str, arguments)))
+        out, err = capfd.readouterr()
+        assert status == 0, err
+        return out
+
+    return call
+
+
+def number(printed):
+    """The measurement of the test text that a command prints."""
+    return re.search(r"test: \w+ ([0-9.]+)", printed)[1]
+
+
+@pytest.mark.parametrize(
+    "row, text",
+    [
+        ("tran2016/rm_tm_gated", ["--dataset=text"]),
+        (
+            "weissenborn2016/am_gru_shared",
+            ["--dataset=sick", "--data_dir=sick"],
+        ),
+    ],
+)
+def test_a_run_and_its_trained_model_have_one_number(
+    row, text, call, tmp_path, monkeypatch
+):
+    write_splits(tmp_path / "text")
+    write_sick(tmp_path / "sick")
+    monkeypatch.setitem(model_card.TEXTS, "text", ("a text", "free"))
+    call("train", row, *text, "--scale=0.1", "--epochs=1", "--verbose=0")
+    (run,) = (tmp_path / "runs").iterdir()
+    name = f"{row}_small"
+    model_card.main([str(run), str(tmp_path / "presets" / name), "float32"])
+    monkeypatch.setenv("MEMLM_PRESETS", "presets")
+    expected = number(call("evaluate", run))
+    assert number(call("evaluate", name, *text)) == expected
+    # It knows the name of its text.
+    assert number(call("evaluate", name, *text[1:])) == expected
+    metadata = trained.read_metadata(trained.find(name))
+    recipe = {"dataset": text[0].partition("=")[2], "seed": 0, "scale": 0.1}
+    assert metadata["experiment"] == {"preset": row, **recipe}
+    assert str(tmp_path) not in str(metadata)
+    assert metadata["card"]["command"].startswith(f"memlm train {row}")
+    if "tran" in row:
+        call("evaluate", name, "--cache_size=3", "--verbose=0")
+        call("evaluate", name, run, "--by=recency", "--verbose=0")
+    else:
+        accuracy = metadata["card"]["accuracy"]
+        assert f"MB, accuracy {accuracy:.2f}, SICK" in call("presets", name)
+
+
+@pytest.mark.parametrize(
+    "name, dataset, page",
+    [
+        pytest.param(PTB, "ptb", "tran2016", marks=pytest.mark.slow),
+        (SICK, "sick", "weissenborn2016"),
+    ],
+)
+def test_trained_rows_have_the_number_of_their_page(name, dataset, page, call):
+    if not (REAL / dataset).is_dir():
+        pytest.skip(f"the corpus {dataset} is not in ../shared/data")
+    text = f"--dataset={dataset}", f"--data_dir={REAL / dataset}"
+    found = float(number(call("evaluate", name, *text, "--verbose=0")))
+    card = trained.read_metadata(trained.find(name))["card"]
+    measure = "accuracy" if dataset == "sick" else "perplexity"
+    assert found == pytest.approx(card[measure], rel=2e-4)
+    # Matrices of int8 change less than a thousandth.
+    assert found == pytest.approx(card[f"{measure} before storing"], rel=1e-3)
+    text = (ROOT / "docs" / "results" / f"{page}.md").read_text("utf-8")
+    assert f"`{name}`" in text and f"{card[measure]:.2f}" in text
+
+
+@pytest.mark.parametrize("name", [PTB, SICK])
+def test_a_row_of_a_paper_with_its_weights(name):
+    """The name of the row alone has random weights."""
+    metadata = trained.read_metadata(trained.find(name))
+    row = metadata["experiment"]["preset"]
+    assert name.startswith(f"{row}_") and row in memlm.presets.names()
+    assert name in memlm.presets.trained_names()
+    cls = getattr(memlm, metadata["kind"])
+    model = cls.from_preset(name)
+    assert model.count_params() == metadata["parameters"]
+    fresh = cls.from_config({**model.get_config(), "name": "fresh"})
+    assert fresh.count_params() == model.count_params()
+    if name == PTB:
+        texts = ["the company said it expects a net loss for the year"]
+        assert model.score(texts)[0].sum() > fresh.score(texts)[0].sum() + 30
+    else:
+        odds = model.classify("a man is eating", "a man is not eating")
+        assert max(odds, key=odds.get) == "CONTRADICTION"
