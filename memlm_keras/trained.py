@@ -19,20 +19,15 @@ METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 DTYPES = ("float32", "float16", "int8")
 FORMAT = 1
 # Names of this package, and how to get each from a clone.
+_COPY = "Copy it from `memlm_keras/presets/trained` of a clone"
 _BUILD = "Build it in a clone with `python recipes/"
 SOURCES = {
     "memlm/embedded_attention": f"{_BUILD}trained.py --backend=jax`",
     "memlm/embedded_lstm": f"{_BUILD}trained.py --backend=jax`",
     "memlm/english": f"{_BUILD}english.py --data_dir=FOLDER_OF_BOOKS`",
-    # Too large for a wheel.
-    **dict.fromkeys(
-        (
-            "memlm/english_large",
-            "tran2016/rm_tm_gated_ptb",
-            "weissenborn2016/am_gru_shared_sick",
-        ),
-        "Copy it from `memlm_keras/presets/trained` of a clone",
-    ),
+    "memlm/english_large": _COPY,
+    "tran2016/rm_tm_gated_ptb": _COPY,
+    "weissenborn2016/am_gru_shared_sick": _COPY,
 }
 _SCALES = "scales"
 # Types of facts, by name.

@@ -126,7 +126,7 @@ def _experiment_and_model(opened, text, verbose):
 
 
 def _results_before(opened, text):
-    """What was measured before on the same text."""
+    """Returns the results that a run has on the same text."""
     if text or opened.folder is None:
         return {}
     return opened.folder.results() or {}
