@@ -8,8 +8,8 @@ import functools
 import keras
 from keras import ops
 
+from memlm_keras.gradients import opaque
 from memlm_keras.gradients import with_gradient
-from memlm_keras.opaque import opaque
 
 # Least number of steps of a block, since small products are slow.
 _LEAST_BLOCK = 32

@@ -31,7 +31,6 @@ GROUND = {
     "keras_private",
     "kernels",
     "masking",
-    "opaque",
     "registry",
     "trained",
     "version",
@@ -167,8 +166,8 @@ def test_a_keras_without_a_private_function_is_named(monkeypatch):
 RINGS = {
     "papers": (
         " cells memory heads mixtures embeddings smoothing models presets",
-        # 80 lines are for recorded steps on PyTorch.
-        17000,
+        # 100 lines are for recorded steps on PyTorch.
+        17020,
     ),
     # 190 lines record steps on PyTorch.
     "craft": ("data training evaluation ngrams analysis serving", 15650),

@@ -1,6 +1,7 @@
 """Training by Keras' loops, and the state carried between its batches."""
 
 import contextlib
+import itertools
 import math
 import warnings
 
@@ -20,6 +21,9 @@ from memlm_keras.models.backbone import reset_rows
 from memlm_keras.models.layers import computes_in
 from memlm_keras.training import distribution
 from memlm_keras.training.losses import Nats
+
+# Steps of a training on PyTorch before any is recorded.
+_UNRECORDED_STEPS = 50
 
 
 class SequenceModel(keras.Model):
@@ -434,21 +438,33 @@ class SequenceModel(keras.Model):
         made = self.train_function is None or force
         super().make_train_function(force)
         if made and self._may_record():
-            from memlm_keras.training.recorded import Steps
+            self.train_function = self._record_after(_UNRECORDED_STEPS)
 
-            self.train_function = Steps(self.train_step, self)
+    def _record_after(self, steps):
+        """Returns Keras' train function on PyTorch, which records steps later:
+        a short training does without."""
+        counter = itertools.count(1)
+
+        def run(data):
+            if next(counter) == steps:
+                from memlm_keras.training.recorded import Steps
+
+                self.train_function = Steps(self.train_step, self)
+            return self.train_step(data[0])
+
+        return run
 
     def _may_record(self):
         """Whether a step runs known code alone, on PyTorch: a user's own may
         keep tensors, or count in Python."""
         if keras.backend.backend() != "torch" or self.run_eagerly:
             return False
-        parts = [self, self.optimizer, *self._flatten_layers(), *self.metrics]
-        parts += tree.flatten(self.loss)
+        parts = [self.optimizer, *self.metrics, *tree.flatten(self.loss)]
         for part in self.metrics:
             parts += getattr(part, "metrics", [])
         for name in ("fn", "_fn", "_learning_rate"):
             parts += [getattr(part, name, None) for part in parts]
+        parts += [self, *self._flatten_layers()]
         known = all(
             isinstance(part, (str, type(None)))
             or part.__module__.split(".")[0] in ("keras", "memlm_keras")

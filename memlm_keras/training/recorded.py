@@ -6,8 +6,8 @@ import torch
 from torch.fx.experimental import proxy_tensor
 from torch.utils import _pytree as pytree
 
+from memlm_keras.gradients import opaque
 from memlm_keras.keras_private import torch_random
-from memlm_keras.opaque import opaque
 
 # Recording takes as long as about so many steps of a small model.
 AFTER = 50

@@ -36,9 +36,11 @@ def batches_for(name):
 
 @pytest.fixture(autouse=True)
 def recorded(monkeypatch):
+    from memlm_keras.models import sequence_model
     from memlm_keras.training import recorded
 
-    monkeypatch.setattr(recorded, "AFTER", 2)
+    monkeypatch.setattr(sequence_model, "_UNRECORDED_STEPS", 1)
+    monkeypatch.setattr(recorded, "AFTER", 1)
     # Small models of cells that loop are recorded, too.
     monkeypatch.setattr(recorded, "MOST_OPERATIONS", 10_000)
     return recorded
