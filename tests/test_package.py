@@ -21,256 +21,90 @@ from memlm_keras import registry
 # What users may rely on. A new public name is added here; one that is taken
 # away breaks their programs.
 PUBLIC_NAMES = {
-    "memlm_keras": [
-        "Ensemble",
-        "EntailmentClassifier",
-        "LanguageModel",
-        "SequenceAutoencoder",
-        "analysis",
-        "cells",
-        "data",
-        "embeddings",
-        "evaluation",
-        "experiments",
-        "heads",
-        "linguistics",
-        "memory",
-        "mixtures",
-        "ngrams",
-        "presets",
-        "serving",
-        "smoothing",
-        "training",
-    ],
-    "memlm_keras.analysis": [
-        "Associations",
-        "AttentionColumns",
-        "DependencyAttention",
-        "DistantPairs",
-        "ParsedSentence",
-        "SentencePredictions",
-        "associations",
-        "attention_by_word",
-        "attention_columns",
-        "dependency_attention",
-        "distant_pairs",
-        "mean_attention",
-        "plot_associations",
-        "plot_attention",
-        "plot_attention_columns",
-        "plot_dependency_attention",
-        "plot_distant_pairs",
-        "plot_mean_attention",
-        "plot_sentence_attention",
-        "plot_sentence_predictions",
-        "read_conllu",
-        "sentence_predictions",
-        "write_associations",
-        "write_attention_columns",
-        "write_counts_by_distance",
-        "write_dependency_attention",
-        "write_distant_pairs",
-        "write_sentence_page",
-        "write_sentence_predictions",
-    ],
-    "memlm_keras.cells": [
-        "AssociativeGRUCell",
-        "AssociativeMemoryCell",
-        "DualAssociativeGRUCell",
-        "DualAssociativeMemoryCell",
-        "FOFEHORNNCell",
-        "GatedHORNNCell",
-        "LSTMNetworkCell",
-        "ProjectedRNN",
-        "RecurrentDropoutGRUCell",
-        "RecurrentDropoutLSTMCell",
-        "ZoneoutLSTMCell",
-    ],
-    "memlm_keras.data": [
-        "AutoencodingBatches",
-        "Batches",
-        "ClozeQuestion",
-        "Corpus",
-        "PairBatches",
-        "PairCorpus",
-        "PairSplit",
-        "SentenceBatches",
-        "SentencePair",
-        "Split",
-        "SubwordVocabulary",
-        "Tokenizer",
-        "Vocabulary",
-        "cbt_questions",
-        "completion_questions",
-        "encode_pairs",
-        "load",
-        "load_cbt",
-        "load_conllu",
-        "load_documents",
-        "load_pairs",
-        "load_text",
-        "prepare_novels",
-        "read_cloze_questions",
-        "read_sick",
-        "read_snli",
-        "recall",
-        "sentence_starts",
-    ],
-    "memlm_keras.embeddings": [
-        "Embedding",
-        "GradientMask",
-        "WordVectors",
-        "look_up",
-        "read_vectors",
-    ],
-    "memlm_keras.evaluation": [
-        "CacheChoice",
-        "ClozeAccuracy",
-        "DynamicChoice",
-        "DynamicEvaluator",
-        "Perplexity",
-        "Reconstruction",
-        "Surprisal",
-        "TextBits",
-        "choose_cache",
-        "choose_dynamic",
-        "cloze_accuracy",
-        "cloze_scores",
-        "mean_squared_gradients",
-        "monte_carlo_perplexity",
-        "perplexity",
-        "reconstruction",
-        "sampled_perplexity",
-        "sentence_losses",
-        "surprisal",
-        "text_bits",
-    ],
-    "memlm_keras.experiments": [
-        "Experiment",
-        "RunFolder",
-        "TableRuns",
-        "choose_preset",
-    ],
-    "memlm_keras.heads": ["OutputProjection", "TiedProjection", "token_losses"],
-    "memlm_keras.linguistics": [
-        "Certificate",
-        "Check",
-        "Formula",
-        "MinimalPairs",
-        "PairAccuracy",
-        "RecencyPerplexity",
-        "StimulusSurprisal",
-        "Suite",
-        "SuiteAccuracy",
-        "SuiteResults",
-        "certify",
-        "count_words",
-        "minimal_pairs",
-        "perplexity_by_recency",
-        "read_minimal_pairs",
-        "read_stimuli",
-        "read_suites",
-        "stimulus_surprisal",
-        "suite_results",
-    ],
-    "memlm_keras.memory": [
-        "Attention",
-        "Attentive",
-        "BidirectionalMemoryBlock",
-        "DeltaRule",
-        "InductionAttention",
-        "KeyValue",
-        "KeyValuePredict",
-        "Memory",
-        "MemoryBlock",
-        "MemoryNetwork",
-        "NGram",
-        "Projection",
-        "SlidingWindow",
-        "WordByWordAttention",
-    ],
-    "memlm_keras.mixtures": ["Mixture", "NeuralCache", "PointerSentinel"],
-    "memlm_keras.models": [
-        "Ensemble",
-        "EntailmentClassifier",
-        "LanguageModel",
-        "SequenceAutoencoder",
-    ],
-    "memlm_keras.ngrams": [
-        "BackoffModel",
-        "KneserNey",
-        "Mixture",
-        "UnigramCache",
-        "arpa_vocabulary",
-        "load",
-        "mix",
-        "mixture_weights",
-        "read_arpa",
-        "with_cache",
-        "write_arpa",
-    ],
-    "memlm_keras.presets": [
-        "Measure",
-        "Paper",
-        "Published",
-        "Row",
-        "Table",
-        "TableRow",
-        "count_params",
-        "get",
-        "match_parameters",
-        "model_config",
-        "names",
-        "papers",
-        "register",
-        "tables",
-        "trained_names",
-    ],
-    "memlm_keras.serving": [
-        "Client",
-        "Session",
-        "check_path",
-        "export",
-        "load",
-    ],
-    "memlm_keras.smoothing": [
-        "NoisedBatches",
-        "SmoothedEmbedding",
-        "SmoothedProjection",
-        "StreamStatistics",
-        "VariationalSmoothing",
-    ],
-    "memlm_keras.training": [
-        "Checkpoint",
-        "FreezeEmbeddings",
-        "FusedAdam",
-        "HalveOnDrop",
-        "Nats",
-        "Perplexity",
-        "SentenceCrossEntropy",
-        "StopOnNaN",
-        "Throughput",
-        "TokenCrossEntropy",
-        "TokenLoss",
-        "data_parallel",
-        "halve_after",
-    ],
+    "memlm_keras": """
+        Ensemble EntailmentClassifier LanguageModel SequenceAutoencoder analysis
+        cells data embeddings evaluation experiments heads linguistics memory
+        mixtures ngrams presets serving smoothing training
+    """,
+    "memlm_keras.analysis": """
+        Associations AttentionColumns DependencyAttention DistantPairs
+        ParsedSentence SentencePredictions associations attention_by_word
+        attention_columns dependency_attention distant_pairs mean_attention
+        plot_associations plot_attention plot_attention_columns
+        plot_dependency_attention plot_distant_pairs plot_mean_attention
+        plot_sentence_attention plot_sentence_predictions read_conllu
+        sentence_predictions write_associations write_attention_columns
+        write_counts_by_distance write_dependency_attention write_distant_pairs
+        write_sentence_page write_sentence_predictions
+    """,
+    "memlm_keras.cells": """
+        AssociativeGRUCell AssociativeMemoryCell DualAssociativeGRUCell
+        DualAssociativeMemoryCell FOFEHORNNCell GatedHORNNCell LSTMNetworkCell
+        ProjectedRNN RecurrentDropoutGRUCell RecurrentDropoutLSTMCell
+        ZoneoutLSTMCell
+    """,
+    "memlm_keras.data": """
+        AutoencodingBatches Batches ClozeQuestion Corpus PairBatches PairCorpus
+        PairSplit SentenceBatches SentencePair Split SubwordVocabulary Tokenizer
+        Vocabulary cbt_questions completion_questions encode_pairs load load_cbt
+        load_conllu load_documents load_pairs load_text prepare_novels
+        read_cloze_questions read_sick read_snli recall sentence_starts
+    """,
+    "memlm_keras.embeddings": """
+        Embedding GradientMask WordVectors look_up read_vectors
+    """,
+    "memlm_keras.evaluation": """
+        CacheChoice ClozeAccuracy DynamicChoice DynamicEvaluator Perplexity
+        Reconstruction Surprisal TextBits choose_cache choose_dynamic
+        cloze_accuracy cloze_scores mean_squared_gradients
+        monte_carlo_perplexity perplexity reconstruction sampled_perplexity
+        sentence_losses surprisal text_bits
+    """,
+    "memlm_keras.experiments": """
+        Experiment RunFolder TableRuns choose_preset
+    """,
+    "memlm_keras.heads": "OutputProjection TiedProjection token_losses",
+    "memlm_keras.linguistics": """
+        Certificate Check Formula MinimalPairs PairAccuracy RecencyPerplexity
+        StimulusSurprisal Suite SuiteAccuracy SuiteResults certify count_words
+        minimal_pairs perplexity_by_recency read_minimal_pairs read_stimuli
+        read_suites stimulus_surprisal suite_results
+    """,
+    "memlm_keras.memory": """
+        Attention Attentive BidirectionalMemoryBlock DeltaRule
+        InductionAttention KeyValue KeyValuePredict Memory MemoryBlock
+        MemoryNetwork NGram Projection SlidingWindow WordByWordAttention
+    """,
+    "memlm_keras.mixtures": "Mixture NeuralCache PointerSentinel",
+    "memlm_keras.models": """
+        Ensemble EntailmentClassifier LanguageModel SequenceAutoencoder
+    """,
+    "memlm_keras.ngrams": """
+        BackoffModel KneserNey Mixture UnigramCache arpa_vocabulary load mix
+        mixture_weights read_arpa with_cache write_arpa
+    """,
+    "memlm_keras.presets": """
+        Measure Paper Published Row Table TableRow count_params get
+        match_parameters model_config names papers register tables trained_names
+    """,
+    "memlm_keras.serving": "Client Session check_path export load",
+    "memlm_keras.smoothing": """
+        NoisedBatches SmoothedEmbedding SmoothedProjection StreamStatistics
+        VariationalSmoothing
+    """,
+    "memlm_keras.training": """
+        Checkpoint FreezeEmbeddings FusedAdam HalveOnDrop Nats Perplexity
+        SentenceCrossEntropy StopOnNaN Throughput TokenCrossEntropy TokenLoss
+        data_parallel halve_after
+    """,
 }
+PUBLIC_NAMES = {name: text.split() for name, text in PUBLIC_NAMES.items()}
 
 # Large packages that few programs need, loaded where first used.
-LOADED_LATE = (
-    "IPython",
-    "datasets",
-    "keras_hub",
-    "keras_nlp",
-    "matplotlib",
-    "nltk",
-    "pandas",
-    "scipy",
-    "tensorflow",
-    "tensorflow_text",
-    "transformers",
-)
+LOADED_LATE = """
+    IPython datasets keras_hub keras_nlp matplotlib nltk pandas scipy tensorflow
+    tensorflow_text transformers
+""".split()
 
 
 def packages():

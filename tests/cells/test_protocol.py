@@ -150,68 +150,29 @@ def test_lower_precision(name, dtype, inputs):
 
 
 INITIALIZERS = initializers(0.3)
-OF_MEMORY = {
-    "num_copies": 2,
-    "seed": 11,
-    "kernel_initializer": uniform(1, 0.3),
-    "key": "unit",
-}
+OF_MEMORY = {"num_copies": 2, "seed": 11, "key": "unit"}
+OF_MEMORY["kernel_initializer"] = uniform(1, 0.3)
+OF_DUAL = {"source_key": "separate", **OF_MEMORY}
 
 
 @pytest.mark.parametrize(
     "kind, arguments",
     [
-        (
-            cells.ZoneoutLSTMCell,
-            {"units": 5, "cell_zoneout": 0.3, "hidden_zoneout": 0.2},
-        ),
-        (
-            cells.RecurrentDropoutLSTMCell,
-            {"units": 5, "rate": 0.3, "masks": "sequence"},
-        ),
-        (
-            cells.RecurrentDropoutGRUCell,
-            {"units": 5, "rate": 0.3, "masks": "sequence"},
-        ),
+        (cells.ZoneoutLSTMCell, {"cell_zoneout": 0.3, "hidden_zoneout": 0.2}),
+        (cells.RecurrentDropoutLSTMCell, {"rate": 0.3, "masks": "sequence"}),
+        (cells.RecurrentDropoutGRUCell, {"rate": 0.3, "masks": "sequence"}),
         (
             cells.FOFEHORNNCell,
-            {
-                "units": 5,
-                "order": 2,
-                "forgetting_factor": 0.4,
-                **INITIALIZERS,
-            },
+            {"order": 2, "forgetting_factor": 0.4, **INITIALIZERS},
         ),
-        (cells.GatedHORNNCell, {"units": 5, "order": 2, **INITIALIZERS}),
-        (
-            cells.AssociativeGRUCell,
-            {"units": 6, "update_bias": -1.0, **OF_MEMORY},
-        ),
-        (
-            cells.DualAssociativeGRUCell,
-            {
-                "units": 6,
-                "update_bias": -1.0,
-                "source_key": "separate",
-                **OF_MEMORY,
-            },
-        ),
-        (
-            cells.AssociativeMemoryCell,
-            {"cell": keras.layers.GRUCell(6), **OF_MEMORY},
-        ),
-        (
-            cells.DualAssociativeMemoryCell,
-            {
-                "cell": keras.layers.GRUCell(6),
-                "source_key": "separate",
-                **OF_MEMORY,
-            },
-        ),
+        (cells.GatedHORNNCell, {"order": 2, **INITIALIZERS}),
+        (cells.AssociativeGRUCell, {"update_bias": -1.0, **OF_MEMORY}),
+        (cells.DualAssociativeGRUCell, {"update_bias": -1.0, **OF_DUAL}),
+        (cells.AssociativeMemoryCell, OF_MEMORY),
+        (cells.DualAssociativeMemoryCell, OF_DUAL),
         (
             cells.LSTMNetworkCell,
             {
-                "units": 5,
                 "window": 2,
                 "fusion": True,
                 "kernel_initializer": uniform(1, 0.3),
@@ -220,6 +181,9 @@ OF_MEMORY = {
     ],
 )
 def test_every_argument_survives_its_configuration(kind, arguments):
+    wraps = kind.__name__.endswith("AssociativeMemoryCell")
+    size = {"cell": keras.layers.GRUCell(6)} if wraps else {"units": 6}
+    arguments = {**size, **arguments}
     _, other = assert_arguments_survive(kind, arguments, name="cell")
     assert other.name == "cell"
     for name, value in arguments.items():
@@ -228,21 +192,18 @@ def test_every_argument_survives_its_configuration(kind, arguments):
 
 
 @pytest.mark.parametrize(
-    "kind, argument",
+    "kind, other",
     [
-        (cells.FOFEHORNNCell, "units"),
         (cells.FOFEHORNNCell, "order"),
-        (cells.GatedHORNNCell, "units"),
         (cells.GatedHORNNCell, "order"),
-        (cells.AssociativeGRUCell, "units"),
         (cells.AssociativeGRUCell, "num_copies"),
-        (cells.LSTMNetworkCell, "units"),
         (cells.LSTMNetworkCell, "window"),
     ],
 )
-def test_sizes_are_integers(kind, argument):
-    for wrong in (0, -1, 2.0, "3", None):
-        with pytest.raises(
-            ValueError, match=f"`{argument}` must be an integer.*Received: "
-        ):
-            kind(**{"units": 4, argument: wrong})
+def test_sizes_are_integers(kind, other):
+    for argument in ("units", other):
+        for wrong in (0, -1, 2.0, "3", None):
+            with pytest.raises(
+                ValueError, match=f"`{argument}` must be an integer.*Received: "
+            ):
+                kind(**{"units": 4, argument: wrong})

@@ -218,33 +218,6 @@ def test_gradients_equal_finite_differences(case, gradients, random):
 # === What the mechanism promises ===
 
 
-@every_attention
-def test_weights_sum_to_one_or_to_nothing(case, compiled, random):
-    slots = 4
-    layer, units = case.make(slots, k=3)
-    outputs = random.normal(size=(3, 6, units)).astype("float32")
-    _, _, attention = arrays(compiled(everything(layer))(outputs))
-    np.testing.assert_array_equal(attention[:, 0], 0.0)
-    np.testing.assert_allclose(attention[:, 1:].sum(-1), 1.0, rtol=1e-6)
-    for step in range(6):
-        empty = max(0, slots - step)
-        np.testing.assert_array_equal(attention[:, step, :empty], 0.0)
-        assert np.all(attention[:, step, empty:] > 0)
-
-
-@every_attention
-def test_a_text_shorter_than_the_window(case, compiled, random):
-    """Slots that never fill change nothing: any window that is long enough."""
-    layer, units = case.make(slots=3, k=2)
-    longer, _ = case.make(slots=8, k=2)
-    longer.set_weights(layer.get_weights())
-    outputs = random.normal(size=(2, 4, units)).astype("float32")
-    predictions, _, attention = arrays(compiled(everything(layer))(outputs))
-    found, _, found_attention = arrays(compiled(everything(longer))(outputs))
-    found = found, found_attention[..., -3:]
-    assert_close(found, (predictions, attention), rtol=1e-5, atol=1e-6)
-
-
 def test_attention_points_where_the_keys_say(compiled):
     """Keys are one-hot, and the score is large for one of them only."""
     k = 3
@@ -292,18 +265,6 @@ def test_ngram_reads_each_part_later(steps_ago):
     part = outputs[0, :, steps_ago * k : (steps_ago + 1) * k]
     part = np.concatenate([np.zeros((steps_ago, k)), part])[:5]
     np.testing.assert_allclose(predictions[0], np.tanh(part), rtol=1e-5)
-
-
-def test_past_predictions_are_never_read(compiled, random):
-    layer, units = CASES["key_value_predict"].make(slots=4, k=3)
-    outputs = random.normal(size=(2, 5, units)).astype("float32")
-    changed = outputs.copy()
-    changed[:, :-1, -3:] += 1.0
-    read = compiled(everything(layer))
-    found, _, _ = arrays(read(changed))
-    expected, _, _ = arrays(read(outputs))
-    np.testing.assert_array_equal(found[:, -1], expected[:, -1])
-    assert np.all(found[:, 0] != expected[:, 0])
 
 
 # === Weights and configuration ===

@@ -245,33 +245,32 @@ def test_every_argument_survives_its_configuration(kind, arguments):
 
 
 @pytest.mark.parametrize(
-    "kind, argument, least",
+    "kind, sizes",
     [
-        (memories.Attention, "window", 1),
-        (memories.KeyValue, "window", 1),
-        (memories.KeyValuePredict, "window", 1),
-        (memories.InductionAttention, "window", 1),
-        (memories.DeltaRule, "num_heads", 1),
-        (memories.DeltaRule, "key_dim", 1),
-        (memories.DeltaRule, "value_dim", 1),
-        (memories.DeltaRule, "kernel_size", 1),
-        (memories.Attentive, "window", 1),
-        (memories.MemoryBlock, "window", 1),
-        (memories.BidirectionalMemoryBlock, "window", 1),
-        (memories.BidirectionalMemoryBlock, "end_of_sentence_id", 0),
-        (memories.MemoryBlock, "vocabulary_size", 1),
-        (memories.MemoryNetwork, "window", 1),
-        (memories.MemoryNetwork, "vocabulary_size", 1),
-        (memories.NGram, "order", 2),
-        (memories.Projection, "units", 1),
+        (memories.Attention, {"window": 1}),
+        (memories.KeyValue, {"window": 1}),
+        (memories.KeyValuePredict, {"window": 1}),
+        (memories.InductionAttention, {"window": 1}),
+        (memories.Attentive, {"window": 1}),
+        (memories.DeltaRule, {"num_heads": 1, "key_dim": 1}),
+        (memories.DeltaRule, {"value_dim": 1, "kernel_size": 1}),
+        (memories.MemoryBlock, {"window": 1, "vocabulary_size": 1}),
+        (memories.MemoryNetwork, {"window": 1, "vocabulary_size": 1}),
+        (
+            memories.BidirectionalMemoryBlock,
+            {"window": 1, "end_of_sentence_id": 0},
+        ),
+        (memories.NGram, {"order": 2}),
+        (memories.Projection, {"units": 1}),
     ],
 )
-def test_sizes_are_integers(kind, argument, least):
-    for wrong in (least - 1, 2.5, "5", True):
-        with pytest.raises(
-            ValueError, match=f"`{argument}`.*at least {least}.*Received: "
-        ):
-            kind(**{argument: wrong})
+def test_sizes_are_integers(kind, sizes):
+    for argument, least in sizes.items():
+        for wrong in (least - 1, 2.5, "5", True):
+            with pytest.raises(
+                ValueError, match=f"`{argument}`.*at least {least}.*Received: "
+            ):
+                kind(**{argument: wrong})
 
 
 @pytest.mark.parametrize("name", ["ngram", "projection"])

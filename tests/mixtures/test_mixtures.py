@@ -136,26 +136,6 @@ def test_equals_the_reference(
 
 
 @every_mixture
-def test_one_step_at_a_time_equals_the_whole_sequence(kind):
-    layer = kind.make(3, 4)
-    outputs, token_ids, logits = inputs_of(1, 2, 9, 3)
-    whole, _, attention, _ = arrays(layer(outputs, token_ids, logits=logits))
-    state = layer.initial_state(2)
-    for step in range(9):
-        now = slice(step, step + 1)
-        found, state, weights, _ = layer(
-            outputs[:, now],
-            token_ids[:, now],
-            logits=logits[:, now],
-            state=state,
-        )
-        np.testing.assert_allclose(arrays(found), whole[:, now], atol=1e-5)
-        np.testing.assert_allclose(
-            arrays(weights), attention[:, now], atol=1e-5
-        )
-
-
-@every_mixture
 def test_gradients_equal_finite_differences(kind, gradients):
     layer = kind.make(3, 3)
     outputs, token_ids, logits = inputs_of(2, 2, 5, 3)

@@ -238,25 +238,6 @@ def test_saved_models_give_the_same(name, random, reloaded):
 
 
 @pytest.mark.backend("torch")
-@pytest.mark.parametrize(
-    "name, units, expected",
-    [
-        ("gru_shared", 126, 321_177),
-        ("am_gru_shared", 108, 329_079),
-        ("dual_am_gru_shared", 100, 321_103),
-        ("dual_am_gru_shared", 500, 5_605_503),
-    ],
-)
-def test_parameters_of_the_paper(name, units, expected):
-    """Without embeddings, Table 1; permutations are no parameters."""
-    layers = layers_of(name, units)
-    model = EntailmentClassifier(
-        9, 300, **layers, classifier_units=(units, units)
-    )
-    assert model.count_params() - 9 * 300 == expected
-
-
-@pytest.mark.backend("torch")
 def test_training_learns_entailment(random):
     """Pairs of two people at most would do; these need the binding."""
     splits = {

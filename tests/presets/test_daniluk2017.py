@@ -10,25 +10,6 @@ V = 77_003
 
 
 @pytest.mark.parametrize(
-    "row, without_embeddings, total",
-    [
-        # Of the 834 units printed, where the paper prints 23.9M and 47.0M.
-        ("key_value_predict", 25.6, 48.7),
-        ("key_value_predict_786", 23.9, 47.0),
-        ("rm_tm_gated", 70.6, 93.7),
-        ("lstm", 23.9, 47.0),
-    ],
-)
-def test_parameters_in_millions(row, without_embeddings, total):
-    name = f"daniluk2017/{row}"
-    counts = (presets.count_params(name, V, each) for each in (False, True))
-    assert [round(count / 1e6, 1) for count in counts] == [
-        without_embeddings,
-        total,
-    ]
-
-
-@pytest.mark.parametrize(
     "row", ["rnn", "gated_hornn", "rm_tm_gated", "key_value_predict", "ngram_4"]
 )
 def test_initial_weights_of_the_paper(row):

@@ -21,22 +21,6 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize(
-    "row, millions, printed",
-    [
-        ("vs_linear_512", 21.27, 21),
-        ("vanilla_untied_512", 38.31, 38),
-        # Printed as 50, with and without the bias.
-        ("dn_kneser_ney_1024", 50.9, 50),
-        ("vanilla_untied_1024", 84.97, 85),
-    ],
-)
-def test_parameters_on_wikitext2(row, millions, printed):
-    count = presets.count_params(f"kong2019/{row}", 33_278) / 1e6
-    assert round(count, 2) == millions
-    assert printed in (round(count), int(count))
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_the_model_of_the_paper(method):
     name = f"kong2019/{method}_512"
