@@ -8,6 +8,7 @@ from written_files import is_png
 from memlm_keras import LanguageModel
 from memlm_keras import analysis
 from memlm_keras.data import Batches
+from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
 from memlm_keras.memory import NGram
@@ -80,11 +81,21 @@ def test_a_text_that_never_fills_the_memory(model):
         analysis.mean_attention(model, Batches(np.arange(4), 2, 2))
 
 
-def test_a_model_that_does_not_attend():
-    for memory in (None, NGram(2)):
-        model = LanguageModel(13, 6, [keras.layers.LSTM(8)], memory)
-        with pytest.raises(ValueError, match="memory that attends"):
-            analysis.mean_attention(model, Batches(np.arange(9), 1, 3))
+@pytest.mark.parametrize("memory", [None, NGram(2)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lm, text, _: analysis.mean_attention(lm, Batches(text, 1, 3)),
+        lambda lm, text, words: analysis.attention_columns(lm, text, words, 2),
+        lambda lm, _, words: analysis.sentence_predictions(lm, "d", words),
+        lambda lm, text, words: analysis.distant_pairs(lm, text, text, words),
+    ],
+)
+def test_a_model_that_does_not_attend(memory, call):
+    model = LanguageModel(13, 6, [keras.layers.LSTM(8)], memory)
+    vocabulary = Vocabulary([chr(97 + index) for index in range(11)])
+    with pytest.raises(ValueError, match="memory that attends"):
+        call(model, np.append(np.arange(8), 0), vocabulary)
 
 
 def test_pictures_are_written(model, tmp_path):

@@ -13,7 +13,6 @@ from memlm_keras.data import Split
 from memlm_keras.data import Vocabulary
 from memlm_keras.memory import Attention
 from memlm_keras.memory import MemoryBlock
-from memlm_keras.memory import NGram
 
 WORDS = ["$", "b$c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
 VOCABULARY = Vocabulary(WORDS)
@@ -300,14 +299,3 @@ def test_wrong_arguments(model, text):
             analysis.attention_columns(
                 model, text, VOCABULARY, **{"samples": 2, positive: 0}
             )
-
-
-def test_a_model_that_does_not_attend(text):
-    model = LanguageModel(13, 8, [keras.layers.LSTM(8)], NGram(2))
-    for function in (
-        lambda: analysis.attention_columns(model, text, VOCABULARY, 2),
-        lambda: analysis.sentence_predictions(model, "d", VOCABULARY),
-        lambda: analysis.distant_pairs(model, text, text, VOCABULARY),
-    ):
-        with pytest.raises(ValueError, match="memory that attends"):
-            function()

@@ -1,7 +1,6 @@
 """Cloze accuracy, against every sentence scored by itself."""
 
 import functools
-import math
 
 import keras
 import numpy as np
@@ -315,20 +314,6 @@ def test_equals_are_exactly_equal():
     (scores,) = cloze_scores(make(), [question], VOCABULARY, 2, 0)
     assert scores[0] == scores[2] == scores[4]
     assert scores[1] == scores[3] != scores[0]
-
-
-@pytest.mark.parametrize("correct, questions", [(0, 7), (7, 7), (1320, 2500)])
-def test_the_interval_is_wilsons(correct, questions):
-    result = ClozeAccuracy(correct, questions, ())
-    z, p = 1.959963984540054, correct / questions
-    middle = (p + z * z / (2 * questions)) / (1 + z * z / questions)
-    half = (
-        z
-        * math.sqrt(p * (1 - p) / questions + (z / (2 * questions)) ** 2)
-        / (1 + z * z / questions)
-    )
-    expected = (middle - half, middle + half)
-    assert result.interval == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_result_has_counts():

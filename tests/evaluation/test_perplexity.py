@@ -166,12 +166,15 @@ def by_sentence(tokens, batch_size=2, segment_length=2):
     )
 
 
-def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model):
+def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model, capsys):
     """By hand: of three sentences, one of which is nothing but its end."""
     tokens = np.array([5, 7, 8, 0, 0, 6, 0], "int32")
     result = perplexity(
-        model, by_sentence(tokens), verbose=0, also=("salton2017",)
+        model, by_sentence(tokens), verbose=1, also=("salton2017",)
     )
+    *_, printed, other = capsys.readouterr().out.strip().splitlines()
+    assert "7 predicted tokens of 7); protocol standard" in printed
+    assert "7 tokens, 4 predicted); protocol salton2017" in other
     first, second, third = (
         model.score(np.array([[0, *sentence]])).astype("float64")[0]
         for sentence in ([5, 7, 8, 0], [0], [6, 0])
@@ -190,15 +193,6 @@ def test_salton_leaves_first_words_out_and_divides_by_all_tokens(model):
     alone = perplexity(model, by_sentence(tokens), verbose=0)
     assert alone.others == {}
     assert (alone.perplexity, alone.loss) == (result.perplexity, result.loss)
-
-
-def test_both_protocols_are_printed(model, capsys):
-    tokens = np.array([5, 7, 8, 0, 6, 0], "int32")
-    batches = by_sentence(tokens)
-    perplexity(model, batches, verbose=1, also=("salton2017",))
-    *_, first, second = capsys.readouterr().out.strip().splitlines()
-    assert "6 predicted tokens of 6); protocol standard" in first
-    assert "6 tokens, 4 predicted); protocol salton2017" in second
 
 
 class Uniform:

@@ -193,37 +193,6 @@ def test_the_past_of_a_single_score_has_a_constant_size():
 # === What the mechanism promises ===
 
 
-def test_what_is_reported_where_the_memory_reaches_further(compiled):
-    window, time = 3, 8
-    outputs = outputs_of(8, 2, time, 4)
-    short, long = make("single", 4, window), make("single", 4, time)
-    long.set_weights(short.get_weights())
-    merged, reported, _ = read_in_pieces(short, compiled, outputs, [5])
-    expected, everything, _ = read_in_pieces(long, compiled, outputs, [5])
-    np.testing.assert_allclose(merged, expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        reported, everything[..., -window:], rtol=1e-5, atol=1e-6
-    )
-    assert np.all(reported[:, window + 1 :].sum(axis=-1) < 0.999)
-    np.testing.assert_allclose(everything[:, 1:].sum(axis=-1), 1, rtol=1e-5)
-
-
-def test_a_combined_score_forgets_what_is_behind_its_window(compiled):
-    window = 3
-    layer = make("combined", 4, window)
-    outputs = outputs_of(8, 2, 8, 4)
-    changed = outputs.copy()
-    changed[:, :-window] += 1.0
-    found, weights, _ = read_in_pieces(layer, compiled, outputs, [])
-    # The last step sees three outputs, all of them as they were.
-    last = np.s_[:, -1]
-    changed[:, -window - 1] = outputs[:, -window - 1]
-    expected, _, _ = read_in_pieces(layer, compiled, changed, [])
-    np.testing.assert_allclose(found[last], expected[last], rtol=1e-5)
-    assert np.abs(found[:, -3] - expected[:, -3]).max() > 1e-3
-    np.testing.assert_allclose(weights[:, 1:].sum(axis=-1), 1, rtol=1e-5)
-
-
 def test_a_combined_score_depends_on_the_present_one(compiled):
     """Keys and queries are large in one unit each."""
     layer = make("combined", 2, window=4)
@@ -242,19 +211,6 @@ def test_a_combined_score_depends_on_the_present_one(compiled):
     np.testing.assert_allclose(
         weights[0, 3, 1] / weights[0, 3, 2], ratio, rtol=1e-5
     )
-
-
-def test_words_on_the_axes_of_the_figures(compiled):
-    """Slot j of step t is step t - window + j, as the docstring has it."""
-    window, time = 9, 5
-    layer = make("single", 3, window)
-    outputs = outputs_of(11, 1, time, 3)
-    _, weights, _ = read_in_pieces(layer, compiled, outputs, [2])
-    for t in range(1, time):
-        row = [weights[0, t, window - t + i] for i in range(t)]
-        hidden = np.tanh(outputs[0, :t] @ symbols(layer)["W_s"].T)
-        powers = np.exp(hidden @ symbols(layer)["v_s"])
-        np.testing.assert_allclose(row, powers / powers.sum(), rtol=1e-4)
 
 
 @pytest.mark.backend(one_in=3)

@@ -253,6 +253,7 @@ def test_metrics_and_losses_of_logits():
         np.testing.assert_allclose(found[2][name], found[0][name], rtol=1e-5)
 
 
+@pytest.mark.backend("torch")
 def test_training_moves_every_weight_of_the_pointer():
     model = make(pointer())
     model.compile(keras.optimizers.SGD(0.1))

@@ -113,6 +113,18 @@ def test_sizes(name, sizes, expected):
     assert (preset["units"], size, window) == expected
 
 
+WITHOUT_WINDOW = """
+    daniluk2017/lstm daniluk2017/ngram_3 daniluk2017/fofe_hornn tran2016/lstm_1
+    salton2017/ptb_lstm zaremba2014/small press2016/small_pr gal2016/large
+    grave2017/ptb_cache_500 merity2017/ptb_zoneout_variational
+    kong2019/vs_linear_512 weissenborn2016/lstm
+""".split()
+TIED = """
+    tran2016/memn salton2017/ptb_combined press2016/small_wt
+    kong2019/vs_linear_512
+""".split()
+
+
 @pytest.mark.parametrize(
     "name, sizes, message",
     [
@@ -130,31 +142,13 @@ def test_sizes(name, sizes, expected):
         ("daniluk2017/lstm", {"embedding_range": 0.1}, "embedding_range=0.1"),
         *(
             (name, {"window": 3}, "`window` contradicts.*window=3")
-            for name in (
-                "daniluk2017/lstm",
-                "daniluk2017/ngram_3",
-                "daniluk2017/fofe_hornn",
-                "tran2016/lstm_1",
-                "salton2017/ptb_lstm",
-                "zaremba2014/small",
-                "press2016/small_pr",
-                "gal2016/large",
-                "grave2017/ptb_cache_500",
-                "merity2017/ptb_zoneout_variational",
-                "kong2019/vs_linear_512",
-                "weissenborn2016/lstm",
-            )
+            for name in WITHOUT_WINDOW
         ),
         ("weissenborn2016/lstm", {"initial_range": 0.1}, "initial_range=0.1"),
         ("weissenborn2016/lstm", {"key": "unit"}, "`key` contr.*key=unit"),
         *(
             (name, {"units": 3, "embedding_dim": 4}, "tied emb.*=3, emb.*=4")
-            for name in (
-                "tran2016/memn",
-                "salton2017/ptb_combined",
-                "press2016/small_wt",
-                "kong2019/vs_linear_512",
-            )
+            for name in TIED
         ),
     ],
 )
@@ -164,61 +158,35 @@ def test_wrong_sizes(name, sizes, message):
 
 
 @pytest.mark.parametrize(
-    "kind, name, arguments, message",
+    "name, arguments, message",
     [
         (
-            LanguageModel,
             "daniluk2017/key_value",
             {"recurrent": None},
-            "fixes recurrent.*recurrent=None",
+            "recurrent.*=None",
         ),
         (
-            LanguageModel,
             "daniluk2017/key_value",
             {"memory": None},
-            "fixes memory.*memory=None",
+            "fixes memory.*=None",
         ),
-        (
-            LanguageModel,
-            "kong2019/vs_linear_512",
-            {"embedding": None},
-            "fixes embedding",
-        ),
-        (
-            LanguageModel,
-            "gal2016/medium",
-            {"embedding": None},
-            "'gal2016/medium' fixes embedding",
-        ),
-        (
-            EntailmentClassifier,
-            "weissenborn2016/lstm",
-            {"top": None},
-            "fixes top.*`EntailmentClassifier`",
-        ),
-        (
-            LanguageModel,
-            "weissenborn2016/lstm",
-            {},
-            "is of a `memlm_keras.EntailmentClassifier`.*a `LanguageModel`",
-        ),
-        (
-            EntailmentClassifier,
-            "daniluk2017/lstm",
-            {},
-            "is of a `memlm_keras.LanguageModel`",
-        ),
-        (
-            LanguageModel,
-            "daniluk2017/key_value_predict",
-            {"units": 100},
-            "divisible by 3.*units=100",
-        ),
+        ("kong2019/vs_linear_512", {"embedding": None}, "fixes embedding"),
+        ("gal2016/medium", {"embedding": None}, "/medium' fixes embedding"),
+        ("daniluk2017/key_value_predict", {"units": 100}, "by 3.*units=100"),
+        ("weissenborn2016/lstm", {}, "Entailment.*a `LanguageModel`"),
     ],
 )
-def test_wrong_arguments(kind, name, arguments, message):
+def test_wrong_arguments(name, arguments, message):
     with pytest.raises(ValueError, match=message):
-        kind.from_preset(name, 11, **arguments)
+        LanguageModel.from_preset(name, 11, **arguments)
+
+
+def test_wrong_arguments_of_a_classifier():
+    make = EntailmentClassifier.from_preset
+    with pytest.raises(ValueError, match="fixes top.*`EntailmentClassifier`"):
+        make("weissenborn2016/lstm", 11, top=None)
+    with pytest.raises(ValueError, match="is of a `memlm_keras.LanguageModel`"):
+        make("daniluk2017/lstm", 11)
 
 
 def test_arguments_that_a_preset_leaves_open():

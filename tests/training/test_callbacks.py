@@ -91,6 +91,7 @@ def test_a_perplexity_that_overflows_stops_too():
         np.testing.assert_array_equal(weight, expected)
 
 
+@pytest.mark.backend("torch")
 def test_a_checkpoint_tells_that_training_was_stopped(tmp_path):
     model, batches = small_model()
     stop = StopOnNaN()
@@ -115,6 +116,7 @@ def test_training_goes_on_after_nan_with_adam():
     assert np.isfinite(history["loss"]).all()
 
 
+@pytest.mark.backend("torch")
 def test_nan_with_snapshots_within_the_epoch():
     model, batches = small_model()
     stop = StopOnNaN(frequency=1)
@@ -161,6 +163,7 @@ def test_early_stopping_rolls_back_to_the_best_weights():
         np.testing.assert_array_equal(weight, expected)
 
 
+@pytest.mark.backend("torch")
 def test_throughput_counts_tokens_of_the_epoch():
     model, batches = small_model()
     history = model.fit(

@@ -317,22 +317,31 @@ def test_killed_while_saving(saved):
 
 
 @pytest.mark.backend("torch")
-def test_other_batches_and_models_are_refused(saved):
-    with pytest.raises(ValueError, match="other batches.*segment_length is 3"):
-        small_run(saved, segment_length=3)
+def test_what_belongs_to_another_run_is_refused(saved, monkeypatch):
+    tokens = np.arange(80) % 11
+    small_run(saved, tokens=tokens.astype("int16"))
+    # Another text of the same length.
+    other = np.where(np.arange(80) == 40, 5, tokens)
+    stop = keras.callbacks.EarlyStopping("loss")
+    for arguments, message in (
+        ({"segment_length": 3}, "other batches.*segment_length is 3"),
+        ({"tokens": other}, "other batches: checksum_of_tokens"),
+        ({"document_starts": [0, 40]}, "checksum_of_documents"),
+        ({"callbacks": [stop]}, r"callbacks \[\].*EarlyStopping"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small_run(saved, **arguments)
     with pytest.raises(ValueError, match="another model: for .*shape"):
         resume(saved, units=8)
-
-
-@pytest.mark.backend("torch")
-def test_other_text_of_the_same_length_is_refused(saved):
-    tokens = np.arange(80) % 11
-    tokens[40] = 5
-    with pytest.raises(ValueError, match="other batches: checksum_of_tokens"):
-        small_run(saved, tokens=tokens)
-    small_run(saved, tokens=(np.arange(80) % 11).astype("int16"))
-    with pytest.raises(ValueError, match="checksum_of_documents"):
-        small_run(saved, document_starts=[0, 40])
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.backend, "backend", lambda: "another")
+        with pytest.raises(ValueError, match="Received: backend another"):
+            small_run(saved)
+    arrays = contents(saved)
+    meta = {**json.loads(str(arrays["meta"])), "format": 1}
+    np.savez(saved, **{**arrays, "meta": np.array(json.dumps(meta))})
+    with pytest.raises(ValueError, match="is of format 1; this version reads"):
+        small_run(saved)
 
 
 def test_other_pairs_of_the_same_number_are_refused():
@@ -438,25 +447,6 @@ def test_an_epoch_begun_anew_has_metrics_of_its_own(tmp_path):
     whole = losses(tmp_path / "whole.npz", [3])
     parts = losses(tmp_path / "parts.npz", [1, 2, 3])
     np.testing.assert_allclose(parts, whole, rtol=1e-6)
-
-
-@pytest.mark.backend("torch")
-def test_other_callbacks_and_backends_are_refused(saved, monkeypatch):
-    stop = keras.callbacks.EarlyStopping("loss")
-    with pytest.raises(ValueError, match=r"callbacks \[\].*EarlyStopping"):
-        small_run(saved, callbacks=[stop])
-    monkeypatch.setattr(keras.backend, "backend", lambda: "another")
-    with pytest.raises(ValueError, match="Received: backend another"):
-        small_run(saved)
-
-
-@pytest.mark.backend("torch")
-def test_other_formats_are_refused(saved):
-    arrays = contents(saved)
-    meta = {**json.loads(str(arrays["meta"])), "format": 1}
-    np.savez(saved, **{**arrays, "meta": np.array(json.dumps(meta))})
-    with pytest.raises(ValueError, match="is of format 1; this version reads"):
-        small_run(saved)
 
 
 def test_unwritable_folder_and_frequency(tmp_path):
